@@ -1,0 +1,126 @@
+"""Any encoder by its name: a folder, a hub name, or the model that isotrope ships."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+from transformers import AutoConfig, PreTrainedConfig
+
+from isotrope.encoder.pooling import pooling_modules
+from isotrope.errors import UserError
+
+EMBEDDED = {"isotrope/tiny": "models/tiny"}
+DROPOUT_KEYS = (
+    "hidden_dropout_prob", "attention_probs_dropout_prob",  # BERT, RoBERTa, MPNet, …
+    "embedding_dropout", "attention_dropout", "mlp_dropout",  # ModernBERT
+    "dropout", "hidden_dropout", "hidden_dropout_rate", "attention_dropout_prob",  # DistilBERT and others
+)  # fmt: skip
+
+
+def load(
+    model: str | Path,
+    pooling: str | None = None,
+    *,
+    max_length: int | None = None,
+    dropout: float | None = None,
+    normalize: bool | None = None,
+    device: str | None = None,
+) -> SentenceTransformer:
+    """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
+
+    Args:
+        model: a folder, a hub name such as ``bert-base-uncased``, or ``isotrope/tiny``.
+        pooling: ``cls``, ``mean``, ``first_last`` (embeddings + last layer), ``first_layer_last``, ``last_two`` or
+            ``cls_head``. By default a sentence-transformers model keeps its own pooling, prompts and normalisation, and
+            a bare encoder gets ``mean``. A pooling given here replaces whatever stood behind the encoder.
+        max_length: tokens a sentence; longer ones are cut. By default the model's own.
+        dropout: set every dropout probability of the encoder, where the two views of contrastive learning come from.
+        normalize: end with unit rows or not; by default as the model has it (never, where ``pooling`` is given).
+        device: by default CUDA, then MPS, then the CPU.
+
+    Raises:
+        UserError: there is no such model, it has no tokenizer, its weights are broken or not safetensors.
+    """
+    where = _locate(str(model))
+    config = _config(where, str(model))
+    overrides = {key: dropout for key in DROPOUT_KEYS if dropout is not None and hasattr(config, key)}
+    if dropout and not overrides:
+        raise UserError(f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset")
+    encoder = _open(where, str(model), device, overrides)
+    if pooling is not None:
+        transformer = encoder[0]
+        prompts = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
+        modules = [transformer, *pooling_modules(transformer, pooling)]
+        encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **prompts)
+    if normalize is True and not isinstance(encoder[-1], Normalize):
+        encoder.append(Normalize())
+    elif normalize is False and isinstance(encoder[-1], Normalize):
+        del encoder[-1]
+    if max_length is not None:
+        longest = getattr(config, "max_position_embeddings", None)
+        if longest is not None and not 2 < max_length <= longest:
+            raise UserError(f"max_length = {max_length} does not fit {model}", f"choose 3 to {longest} tokens")
+        encoder.max_seq_length = max_length
+    return encoder
+
+
+def _locate(model: str) -> str:
+    if model in EMBEDDED:
+        return str(files("isotrope").joinpath(EMBEDDED[model]))
+    path = Path(model).expanduser()
+    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or os.sep != "/" and os.sep in model
+    if path.is_dir():
+        if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+            raise UserError(f"{model} holds no model", "name a folder with config.json (and modules.json), or a hub name")
+        return str(path)
+    if path.exists():
+        raise UserError(f"{model} is a file", "name the folder that holds the model, or a hub name")
+    if looks_like_path:
+        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
+    return model
+
+
+def _config(where: str, model: str) -> PreTrainedConfig:
+    try:
+        return AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise _explain(error, where, model) from error
+
+
+def _open(where: str, model: str, device: str | None, config_overrides: dict[str, Any]) -> SentenceTransformer:
+    try:
+        return SentenceTransformer(
+            where,
+            device=device,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+            config_kwargs=config_overrides,
+        )
+    except (OSError, ValueError, KeyError, SafetensorError, RuntimeError, TypeError, AttributeError) as error:
+        raise _explain(error, where, model) from error
+
+
+def _explain(error: Exception, where: str, model: str) -> UserError:
+    """One line for what transformers says in many."""
+    text = str(error)
+    if not Path(where).is_dir():
+        return UserError(
+            f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
+            "check the name and the network, or pass a local folder or isotrope/tiny",
+        )
+    if isinstance(error, SafetensorError) or "safetensor" in text.lower() and "header" in text.lower():
+        return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
+    if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
+        return UserError(f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder")
+    if "safetensors" in text:
+        return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
+    return UserError(f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files")
+
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")

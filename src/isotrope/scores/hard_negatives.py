@@ -1,0 +1,15 @@
+"""Hard negatives that came with the data join the candidates (supervised SimCSE: Gao et al., EMNLP 2021, Eq. 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isotrope.types import Scores
+
+
+@dataclass(frozen=True)
+class HardNegatives:
+    """Every sentence's negatives stand in every anchor's denominator. Without negatives it changes nothing. BibTeX: gao2021simcse."""
+
+    def __call__(self, scores: Scores) -> Scores:
+        return scores.with_extra(scores.views.negatives.flatten(0, 1))  # (N, H, D) -> (N·H, D)

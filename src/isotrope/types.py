@@ -1,0 +1,119 @@
+"""The records that flow from text to loss, and what may stand between them.
+
+    text → tokens ─token steps→ encoder ×passes → Views ─view steps→ Views → cosine → Scores ─score steps→ Scores ─terms→ loss
+
+N sentences in the batch, D dimensions, V views, P = V - 1 positives, K extra candidates, H hard negatives a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # temperatures, step sizes
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # weights
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the sentences of a batch are, apart from their embeddings."""
+
+    rows: Tensor  # (N,) row ids in the corpus: how a teacher knows the sentences
+    generator: torch.Generator  # for random steps; the same on every process, so that all compute the same full batch
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The embeddings of a batch. View 0 is the anchor, the others its positives."""
+
+    batch: Batch
+    stack: Tensor  # (V, N, D)
+    negatives: Tensor  # (N, H, D) hard negatives that came with the data, H >= 0
+    teachers: Mapping[str, Tensor]  # name -> (N, T) unit rows, no gradient
+
+    def with_stack(self, stack: Tensor) -> Views:
+        """The same batch with other embeddings."""
+        return replace(self, stack=stack)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The cosines of a batch: anchor i against view p of sentence j, then against the extra candidates."""
+
+    views: Views
+    extra: Tensor  # (K, D) candidates shared by the whole batch: noise, hard negatives, a queue
+    cosines: Tensor  # (P, N, N + K)
+    keep: Tensor  # (N, N + K) 1 = in the denominator, 0 = removed; 1 on the diagonal
+
+    @classmethod
+    def from_views(cls, views: Views) -> Scores:
+        unit = F.normalize(views.stack, dim=-1)
+        cosines = unit[0] @ unit[1:].transpose(1, 2)  # (N, D) @ (P, D, N) -> (P, N, N)
+        return cls(views, unit.new_zeros(0, unit.shape[-1]), cosines, torch.ones_like(cosines[0]))
+
+    @property
+    def pairs(self) -> Tensor:
+        """(P, N, N): the square part, sentences against sentences."""
+        return self.cosines[:, :, : self.cosines.shape[1]]
+
+    def teacher(self, name: str) -> Tensor:
+        """(N, N): the cosines of the teacher called ``name``, in float32 or better, without gradient."""
+        return self.views.teachers[name] @ self.views.teachers[name].T
+
+    def with_extra(self, extra: Tensor) -> Scores:
+        """Further candidates (K', D), in every anchor's denominator and for every positive."""
+        cosines = F.normalize(self.views.stack[0], dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')
+        return replace(
+            self,
+            extra=torch.cat([self.extra, extra]),
+            cosines=torch.cat([self.cosines, cosines.expand(len(self.cosines), -1, -1)], dim=-1),
+            keep=torch.cat([self.keep, torch.ones_like(cosines)], dim=-1),
+        )
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Anything that turns sentences into rows: a sentence-transformers model, word vectors, a table."""
+
+    def encode(self, sentences: list[str], /) -> np.ndarray | Tensor:
+        """Sentences -> (len(sentences), D)."""
+
+
+class TokenStep(Protocol):
+    """Changes what the encoder reads in the passes that it is on for."""
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]: ...
+
+
+class ViewStep(Protocol):
+    """Changes the embeddings before they are compared."""
+
+    def __call__(self, views: Views) -> Views: ...
+
+
+class ScoreStep(Protocol):
+    """Adds candidates, or removes some from the denominator."""
+
+    def __call__(self, scores: Scores) -> Scores: ...
+
+
+class Term(Protocol):
+    """One summand of the loss."""
+
+    def __call__(self, scores: Scores) -> Tensor: ...
+
+
+class Teacher(Protocol):
+    """Embeddings without gradient for the rows of a batch. Never an ``nn.Module``: a trainer would take it for the student."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """(N, T) unit rows."""
