@@ -1,0 +1,141 @@
+"""
+Is the new model better, or was it luck? A paired bootstrap over sentence pairs.
+
+Both models are scored on the same resampled pairs, so that what makes a pair hard for both cancels out. It answers for
+the choice of test pairs alone, not for the training seed: that takes several runs. Tasks are resampled independently;
+STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is slightly narrow.
+
+Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired form Koehn,
+Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from isotrope.errors import UserError
+
+Vector = npt.NDArray[np.float64]
+Verdict = Literal["better", "worse", "cannot be told"]
+
+MINIMUM = 100  # fewer resamples leave nothing beyond the 2.5 % tails
+_BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever the set's size
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """
+    Two models on the same pairs. Scores are Spearman correlations as fractions, averaged over the tasks.
+
+    `low` and `high` bound the difference after − before with 95 % confidence; `p` is two-sided. The verdict is "better"
+    or "worse" exactly where p ≤ 0.05, which is where the interval leaves out 0.
+    """
+
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    resamples: int
+    verdict: Verdict
+    per_task: Mapping[str, Comparison] = field(default_factory=dict)
+
+
+def compare(
+    before: Mapping[str, tuple[Vector, Vector]],
+    after: Mapping[str, tuple[Vector, Vector]],
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Comparison:
+    """
+    Test whether `after` differs from `before`.
+
+    Each maps a task to its gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.headline`
+    gives them. Every task draws from its own generator, seeded by `seed` and its name: the same call gives the same
+    numbers, a task's numbers do not depend on its company, and swapping the models changes the sign alone.
+
+    Raises UserError where the two differ in tasks, gold scores or lengths, where there is no task, or where `resamples`
+    is below 100.
+    """
+    _check(before, after, resamples)
+    points: dict[str, tuple[float, float]] = {}
+    drawn: dict[str, Vector] = {}
+    for task, (gold, old) in before.items():
+        new = after[task][1]
+        generator = np.random.default_rng([seed, zlib.crc32(task.encode())])
+        once = np.ones((1, len(gold)), dtype=np.int64)  # the pairs as they are
+        points[task] = float(_spearman(gold, old, once)[0]), float(_spearman(gold, new, once)[0])
+        drawn[task] = _differences(gold, old, new, resamples, generator)
+    per_task = {task: _judge(*points[task], drawn[task]) for task in before}
+    old_mean, new_mean = np.mean(list(points.values()), axis=0)
+    return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
+
+
+def _check(
+    before: Mapping[str, tuple[Vector, Vector]], after: Mapping[str, tuple[Vector, Vector]], resamples: int
+) -> None:
+    if resamples < MINIMUM:
+        raise UserError(
+            f"{resamples} resamples are too few for a 95 % interval", f"take at least {MINIMUM}, better 1000"
+        )
+    if not before or before.keys() != after.keys():
+        raise UserError(
+            f"the models were scored on different tasks: {', '.join(before) or 'none'}; {', '.join(after) or 'none'}",
+            "score both on the same ones",
+        )
+    for task, (gold, old) in before.items():
+        other, new = after[task]
+        if not np.array_equal(gold, other) or len(old) != len(gold) or len(new) != len(gold):
+            raise UserError(f"the models were scored on different pairs of {task}", "score both on the same pairs")
+
+
+def _differences(gold: Vector, old: Vector, new: Vector, resamples: int, generator: np.random.Generator) -> Vector:
+    """Spearman of `new` minus Spearman of `old` on each of R resamples: (N,) three times → (R,)."""
+    n = len(gold)
+    differences = []
+    for start in range(0, resamples, step := max(1, _BLOCK // n)):
+        rows = min(step, resamples - start)
+        picks = generator.integers(n, size=(rows, n))
+        # How often each pair was drawn: one bincount for all rows, row r counting from r·n on.
+        times = np.bincount((picks + n * np.arange(rows)[:, None]).ravel(), minlength=rows * n).reshape(rows, n)
+        differences.append(_spearman(gold, new, times) - _spearman(gold, old, times))
+    return np.asarray(np.concatenate(differences))
+
+
+def _spearman(x: Vector, y: Vector, times: npt.NDArray[np.int64]) -> Vector:
+    """Spearman where pair i occurs `times[r, i]` times in resample r: (N,), (N,), (R, N) → (R,); 0 where undefined."""
+    middle = (len(x) + 1) / 2
+    a, b = _ranks(x, times) - middle, _ranks(y, times) - middle  # (R, N), centred
+    covariance = np.einsum("rn,rn,rn->r", times, a, b)
+    variance = np.einsum("rn,rn,rn->r", times, a, a) * np.einsum("rn,rn,rn->r", times, b, b)
+    return np.asarray(np.divide(covariance, np.sqrt(variance), out=np.zeros_like(covariance), where=variance > 0))
+
+
+def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
+    """
+    Rank of each value (N,) in each resample (R, N), counted from 1, ties given their mean rank: (R, N).
+
+    The values are sorted once for all resamples: a resample changes how many copies lie below a value, not the order.
+    """
+    _, level, sizes = np.unique(values, return_inverse=True, return_counts=True)  # equal values share a level
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], starts, axis=1)  # (R, levels)
+    mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2
+    return np.asarray(mean_rank[:, level], dtype=np.float64)
+
+
+def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
+    """Interval, p and verdict from the resampled differences (R,)."""
+    ordered, r = np.sort(drawn), len(drawn)
+    tail = (r + 1) // 40  # 2.5 % on either side, by order statistics, so that interval and p always agree
+    low, high = float(ordered[tail - 1]), float(ordered[r - tail])
+    p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
+    verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "cannot be told"
+    return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})

@@ -1,0 +1,144 @@
+"""
+Semantic textual similarity by the papers' protocol: correlation of the cosine with people's scores.
+
+For STS12 … STS16 "all", the default, is one correlation over the concatenated subsets (SimCSE and the papers after it);
+"mean" is the mean over subsets, "wmean" the mean weighted by their pairs (SentEval; the papers on flow and whitening).
+STSBenchmark and SICKRelatedness have one correlation a split.
+
+Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449; on "all", Gao et al. (2021), appendix B,
+https://arxiv.org/abs/2104.08821.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from isotrope.data.pairs import Pairs
+from isotrope.data.senteval import SPLITS, load_sts
+from isotrope.evaluation.embed import Embedded, Encoder
+
+Vector = npt.NDArray[np.float64]
+Sets = Mapping[str, Mapping[str, Pairs]]  # task → subset or split → pairs
+Cosines = Mapping[str, Mapping[str, Vector]]  # the same with one cosine a pair
+
+_CONSTANT = 1e-6  # values that differ by less than this, relatively, differ by rounding alone (float32)
+
+
+def evaluate_sts(
+    encoder: Encoder,
+    task: str | Sequence[str],
+    data: str | Path | None,
+    splits: Sequence[str] = ("dev", "test"),
+    layout: str = "senteval",
+) -> dict[str, Any]:
+    """Evaluate one or several STS tasks; see `score` for the result and `load_sts` for `data`, `splits`, `layout`."""
+    tasks = [task] if isinstance(task, str) else list(task)
+    sets = {name: load_sts(data, name, splits, layout) for name in tasks}
+    return score(sets, similarities(encoder, sets))
+
+
+def evaluate_pairs(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
+    """Evaluate the user's own pairs (`read_pairs`), as a task of their name that has a test split alone."""
+    sets = {pairs.name: {"test": pairs}}
+    return score(sets, similarities(encoder, sets))
+
+
+def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
+    """
+    Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets.
+
+    Raises UserError where the encoder's output has the wrong shape or is not finite.
+    """
+    everything = [pairs for parts in sets.values() for pairs in parts.values()]
+    embedded = Embedded(encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second)))
+    return {task: {part: embedded.cosines(p) for part, p in parts.items()} for task, parts in sets.items()}
+
+
+def score(sets: Sets, cosines: Cosines) -> dict[str, Any]:
+    """
+    Correlations of the cosines with the gold scores, as fractions.
+
+    Gives, for each task, `["spearman"]` and `["pearson"]` (each with "all", "mean", "wmean", or the task's splits),
+    `["subsets"][name]["spearman" / "pearson" / "nsamples"]`, and `["nsamples"]`, the pairs scored.
+    """
+    return {task: _score_task(parts, cosines[task]) for task, parts in sets.items()}
+
+
+def spearman(x: Vector, y: Vector) -> float:
+    """
+    Spearman's rank correlation of x (N,) and y (N,), ties given their mean rank. Constant input earns 0.
+
+    A constant orders nothing, so a collapsed encoder scores 0: a number that compares and fits into JSON, unlike NaN.
+    """
+    if _is_constant(x) or _is_constant(y):
+        return 0.0
+    return pearson(rankdata(x), rankdata(y))
+
+
+def pearson(x: Vector, y: Vector) -> float:
+    """Pearson's correlation of x (N,) and y (N,). Constant input earns 0, as in `spearman`."""
+    if _is_constant(x) or _is_constant(y):
+        return 0.0
+    a, b = x - np.mean(x), y - np.mean(y)
+    return float(np.clip((a / np.linalg.norm(a)) @ (b / np.linalg.norm(b)), -1.0, 1.0))
+
+
+def headline(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
+    """
+    Gold scores and cosines (N,) behind the one number that papers print: "all", or the test split.
+
+    This is what a comparison of two models resamples (`isotrope.evaluation.significance.compare`).
+    """
+    chosen = {task: ["test"] if "test" in parts else list(parts) for task, parts in sets.items()}
+    return {
+        task: (
+            np.concatenate([sets[task][part].gold for part in parts]),
+            np.concatenate([cosines[task][part] for part in parts]),
+        )
+        for task, parts in chosen.items()
+    }
+
+
+def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:
+    subsets = {
+        part: {
+            "spearman": spearman(cosines[part], pairs.gold),
+            "pearson": pearson(cosines[part], pairs.gold),
+            "nsamples": len(pairs),
+        }
+        for part, pairs in parts.items()
+    }
+    result: dict[str, Any] = {"subsets": subsets, "nsamples": sum(map(len, parts.values()))}
+    for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
+        single = {part: scores[measure] for part, scores in subsets.items()}
+        result[measure] = single if _has_splits(parts) else _aggregate(single, parts, cosines, correlate)
+    return result
+
+
+def _aggregate(
+    single: Mapping[str, float],
+    parts: Mapping[str, Pairs],
+    cosines: Mapping[str, Vector],
+    correlate: Callable[[Vector, Vector], float],
+) -> dict[str, float]:
+    scores, sizes = [single[part] for part in parts], [len(pairs) for pairs in parts.values()]
+    everything = np.concatenate([cosines[part] for part in parts]), np.concatenate([p.gold for p in parts.values()])
+    return {
+        "all": correlate(*everything),
+        "mean": float(np.mean(scores)),
+        "wmean": float(np.average(scores, weights=sizes)),
+    }
+
+
+def _has_splits(parts: Mapping[str, Pairs]) -> bool:
+    return all(part in SPLITS["STSBenchmark"] for part in parts)
+
+
+def _is_constant(x: Vector) -> bool:
+    return float(np.ptp(x)) <= _CONSTANT * float(np.max(np.abs(x)))

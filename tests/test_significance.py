@@ -1,0 +1,159 @@
+"""The verdict at the end of a run rests on this test: it must not cry "better" at noise, nor miss what is plain."""
+
+import dataclasses
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import rankdata, spearmanr
+
+from isotrope.errors import UserError
+from isotrope.evaluation.significance import _differences, _ranks, _spearman, compare
+from oracle.similarity import spearman as naive_spearman
+
+
+def model(noise, seed, n=400, tasks=("one", "two")):
+    """Gold scores that depend on the task alone, and cosines that follow them with this much noise."""
+    result = {}
+    for number, task in enumerate(tasks):
+        gold = np.random.default_rng(number).integers(0, 26, n) / 5
+        result[task] = gold, gold / 5 + noise * np.random.default_rng([seed, number]).standard_normal(n)
+    return result
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=30), st.integers(0, 1000))
+def test_resampled_ranks_equal_ranks_of_the_resample(values, seed):
+    values = np.array(values, dtype=float)
+    picks = np.random.default_rng(seed).integers(len(values), size=(4, len(values)))
+    times = np.stack([np.bincount(row, minlength=len(values)) for row in picks])
+    ranks = _ranks(values, times)
+    for row, pick in enumerate(picks):
+        np.testing.assert_array_equal(ranks[row, pick], rankdata(values[pick]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(3, 40), st.integers(2, 8), st.integers(0, 1000))
+def test_vectorised_spearman_equals_scipy_on_ties(n, levels, seed):
+    generator = np.random.default_rng(seed)
+    x, y = generator.integers(0, levels, (2, n)).astype(float)
+    picks = generator.integers(n, size=(5, n))
+    times = np.stack([np.bincount(row, minlength=n) for row in picks])
+    for got, pick in zip(_spearman(x, y, times), picks, strict=True):
+        a, b = x[pick], y[pick]
+        if np.ptp(a) == 0 or np.ptp(b) == 0:
+            assert got == 0
+        else:
+            assert got == pytest.approx(spearmanr(a, b)[0], abs=1e-12)
+            assert got == pytest.approx(naive_spearman(list(a), list(b)), abs=1e-12)
+
+
+def test_identical_models_cannot_be_told_apart():
+    one = model(0.3, seed=1)
+    result = compare(one, one, resamples=200)
+    assert (result.difference, result.low, result.high, result.p) == (0, 0, 0, 1)
+    assert result.verdict == "cannot be told"
+
+
+def test_same_order_is_the_same_model():
+    """Spearman sees the order alone; a monotone change of the cosines is no change."""
+    one = model(0.3, seed=1)
+    squeezed = {task: (gold, np.tanh(cosine)) for task, (gold, cosine) in one.items()}
+    assert compare(one, squeezed, resamples=200).verdict == "cannot be told"
+
+
+def test_clear_winners_and_losers():
+    good, bad = model(0.1, seed=1), model(0.6, seed=2)
+    up, down = compare(bad, good, resamples=500), compare(good, bad, resamples=500)
+    assert up.verdict == "better"
+    assert up.low > 0
+    assert up.p < 0.01
+    assert down.verdict == "worse"
+    assert {task: c.verdict for task, c in up.per_task.items()} == {"one": "better", "two": "better"}
+
+
+def test_swapping_the_models_changes_the_sign_alone():
+    a, b = model(0.3, seed=1), model(0.32, seed=2)
+    there, back = compare(a, b, resamples=300, seed=7), compare(b, a, resamples=300, seed=7)
+    assert there.difference == -back.difference
+    assert (there.low, there.high) == pytest.approx((-back.high, -back.low), abs=1e-15)
+    assert there.p == back.p
+    assert (there.before, there.after) == (back.after, back.before)
+
+
+def test_equally_good_models_are_rarely_told_apart():
+    """Two-sided at 5 %: of 60 pairs of equally noisy models about 3 may differ; 10 or more has probability 0.1 %."""
+    verdicts = [
+        compare(model(0.4, 2 * s, 150, ("one",)), model(0.4, 2 * s + 1, 150, ("one",)), resamples=200).verdict
+        for s in range(60)
+    ]
+    assert sum(verdict != "cannot be told" for verdict in verdicts) < 10
+
+
+def test_interval_p_and_verdict_agree():
+    for resamples in (100, 199, 1000):
+        for noise in (0.30, 0.31, 0.32, 0.33, 0.34, 0.36):
+            result = compare(model(0.3, seed=1), model(noise, seed=2), resamples=resamples)
+            assert (result.p <= 0.05) == (result.low > 0 or result.high < 0) == (result.verdict != "cannot be told")
+
+
+def test_interval_equals_a_plain_bootstrap():
+    """The same resamples, drawn and scored one by one with scipy."""
+    gold, old = model(0.3, seed=1, n=80)["one"]
+    new = model(0.3, seed=2, n=80)["one"][1]
+    picks = np.random.default_rng(3).integers(80, size=(120, 80))
+    plain = [spearmanr(gold[i], new[i])[0] - spearmanr(gold[i], old[i])[0] for i in picks]
+    np.testing.assert_allclose(_differences(gold, old, new, 120, np.random.default_rng(3)), plain, atol=1e-12)
+
+
+def test_same_seed_same_numbers_whatever_the_company():
+    a, b = model(0.3, seed=1), model(0.3, seed=2)
+    both = compare(a, b, resamples=200, seed=5)
+    assert both == compare(a, b, resamples=200, seed=5)
+    assert both.low != compare(a, b, resamples=200, seed=6).low
+    alone = compare({"two": a["two"]}, {"two": b["two"]}, resamples=200, seed=5)
+    assert alone.per_task["two"] == both.per_task["two"]
+    assert both.after == pytest.approx(np.mean([c.after for c in both.per_task.values()]))
+    assert json.dumps(dataclasses.asdict(both))
+
+
+def test_points_are_the_scores_themselves():
+    a, b = model(0.3, seed=1), model(0.5, seed=2)
+    result = compare(a, b, resamples=100)
+    for task, single in result.per_task.items():
+        assert single.before == pytest.approx(spearmanr(*a[task])[0], abs=1e-12)
+        assert single.after == pytest.approx(spearmanr(*b[task])[0], abs=1e-12)
+
+
+def test_a_constant_model_is_worse_without_a_warning():
+    good = model(0.3, seed=1)
+    flat = {task: (gold, np.ones_like(gold)) for task, (gold, _) in good.items()}
+    with np.errstate(all="raise"):
+        assert compare(good, flat, resamples=100).verdict == "worse"
+
+
+def test_fast_enough_to_end_every_run():
+    sizes = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STSB": 1379, "SICK": 4927}
+    generator = np.random.default_rng(0)
+    a = {task: (generator.integers(0, 26, n) / 5, generator.standard_normal(n)) for task, n in sizes.items()}
+    b = {task: (gold, generator.standard_normal(len(gold))) for task, (gold, _) in a.items()}
+    start = time.process_time()
+    compare(a, b, resamples=1000)
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "resamples", "words"),
+    [
+        (model(0.3, 1), model(0.3, 1), 99, "99 resamples"),
+        ({}, {}, 100, "different tasks: none"),
+        (model(0.3, 1), model(0.3, 1, tasks=("one",)), 100, "different tasks"),
+        (model(0.3, 1), model(0.3, 1, n=399), 100, "different pairs of one"),
+    ],
+)
+def test_unlike_results_are_refused(before, after, resamples, words):
+    with pytest.raises(UserError, match=words):
+        compare(before, after, resamples=resamples)
