@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class UserError(ValueError):
-    """Something the user can put right.
+    """
+    Something the user can put right.
 
     The message is one line: what is wrong (with the file, line or key and the value) and, after it, the remedy.
 
@@ -17,3 +18,7 @@ class UserError(ValueError):
         self.problem = " ".join(str(problem).split())
         self.remedy = " ".join(str(remedy).split())
         super().__init__(f"{self.problem}: {self.remedy}")
+
+
+class Stopped(Exception):
+    """The user stopped a long work with Ctrl-C; what was done is kept. The message says how to go on."""

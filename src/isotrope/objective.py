@@ -1,6 +1,7 @@
-"""The whole path from tokens to loss, as one sentence-transformers loss.
+"""
+The whole path from tokens to loss, as one sentence-transformers loss.
 
-    token steps → encoder × passes → Views → view steps → Scores → score steps → terms
+token steps → encoder × passes → Views → view steps → Scores → score steps → terms
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Features = dict[str, Any]  # one text column of the batch: input_ids (N, L), att
 
 
 class Objective(nn.Module):
-    """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
+    """
+    An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
 
     With one text column, every view is a pass over the same text; with a positive column, views 1… are passes over the
     positive's text; further columns are hard negatives. An integer ``label`` column carries row ids to the teachers.
@@ -33,7 +35,7 @@ class Objective(nn.Module):
         views: view steps, in order; ``scores``: score steps, in order.
         passes: forward passes of the encoder a sentence, each with its own dropout mask.
         teachers: name -> teacher, for the steps and terms that ask for one.
-        dims: Matryoshka: score steps and terms run once for each of these leading dimensions; their losses are averaged.
+        dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
         seed: of the random steps; with the step number it fixes every draw, on every process alike.
 
     Raises:
@@ -86,7 +88,9 @@ class Objective(nn.Module):
         hard = [self._encode(column, [0], generator)[0] for column in columns[2:]]
         negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
         if labels is None and self.teachers:
-            raise UserError("the data has no row ids for the teachers", "add an integer column 'label' with the row numbers")
+            raise UserError(
+                "the data has no row ids for the teachers", "add an integer column 'label' with the row numbers"
+            )
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
         taught = {name: gather(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
         return Views(Batch(gather(rows), generator), gather(stack, dim=1), gather(negatives), taught)

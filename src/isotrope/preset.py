@@ -54,6 +54,7 @@ class TrainSettings(_Record):
     save_steps: Count = 500
     select: list[str] = ["stsb-dev"]  # the mean of these dev sets chooses the checkpoint; [] keeps the last
     patience: Count | None = None  # stop after so many evaluations without a better one
+    gradient_checkpointing: bool = False  # less memory, a third more time
 
 
 class Preset(_Record):
@@ -71,16 +72,21 @@ class Preset(_Record):
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
         settings = self.model_dump(exclude_none=True, exclude={"name"})
-        return tomli_w.dumps({key: value for key, value in settings.items() if value not in ({}, "")})
+        kept = {key: value for key, value in settings.items() if value not in ({}, "")}
+        lists = re.compile(r"\[\n    (.*?),\n\]", flags=re.DOTALL)  # on one line, so that a comment fits behind
+        return lists.sub(lambda m: "[" + m[1].replace("\n    ", " ") + "]", tomli_w.dumps(kept))
 
 
 def preset_names() -> list[str]:
     """The presets that come with isotrope."""
-    return sorted(path.name.removesuffix(".toml") for path in files("isotrope.presets").iterdir() if path.name.endswith(".toml"))
+    return sorted(
+        path.name.removesuffix(".toml") for path in files("isotrope.presets").iterdir() if path.name.endswith(".toml")
+    )
 
 
 def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
-    """A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
+    """
+    A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key, value and remedy.
@@ -92,10 +98,9 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     try:
         preset = Preset(**tables)
     except ValidationError as error:
-        where = tuple(error.errors()[0]["loc"])[:-1]
-        records = {(): Preset, ("encoder",): EncoderSettings, ("train",): TrainSettings}
-        known = [field for field in records.get(where, Preset).model_fields]
-        mistake = explain(error, "", known)
+        table = ".".join(map(str, error.errors()[0]["loc"][:-1]))
+        records: dict[str, type[BaseModel]] = {"encoder": EncoderSettings, "train": TrainSettings}
+        mistake = explain(error, "", list(records.get(table, Preset).model_fields))
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
     if not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
@@ -123,23 +128,6 @@ def build_objective(preset: Preset, model: SentenceTransformer, seed: int = 0) -
         passes=preset.views.get("passes", 2),
         seed=seed,
     )
-
-
-def sources(name: str) -> dict[str, str]:
-    """Dotted key -> where a shipped preset's value comes from: the comment behind it."""
-    path = files("isotrope.presets").joinpath(f"{name}.toml")
-    text = path.read_text(encoding="utf-8")
-    parent = tomllib.loads(text).get("extends")
-    found = sources(parent) if parent else {}
-    table = ""
-    for line in text.splitlines():
-        if match := re.fullmatch(r"\[([\w.-]+)\]\s*(?:#\s*(.*))?", line):
-            table = match[1]
-            if match[2]:
-                found[table] = match[2]
-        elif match := re.fullmatch(r"([\w-]+)\s*=\s*[^#]*?(?:#\s*(.*))?", line):
-            found[f"{table}.{match[1]}".strip(".")] = match[2] or ""
-    return found
 
 
 def _component(stage: str, label: str, kind: str, options: Table, dim: int | None = None) -> Any:
@@ -170,7 +158,8 @@ def _named(table: Table, stage: str) -> list[tuple[str, str, Table]]:
         raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 1 to 64")
     skip = {"kind"} | ({"on"} if stage == "tokens" else set())
     return [
-        (label, table[label].get("kind", label), {k: v for k, v in table[label].items() if k not in skip}) for label in order
+        (label, table[label].get("kind", label), {k: v for k, v in table[label].items() if k not in skip})
+        for label in order
     ]
 
 

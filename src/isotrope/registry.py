@@ -32,7 +32,9 @@ def component_class(stage: str, kind: str) -> type:
         except (ImportError, AttributeError) as error:
             raise UserError(f"kind = {kind!r}: {error}", "install the package, or correct module:Class") from error
     if kind not in kinds(stage):
-        raise UserError(f"{stage} has no kind {kind!r}", f"choose one of {', '.join(kinds(stage))}, or name a module:Class")
+        raise UserError(
+            f"{stage} has no kind {kind!r}", f"choose one of {', '.join(kinds(stage))}, or name a module:Class"
+        )
     module = importlib.import_module(f"isotrope.{stage}.{kind}")
     classes = [
         member
@@ -50,7 +52,8 @@ def needs_dim(stage: str, kind: str) -> bool:
 
 
 def component(stage: str, kind: str, **options: Any) -> Any:
-    """Build a component; its options are checked against its constructor's types and bounds.
+    """
+    Build a component; its options are checked against its constructor's types and bounds.
 
     >>> component("terms", "infonce", temperature=0.1)
     InfoNCE(temperature=0.1, weight=1.0, positive_in_denominator=True)
@@ -59,8 +62,8 @@ def component(stage: str, kind: str, **options: Any) -> Any:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
     """
     cls = component_class(stage, kind)
-    hints = get_type_hints(cls.__init__, include_extras=True)
-    parameters = [p for p in inspect.signature(cls).parameters.values()]
+    hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
+    parameters = list(inspect.signature(cls).parameters.values())
     fields: Any = {p.name: (hints[p.name], ... if p.default is p.empty else p.default) for p in parameters}
     model = create_model(kind, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:

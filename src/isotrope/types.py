@@ -1,6 +1,8 @@
-"""The records that flow from text to loss, and what may stand between them.
+"""
+The records that flow from text to loss, and what may stand between them.
 
-    text → tokens ─token steps→ encoder ×passes → Views ─view steps→ Views → cosine → Scores ─score steps→ Scores ─terms→ loss
+    text → tokens ─token steps→ encoder ×passes → Views ─view steps→ Views → cosine
+         → Scores ─score steps→ Scores ─terms→ loss
 
 N sentences in the batch, D dimensions, V views, P = V - 1 positives, K extra candidates, H hard negatives a sentence.
 """
@@ -113,7 +115,7 @@ class Term(Protocol):
 
 
 class Teacher(Protocol):
-    """Embeddings without gradient for the rows of a batch. Never an ``nn.Module``: a trainer would take it for the student."""
+    """Embeddings without gradient for a batch. Never an ``nn.Module``: a trainer would take it for the student."""
 
     def __call__(self, batch: Batch) -> Tensor:
         """(N, T) unit rows."""

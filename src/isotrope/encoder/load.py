@@ -32,7 +32,8 @@ def load(
     normalize: bool | None = None,
     device: str | None = None,
 ) -> SentenceTransformer:
-    """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
+    """
+    Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
     Args:
         model: a folder, a hub name such as ``bert-base-uncased``, or ``isotrope/tiny``.
@@ -51,7 +52,9 @@ def load(
     config = _config(where, str(model))
     overrides = {key: dropout for key in DROPOUT_KEYS if dropout is not None and hasattr(config, key)}
     if dropout and not overrides:
-        raise UserError(f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset")
+        raise UserError(
+            f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset"
+        )
     encoder = _open(where, str(model), device, overrides)
     if pooling is not None:
         transformer = encoder[0]
@@ -74,10 +77,12 @@ def _locate(model: str) -> str:
     if model in EMBEDDED:
         return str(files("isotrope").joinpath(EMBEDDED[model]))
     path = Path(model).expanduser()
-    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or os.sep != "/" and os.sep in model
+    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model)
     if path.is_dir():
         if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
-            raise UserError(f"{model} holds no model", "name a folder with config.json (and modules.json), or a hub name")
+            raise UserError(
+                f"{model} holds no model", "name a folder with config.json (and modules.json), or a hub name"
+            )
         return str(path)
     if path.exists():
         raise UserError(f"{model} is a file", "name the folder that holds the model, or a hub name")
@@ -114,13 +119,24 @@ def _explain(error: Exception, where: str, model: str) -> UserError:
             f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
             "check the name and the network, or pass a local folder or isotrope/tiny",
         )
-    if isinstance(error, SafetensorError) or "safetensor" in text.lower() and "header" in text.lower():
+    if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
         return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
     if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
-        return UserError(f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder")
+        return UserError(
+            f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder"
+        )
     if "safetensors" in text:
         return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
-    return UserError(f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files")
+    return UserError(
+        f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files"
+    )
 
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)

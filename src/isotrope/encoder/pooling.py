@@ -1,4 +1,5 @@
-"""How token embeddings become one sentence embedding, built from sentence-transformers' own modules alone.
+"""
+How token embeddings become one sentence embedding, built from sentence-transformers' own modules alone.
 
 So every saved model loads in plain sentence-transformers, and its folder declares its pooling.
 """
@@ -30,7 +31,8 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
-    """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
+    """
+    The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
 
     Raises:
         UserError: the name is unknown, or ``cls_head`` is asked of a checkpoint without a pooler.
@@ -56,7 +58,9 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
 def _pretrained_head(transformer: Transformer, dim: int) -> Dense:
     pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
     if pooler is None:
-        raise UserError("pooling = 'cls_head' needs a checkpoint with a pooler, and this one has none", "use pooling = 'cls'")
+        raise UserError(
+            "pooling = 'cls_head' needs a checkpoint with a pooler, and this one has none", "use pooling = 'cls'"
+        )
     head = Dense(dim, dim, activation_function=nn.Tanh())
     head.linear.load_state_dict(pooler.state_dict())
     return head

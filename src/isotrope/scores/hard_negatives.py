@@ -9,7 +9,7 @@ from isotrope.types import Scores
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """Every sentence's negatives stand in every anchor's denominator. Without negatives it changes nothing. BibTeX: gao2021simcse."""
+    """All negatives stand in every anchor's denominator; without negatives nothing changes. BibTeX: gao2021simcse."""
 
     def __call__(self, scores: Scores) -> Scores:
         return scores.with_extra(scores.views.negatives.flatten(0, 1))  # (N, H, D) -> (N·H, D)

@@ -1,4 +1,4 @@
-"""The training-only head of SimCSE: Linear + Tanh on the sentence embedding (Gao et al., EMNLP 2021, Sec. 6.3, "MLP w/ train only")."""
+"""The training-only head of SimCSE: Linear + Tanh on the sentence embedding (Gao et al., EMNLP 2021, Sec. 6.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from isotrope.types import Count, NonNegative, Views
 
 
 class MLP(nn.Module):
-    """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: gao2021simcse.
+    """
+    (V, N, D) -> (V, N, D), thrown away after training. BibTeX: gao2021simcse.
 
     Starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0. (torch's default bias would give all
     sentences a common direction where embeddings are short, as normalised ones are.)
@@ -23,4 +24,3 @@ class MLP(nn.Module):
 
     def forward(self, views: Views) -> Views:
         return views.with_stack(torch.tanh(self.linear(views.stack)))
-

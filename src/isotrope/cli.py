@@ -1,0 +1,211 @@
+"""The command line: thin over the package's functions.
+
+Exit codes: 0 done, 2 the user's mistake (one line, with the remedy), 130 stopped by Ctrl-C, 1 ours.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from isotrope.errors import Stopped, UserError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+presets_app = typer.Typer(no_args_is_help=True, help="The methods, as data: list them, show one, compare two.")
+app.add_typer(presets_app, name="presets")
+console, errors = Console(), Console(stderr=True)
+
+
+@app.callback()
+def _about() -> None:
+    """isotrope: a pile of plain sentences in, a better sentence-embedding model out, and the truth about it."""
+
+
+@app.command()
+def train(
+    corpus: Annotated[list[str], typer.Argument(help="Text: files or folders of .txt, .jsonl, .csv, .tsv, .parquet.")],
+    output: Annotated[str, typer.Option(help="Folder of the run: model/, result.json, metrics.jsonl.")],
+    preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
+    backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
+    dev: Annotated[list[str] | None, typer.Option(help="Pairs that select: stsb, sickr, a .tsv file, none.")] = None,
+    test: Annotated[str | None, typer.Option(help="Pairs that judge: sts (seven sets), stsb, none.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+    sentences: Annotated[int | None, typer.Option(min=2, help="Train on a random sample of so many.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value over the preset's keys.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    positive: Annotated[str | None, typer.Option(help="Column of the positives, in tables.")] = None,
+    negative: Annotated[list[str] | None, typer.Option(help="Columns of hard negatives, in tables.")] = None,
+    log_to: Annotated[list[str] | None, typer.Option(help="Trackers: tensorboard, wandb, …")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
+) -> None:
+    """Turn plain sentences into a better model, and say whether it is better."""
+    from isotrope.training.run import train as run
+
+    finished = run(
+        corpus,
+        output=output,
+        preset=preset,
+        backbone=backbone,
+        dev=dev,
+        test=test,
+        data=data,
+        seed=seed,
+        sentences=sentences,
+        overrides=set_ or [],
+        text=text,
+        positive=positive,
+        negatives=negative or [],
+        log_to=log_to or [],
+        resume=resume,
+    )
+    if finished.result:
+        _tell(finished.folder, finished.result)
+
+
+def _tell(folder: Path, result: Mapping[str, Any]) -> None:
+    """Before → after, the verdict, where things lie."""
+    from isotrope.training.verdict import table
+
+    rows = table(result)
+    if rows:
+        shown = Table("task", "before", "after", "change", title="Spearman × 100 on the same pairs")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+        c = result["comparison"]
+        interval = f"{100 * c['low']:+.2f} … {100 * c['high']:+.2f}, p = {c['p']:.3g}, paired bootstrap"
+        console.print(f"change {100 * c['difference']:+.2f} points (95 %: {interval})", highlight=False)
+    console.print(f"verdict: {result['verdict']}; {result['advice']}", highlight=False)
+    console.print(f"model: {folder / 'model'}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def evaluate(
+    models: Annotated[list[str], typer.Argument(help="Folders, hub names, or isotrope/tiny.")],
+    suite: Annotated[str, typer.Option(help="sts, geometry; several with commas.")] = "sts",
+    tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, with commas.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
+    pairs: Annotated[list[str] | None, typer.Option(help="Your own pairs: first, second, score (.tsv, .csv).")] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write the results here.")] = None,
+) -> None:
+    """Score models by the papers' protocol: the number of each task, their average, and all of it as JSON."""
+    from isotrope.evaluation.report import evaluate_models
+
+    tables = evaluate_models(models, suite.split(","), tasks, data, pairs or [], pooling, json_file)
+    for title, header, rows in tables:
+        shown = Table(*header, title=title)
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+    if json_file:
+        console.print(f"written to {json_file}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def encode(
+    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    files: Annotated[list[str], typer.Argument(help="Text of any size; a row out for each row in.")],
+    output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder of Parquet parts.")],
+    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+) -> None:
+    """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from isotrope.bulk import encode as run
+
+    with Progress(
+        TextColumn("rows encoded"), MofNCompleteColumn(), TimeElapsedColumn(), console=errors, transient=True
+    ) as bar:
+        task = bar.add_task("", total=None)
+        written = run(
+            model,
+            files,
+            output,
+            text=text,
+            batch_size=batch_size,
+            pooling=pooling,
+            progress=lambda rows: bar.update(task, completed=rows),
+        )
+    console.print(f"written to {written}", highlight=False, soft_wrap=True)
+
+
+@presets_app.command("list")
+def presets_list() -> None:
+    """Every preset, a line each."""
+    from isotrope.preset import preset_names, read_preset
+
+    shown = Table("preset", "what it is", box=None)
+    for name in preset_names():
+        shown.add_row(name, read_preset(name).description)
+    console.print(shown)
+
+
+@presets_app.command("show")
+def presets_show(name: str, set_: Annotated[list[str] | None, typer.Option("--set")] = None) -> None:
+    """A preset's resolved settings, each with its source."""
+    from isotrope.preset_text import annotated
+
+    console.print(annotated(name, set_ or []), highlight=False, markup=False, soft_wrap=True)
+
+
+@presets_app.command("diff")
+def presets_diff(first: str, second: str) -> None:
+    """What differs between two presets."""
+    from isotrope.preset import read_preset
+    from isotrope.preset_text import flat
+
+    left, right = (flat(read_preset(name)) for name in (first, second))
+    shown = Table("key", first, second, box=None)
+    for key in sorted(left.keys() | right.keys()):
+        if left.get(key) != right.get(key):
+            shown.add_row(key, *(json.dumps(side[key]) if key in side else "" for side in (left, right)))
+    console.print(shown)
+
+
+def main() -> None:
+    """Run the command line; every outcome has its exit code."""
+    _quiet()
+    try:
+        app(standalone_mode=False)
+    except UserError as error:
+        _fail(str(error), 2)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except typer.TyperException as error:
+        _fail(f"{error.format_message().rstrip('.')}: see isotrope {' '.join(sys.argv[1:2])} --help", 2)
+    except Stopped as stopped:
+        _fail(f"{stopped}; go on with the same command and --resume", 130)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("stopped; nothing finished is lost: give the same command again (train: with --resume)", 130)
+
+
+def _fail(line: str, code: int) -> None:
+    errors.print(f"isotrope: {line}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _quiet() -> None:
+    """Other libraries' chatter hides what the user has to read."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    logging.disable(logging.WARNING)
+    warnings.filterwarnings("ignore")
+
+
+if __name__ == "__main__":
+    main()

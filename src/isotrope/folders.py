@@ -1,0 +1,68 @@
+"""Where things are written, and what is said when they cannot be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from isotrope.errors import UserError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SPARE = 1 << 20  # bytes; with less than this left, whatever failed to be written failed for want of space
+
+
+def cache(*parts: str) -> Path:
+    """The folder for what can be made again: ISOTROPE_CACHE, or ``isotrope`` in the user's cache folder."""
+    base = os.environ.get("ISOTROPE_CACHE")
+    root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isotrope"
+    return root.expanduser().joinpath(*parts)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """
+    Make ``folder`` and write there; what cannot be written is the user's to put right, and no empty folder stays.
+
+    Raises:
+        UserError: the folder cannot be made or written to, or its disk is full.
+    """
+    made = not folder.exists()
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file", "choose a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        if error.errno in FULL:
+            raise full(folder) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT} and not _usable(folder):
+            raise UserError(f"{folder} cannot be written to ({error.strerror})", "choose another folder") from error
+        raise
+    except Exception as error:  # safetensors and torch hide the system's error in their own
+        if "No space left" in str(error) or "File too large" in str(error) or _free(folder) < SPARE:
+            raise full(folder) from error
+        raise
+    finally:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()  # goes only if nothing was written
+
+
+def full(folder: Path) -> UserError:
+    """The one line for a full disk."""
+    return UserError(f"no space left to write {folder}", "free some, then go on with --resume")
+
+
+def _usable(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+def _free(folder: Path) -> int:
+    place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(place).free

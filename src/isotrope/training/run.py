@@ -1,0 +1,234 @@
+"""A run, whole: preset and text in; a model, its record and the truth about it out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+
+from isotrope.data.batches import PermutedBatches
+from isotrope.data.corpus import Corpus, open_corpus
+from isotrope.data.pairs import Pairs, read_pairs
+from isotrope.data.permutation import Permutation
+from isotrope.data.senteval import load_sts
+from isotrope.encoder import load, save
+from isotrope.errors import UserError
+from isotrope.evaluation.sts import Sets
+from isotrope.folders import cache, writing
+from isotrope.preset import Preset, read_preset
+from isotrope.training.environment import environment
+from isotrope.training.fit import fit, process, processes
+from isotrope.training.selection import DevScore, Signals
+from isotrope.training.verdict import Measured, judge, judges
+
+RESULT, IDENTITY = "result.json", "run.json"
+DEV_SETS = {
+    "stsb-dev": "STSBenchmark",
+    "sickr-dev": "SICKRelatedness",
+    "stsb": "STSBenchmark",
+    "sickr": "SICKRelatedness",
+}
+WATCHED = 1000  # sentences for the label-free signals
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run: ``result`` is what ``result.json`` holds."""
+
+    folder: Path
+    result: Mapping[str, Any]
+
+    @property
+    def model(self) -> Path:
+        """The new model, in plain sentence-transformers format, without the head."""
+        return self.folder / "model"
+
+
+def train(
+    corpus: str | Path | Sequence[str | Path],
+    *,
+    output: str | Path,
+    preset: str | Path = "simcse",
+    backbone: str | None = None,
+    dev: str | Sequence[str] | None = None,
+    test: str | None = None,
+    data: str | Path | None = None,
+    seed: int = 0,
+    sentences: int | None = None,
+    overrides: Iterable[str] = (),
+    text: str | None = None,
+    positive: str | None = None,
+    negatives: Iterable[str] = (),
+    log_to: Iterable[str] = (),
+    resume: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """
+    Turn plain sentences into a better sentence-embedding model, and say whether it is better.
+
+    Args:
+        corpus: files or folders of text: see ``isotrope.data.corpus.open_corpus``.
+        output: the run's folder, for ``model/``, ``result.json``, ``metrics.jsonl``, ``preset.toml`` and more.
+        preset: a shipped preset's name, or a .toml file.
+        backbone: the model to begin with, instead of the preset's.
+        dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files; several for their mean;
+            ``none`` keeps the last. None takes the preset's, or, where no data folder is known, none.
+        test: pairs that judge the result: ``sts`` (seven test sets), ``stsb``, ``none``. None takes ``sts`` where the
+            data folder is known, else half of the user's own dev pairs.
+        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
+        seed: of the head, the order, the dropout and the random steps.
+        sentences: train on a random sample of so many.
+        overrides: ``key=value`` over the preset's keys.
+        text: column of the sentences, in tables.
+        positive: column of the positives.
+        negatives: columns of hard negatives.
+        log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
+        resume: go on with a run that was stopped or killed; the result is that of an undisturbed one.
+        console: where to report; None reports to the terminal.
+
+    Raises:
+        UserError: a mistake of the user's, before any long work where it can be seen before.
+        Stopped: Ctrl-C; the run can be resumed.
+    """
+    console = console or Console(quiet=process() != 0)
+    chosen = [f"encoder.backbone={json.dumps(backbone)}"] if backbone else []
+    recipe = read_preset(preset, [*overrides, *chosen])
+    folder = Path(output)
+    data = data or os.environ.get("ISOTROPE_DATA") or None
+    with writing(folder):
+        identity = {"preset": recipe.toml(), "corpus": "", "seed": seed, "sentences": sentences}
+        _check(folder, identity, resume)
+        if (folder / RESULT).is_file():
+            return Run(folder, json.loads((folder / RESULT).read_text(encoding="utf-8")))
+        sets, dev_sets = _pairs(recipe, dev, test, data)
+        model = _student(recipe)
+        cleaned = open_corpus(corpus, cache=cache("corpora"), text=text, positive=positive, negatives=negatives)
+        PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
+        identity["corpus"] = cleaned.key
+        _check(folder, identity, resume)
+        evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
+        if process() == 0:
+            _claim(folder, identity, recipe)
+            _announce(console, recipe, cleaned, sentences, dev_sets)
+        before = _measure(model, sets, folder / "before.npz", console)
+        fitted = fit(
+            model, recipe, cleaned, evaluator, folder, seed=seed, sentences=sentences, console=console, log_to=log_to
+        )
+        if process() != 0:
+            return Run(folder, {})
+        console.print("saving the model", highlight=False, soft_wrap=True)
+        save(model, folder / "model")
+        after = _measure(model, sets, folder / "after.npz", console)
+        result = {
+            "preset": recipe.name,
+            "backbone": recipe.encoder.backbone,
+            "seed": seed,
+            "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": sentences or len(cleaned)},
+            "selection": {"sets": list(dev_sets), **asdict(fitted)},
+            **judge(sets, before, after),
+        }
+        _write(folder / RESULT, json.dumps(result, indent=2))
+        return Run(folder, result)
+
+
+def _pairs(
+    recipe: Preset, dev: str | Sequence[str] | None, test: str | None, data: str | Path | None
+) -> tuple[Sets, dict[str, Pairs]]:
+    """The pairs that judge, and those that select."""
+    names = [dev] if isinstance(dev, str) else dev
+    if names is None:
+        names = recipe.train.select if data else []
+    names = [part for name in names for part in name.split(",") if part != "none"]
+    dev_sets = {name: _dev_set(name, data) for name in names}
+    if test is None and not any(name not in DEV_SETS for name in names):
+        test = "sts" if data else "none"
+    return judges(test, dev_sets, data)
+
+
+def _dev_set(name: str, data: str | Path | None) -> Pairs:
+    if name in DEV_SETS:
+        return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
+    if name.endswith((".tsv", ".csv")) or Path(name).exists():
+        return read_pairs(name)
+    raise UserError(f"dev set {name!r} is unknown", f"choose {', '.join(DEV_SETS)}, a .tsv file, or none")
+
+
+def _student(recipe: Preset) -> SentenceTransformer:
+    """The encoder to train; its own length stays for use, ``train.max_length`` is for training alone."""
+    settings = recipe.encoder
+    model = load(settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize)
+    longest = getattr(model[0].auto_model.config, "max_position_embeddings", recipe.train.max_length)
+    if recipe.train.max_length > longest:
+        raise UserError(
+            f"train.max_length = {recipe.train.max_length} is more than {settings.backbone} can read",
+            f"choose at most {longest}",
+        )
+    return model
+
+
+def _check(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
+    """Refuse another run's folder. An identity that is still empty is not compared."""
+    if not (folder / IDENTITY).is_file():
+        if any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty and holds no run", "choose a new or an empty folder")
+        return
+    if not resume:
+        raise UserError(f"{folder} holds a run already", "add --resume to go on with it, or choose another --output")
+    began = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))
+    for key, value in identity.items():
+        if value != "" and began[key] != value:
+            shown = "the preset or its overrides" if key == "preset" else f"{key} = {value!r} (then {began[key]!r})"
+            raise UserError(f"{folder} holds a run with other settings: {shown}", "resume with those it began with")
+
+
+def _claim(folder: Path, identity: Mapping[str, Any], recipe: Preset) -> None:
+    """Everything has been checked: the folder is this run's from now on."""
+    if not (folder / IDENTITY).is_file():
+        _write(folder / "preset.toml", recipe.toml())
+        _write(folder / "environment.json", json.dumps(environment(), indent=2))
+        _write(folder / IDENTITY, json.dumps(identity, indent=2))
+
+
+def _some(corpus: Corpus) -> list[str]:
+    """Sentences for the label-free signals: a random sample of the corpus."""
+    rows = Permutation(len(corpus), 0)[np.arange(min(WATCHED, len(corpus)))]
+    return list(corpus.dataset[rows]["text"])
+
+
+def _measure(model: SentenceTransformer, sets: Sets, path: Path, console: Console) -> Measured:
+    """Cosines of the judging pairs, kept in ``path``, so that a resumed run need not encode again."""
+    if process() != 0 or not sets:
+        return Measured({})
+    if not path.is_file():
+        pairs = sum(len(part) for parts in sets.values() for part in parts.values())
+        console.print(f"encoding {pairs:,} pairs that judge the run ({path.stem})", highlight=False, soft_wrap=True)
+        Measured.of(model, sets).save(path)
+    return Measured.read(path)
+
+
+def _announce(
+    console: Console, recipe: Preset, corpus: Corpus, sentences: int | None, dev_sets: Mapping[str, Pairs]
+) -> None:
+    console.print(str(corpus.report), highlight=False, soft_wrap=True)
+    t = recipe.train
+    console.print(
+        f"{recipe.name} from {recipe.encoder.backbone}: {sentences or len(corpus):,} sentences, {t.epochs:g} epochs, "
+        f"batches of {t.batch_size}",
+        highlight=False,
+    )
+    if not dev_sets:
+        console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept", highlight=False, soft_wrap=True)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,111 @@
+"""The truth at the end: the new model against the one it began with, on the same pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isotrope.data.pairs import Pairs
+from isotrope.data.permutation import Permutation
+from isotrope.data.senteval import STS_TASKS, load_sts
+from isotrope.errors import UserError
+from isotrope.evaluation.significance import compare
+from isotrope.evaluation.sts import Cosines, Sets, headline, score, similarities
+from isotrope.types import Encoder
+
+ADVICE = {
+    "better": "use the new model",
+    "worse": "keep the model you began with",
+    "cannot be told": "keep the model you began with, or give the run more text or more pairs to be judged on",
+}
+
+
+def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:
+    """
+    The pairs that judge a run, and the dev sets that remain for the selection.
+
+    ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``; None takes half of the user's own
+    dev pairs away from the selection to judge by, where there are any, since pairs that select a model flatter it.
+    """
+    if test == "sts":
+        return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
+    if test == "stsb":
+        return {"STSBenchmark": load_sts(data, "STSBenchmark", ["test"])}, dict(dev)
+    if test == "none":
+        return {}, dict(dev)
+    if test is not None:
+        raise UserError(f"test = {test!r} is unknown", "choose sts, stsb or none")
+    kept, held = {}, {}
+    for name, pairs in dev.items():
+        order = Permutation(len(pairs), 0)[np.arange(len(pairs))]
+        kept[name], held[name] = (_take(pairs, np.sort(half)) for half in np.array_split(order, 2))
+    return {name: {"test": pairs} for name, pairs in held.items()}, kept
+
+
+def _take(pairs: Pairs, rows: np.ndarray[Any, Any]) -> Pairs:
+    return Pairs(pairs.name, [pairs.first[i] for i in rows], [pairs.second[i] for i in rows], pairs.gold[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One model on the judging pairs."""
+
+    cosines: Cosines
+
+    @classmethod
+    def of(cls, encoder: Encoder, sets: Sets) -> Measured:
+        return cls(similarities(encoder, sets))
+
+    def save(self, path: Path) -> None:
+        """Keep the cosines, so that a resumed run need not encode again."""
+        flat = {f"{task}/{part}": values for task, parts in self.cosines.items() for part, values in parts.items()}
+        draft = path.with_suffix(".part.npz")
+        np.savez(draft, **flat)  # type: ignore[arg-type]
+        draft.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Measured:
+        cosines: dict[str, dict[str, Any]] = {}
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                task, part = key.split("/", 1)
+                cosines.setdefault(task, {})[part] = file[key]
+        return cls(cosines)
+
+
+def judge(sets: Sets, before: Measured, after: Measured, seed: int = 0) -> dict[str, Any]:
+    """Before → after with a paired bootstrap -> what ``result.json`` keeps: scores, comparison, verdict, advice."""
+    if not sets:
+        return {
+            "verdict": "cannot be told",
+            "advice": "name labelled pairs (--dev FILE.tsv, or --data) to have it judged",
+        }
+    old, new = headline(sets, before.cosines), headline(sets, after.cosines)
+    comparison = asdict(compare(old, new, seed=seed))
+    return {
+        "verdict": comparison["verdict"],
+        "advice": ADVICE[comparison["verdict"]],
+        "comparison": comparison,
+        "before": score(sets, before.cosines),
+        "after": score(sets, after.cosines),
+    }
+
+
+def table(judged: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Rows (task, before, after, change) in points, the average last."""
+    if "comparison" not in judged:
+        return []
+    whole = judged["comparison"]
+    rows = (
+        [*whole["per_task"].items(), ("average", whole)]
+        if len(whole["per_task"]) > 1
+        else list(whole["per_task"].items())
+    )
+    return [
+        (name, f"{100 * c['before']:.2f}", f"{100 * c['after']:.2f}", f"{100 * c['difference']:+.2f}")
+        for name, c in rows
+    ]
