@@ -120,6 +120,14 @@ def test_same_seed_same_numbers_whatever_the_company():
     assert json.dumps(dataclasses.asdict(both))
 
 
+def test_tasks_are_resampled_independently():
+    """The same resamples in every task would add their errors up instead of letting them cancel."""
+    (a,), (b,) = model(0.3, 1, tasks=("one",)).values(), model(0.3, 2, tasks=("one",)).values()
+    result = compare({"one": a, "two": a}, {"one": b, "two": b}, resamples=300)
+    assert result.per_task["one"].low != result.per_task["two"].low
+    assert result.high - result.low < 0.85 * (result.per_task["one"].high - result.per_task["one"].low)
+
+
 def test_points_are_the_scores_themselves():
     a, b = model(0.3, seed=1), model(0.5, seed=2)
     result = compare(a, b, resamples=100)

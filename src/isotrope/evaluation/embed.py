@@ -75,7 +75,7 @@ def encode(encoder: Encoder, sentences: list[str]) -> Floats:
     # A string has an encode() of its own: someone gave a model's name.
     if isinstance(encoder, str) or not callable(getattr(encoder, "encode", None)):
         raise UserError(
-            f"{encoder!r:.80} is no encoder", "give an object with encode(list[str]), as isotrope.load does"
+            f"{encoder!r:.80} is no encoder", "give an object with encode(list[str]), as from isotrope.load"
         )
     output = encoder.encode(sentences)
     try:
