@@ -204,7 +204,7 @@ def _die(step: int, file: Path, output: Path) -> None:
 
         return change
 
-    for owner, name in ((Path, "replace"), (Path, "unlink"), (Path, "rmdir"), (os, "fsync")):
+    for owner, name in ((Path, "open"), (Path, "replace"), (Path, "unlink"), (Path, "rmdir"), (os, "fsync")):
         setattr(owner, name, mortal(getattr(owner, name)))
     encode(Hashes(), file, output, shard=4)
 

@@ -13,7 +13,7 @@ import torch
 import xxhash
 from sentence_transformers import SentenceTransformer
 
-from isotrope.bulk_output import AGAIN, Manifest, Npy, Parts, Vectors, clear, destination, writing
+from isotrope.bulk_output import Manifest, Npy, Parts, Vectors, clear, destination, writing
 from isotrope.data.files import LONGEST_LINE, Source, checksum, find_sources
 from isotrope.data.readers import Columns, rows
 from isotrope.encoder import load
@@ -103,7 +103,7 @@ def encode(
             manifest.save(store.folder)
         manifest.check(store.folder, made_from)
         if not store.holds(manifest):
-            raise UserError(f"{store.folder} lacks some of its shards", AGAIN.format(store.folder))
+            raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to begin anew")
         _go_on(manifest, store, _texts(sources, text), encoder, batch_size, progress or (lambda done: None))
         return store.finish(manifest)
 
@@ -185,7 +185,7 @@ def _go_on(
     while manifest.done < manifest.rows:
         sentences = _next_shard(texts, manifest.made_from["shard"])  # n sentences
         if not sentences or manifest.done + len(sentences) > manifest.rows:
-            raise UserError("the files have changed while they were read", AGAIN.format(store.folder))
+            raise UserError("the files have changed while they were read", f"delete {store.folder} to begin anew")
         vectors = _shard_vectors(encoder, sentences, batch_size, manifest, progress)  # (n, D)
         store.append(manifest, sentences, vectors)
         manifest.done += len(sentences)

@@ -25,7 +25,6 @@ from isotrope.folders import FULL
 
 DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR}
 MANIFEST, LOCK = "manifest.json", ".lock"
-AGAIN = "give the same arguments again, or delete {} to begin anew"
 
 Vectors = npt.NDArray[np.float32]
 
@@ -79,7 +78,9 @@ class Manifest:
                 "model": f"another model than this one (it was {self.model})",
                 "files": "other files, or the files have changed since",
             }.get(name, f"{name} = {begun!r}, not {value!r}")
-            raise UserError(f"{folder} was begun with {problem}", AGAIN.format(folder))
+            raise UserError(
+                f"{folder} was begun with {problem}", f"give the same arguments again, or delete {folder} to begin anew"
+            )
 
 
 class Parts:
