@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer, get_scheduler
 
@@ -380,6 +381,8 @@ def test_mistakes_are_named_with_their_remedy(corpus, finished, tmp_path):
         pretrain([corpus], output=finished, **SETTINGS)
     with pytest.raises(UserError, match="seed = 0, now it is 1"):
         pretrain([corpus], output=finished, resume=True, seed=1, **SETTINGS)
+    with FileLock(finished / ".lock"), pytest.raises(UserError, match="in use"):
+        pretrain([corpus], output=finished, resume=True, **SETTINGS)
     short = tmp_path / "short.txt"
     short.write_text("one line\n")
     with pytest.raises(UserError, match="too little text"):

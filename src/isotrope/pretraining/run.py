@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from transformers import AutoTokenizer, PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
 from isotrope.data.files import Source, find_sources
 from isotrope.errors import UserError
+from isotrope.folders import writing
 from isotrope.pretraining.card import mean_cosine, write_card
 from isotrope.pretraining.checkpoints import Plan, replan, tidy, whole
 from isotrope.pretraining.export import export
@@ -76,7 +79,8 @@ def pretrain(
         `output`/model: encoder and tokenizer in Hugging Face format, and a card.
 
     Raises:
-        UserError: files that are missing or hold too little text; an output folder that holds another run.
+        UserError: files that are missing or hold too little text; an output folder that holds another run,
+            is in use, or cannot be written to.
         KeyboardInterrupt: after Ctrl-C, when the checkpoint is written.
     """
     recipe = recipe_of(size) if isinstance(size, str) else size
@@ -89,47 +93,62 @@ def pretrain(
         "corpus": [[source.path.name, source.path.stat().st_size] for source in sources],
         "held_out": [[source.path.name, source.path.stat().st_size] for source in held_sources],
     }
-    _claim(output, settings, resume)
-    plan = _plan(output, recipe, tokens)
+    with writing(output), _alone(output):
+        _claim(output, settings, resume)
+        plan = _plan(output, recipe, tokens)
 
-    tokenizer = _tokenizer(output / "tokenizer", sources, recipe, say)
-    blocks, unseen = _blocks(output, sources, held_sources, tokenizer, recipe, say)
-    attention = "sdpa" if torch.cuda.is_available() else "eager"
-    model = build(recipe, tokenizer, seed, attention)
-    checkpoints = output / "checkpoints"
-    done = whole(checkpoints)
-    if not done:
-        vectors = _vectors(output / "vectors.npy", blocks, model, recipe, seed, say) if warm_start else None
-        begin_from(model, vectors, np.bincount(blocks.ravel(), minlength=len(tokenizer)))
+        tokenizer = _tokenizer(output / "tokenizer", sources, recipe, say)
+        blocks, unseen = _blocks(output, sources, held_sources, tokenizer, recipe, say)
+        attention = "sdpa" if torch.cuda.is_available() else "eager"
+        model = build(recipe, tokenizer, seed, attention)
+        checkpoints = output / "checkpoints"
+        done = whole(checkpoints)
+        if not done:
+            vectors = _vectors(output / "vectors.npy", blocks, model, recipe, seed, say) if warm_start else None
+            begin_from(model, vectors, np.bincount(blocks.ravel(), minlength=len(tokenizer)))
 
-    ctrl_c = CtrlC()
-    trainer = Trainer(
-        model=model,
-        args=_arguments(checkpoints, recipe, plan, seed, compile),
-        data_collator=Collator(recipe, len(tokenizer), START, len(SPECIAL), seed, attention),
-        train_dataset=Blocks(blocks, plan.steps * recipe.batch, seed),
-        eval_dataset=Blocks(unseen, len(unseen), seed),
-        callbacks=[ctrl_c, Keeper(output / "metrics.jsonl", plan, recipe.step_tokens, checkpoint_minutes, say)],
-    )
-    trainer.remove_callback(PrinterCallback)
-    tidy(checkpoints, plan.decay_start)
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    say(f"training {weights / 1e6:.1f} M weights on {blocks.size / 1e6:.1f} M tokens of text")
-    bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()  # one for every checkpoint
+        ctrl_c = CtrlC()
+        trainer = Trainer(
+            model=model,
+            args=_arguments(checkpoints, recipe, plan, seed, compile),
+            data_collator=Collator(recipe, len(tokenizer), START, len(SPECIAL), seed, attention),
+            train_dataset=Blocks(blocks, plan.steps * recipe.batch, seed),
+            eval_dataset=Blocks(unseen, len(unseen), seed),
+            callbacks=[ctrl_c, Keeper(output / "metrics.jsonl", plan, recipe.step_tokens, checkpoint_minutes, say)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        tidy(checkpoints, plan.decay_start)
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        say(f"training {weights / 1e6:.1f} M weights on {blocks.size / 1e6:.1f} M tokens of text")
+        bars = transformers_logging.is_progress_bar_enabled()
+        transformers_logging.disable_progress_bar()  # one for every checkpoint
+        try:
+            trainer.train(resume_from_checkpoint=str(done[-1]) if done else None)
+        finally:
+            ctrl_c.close()
+            if bars:
+                transformers_logging.enable_progress_bar()
+        if ctrl_c.asked:
+            raise KeyboardInterrupt(f"stopped with a checkpoint; go on with --resume --output {output}")
+        target = export(model, tokenizer, output / "model", half=half)
+        write_card(
+            target, output / "metrics.jsonl", settings, mean_cosine(model.model, unseen[:CARD_BLOCKS], START), licence
+        )
+        return target
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Keep a second process out of the run's folder."""
+    lock = FileLock(output / ".lock")
     try:
-        trainer.train(resume_from_checkpoint=str(done[-1]) if done else None)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UserError(f"{output} is in use by another process", "wait for it, or choose another folder") from error
+    try:
+        yield
     finally:
-        ctrl_c.close()
-        if bars:
-            transformers_logging.enable_progress_bar()
-    if ctrl_c.asked:
-        raise KeyboardInterrupt(f"stopped with a checkpoint; go on with --resume --output {output}")
-    target = export(model, tokenizer, output / "model", half=half)
-    write_card(
-        target, output / "metrics.jsonl", settings, mean_cosine(model.model, unseen[:CARD_BLOCKS], START), licence
-    )
-    return target
+        lock.release()
 
 
 def _claim(output: Path, settings: dict[str, Any], resume: bool) -> None:
@@ -143,7 +162,6 @@ def _claim(output: Path, settings: dict[str, Any], resume: bool) -> None:
             if old.get(key) != value:
                 problem = f"{output} was begun with {key} = {old.get(key)}, now it is {value}"
                 raise UserError(problem, "resume with the settings of its run.json, or choose another output folder")
-    output.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(settings, indent=1))
 
 
