@@ -5,6 +5,7 @@ Exit codes: 0 done, 2 the user's mistake (one line, with the remedy), 130 stoppe
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -128,7 +129,12 @@ def encode(
     from isotrope.bulk import encode as run
 
     with Progress(
-        TextColumn("rows encoded"), MofNCompleteColumn(), TimeElapsedColumn(), console=errors, transient=True
+        TextColumn("rows encoded"),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
     ) as bar:
         task = bar.add_task("", total=None)
         written = run(
@@ -180,13 +186,21 @@ def main() -> None:
     """Run the command line; every outcome has its exit code."""
     _quiet()
     try:
-        app(standalone_mode=False)
+        app(prog_name="isotrope", standalone_mode=False)
     except UserError as error:
         _fail(str(error), 2)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except typer.TyperException as error:
-        _fail(f"{error.format_message().rstrip('.')}: see isotrope {' '.join(sys.argv[1:2])} --help", 2)
+        context, problem = getattr(error, "ctx", None), error.format_message()
+        if problem.startswith("Usage: "):  # a command without a word more gets its help
+            errors.print(problem, highlight=False, markup=False, soft_wrap=True)
+            sys.exit(2)
+        _fail(f"{problem.rstrip('.')}: see {context.command_path if context else 'isotrope'} --help", 2)
+    except OSError as error:
+        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise
+        _fail(f"{error.filename!s:.60}… cannot be used ({error.strerror}): choose another name", 2)
     except Stopped as stopped:
         _fail(f"{stopped}; go on with the same command and --resume", 130)
     except (KeyboardInterrupt, typer.Abort):

@@ -12,6 +12,7 @@ from pathlib import Path
 from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
 SPARE = 1 << 20  # bytes; with less than this left, whatever failed to be written failed for want of space
 
 
@@ -41,7 +42,7 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise full(folder) from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT} and not _usable(folder):
+        if error.errno in REFUSED and not _usable(folder):
             raise UserError(f"{folder} cannot be written to ({error.strerror})", "choose another folder") from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own

@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective import Objective
-from isotrope.registry import component, explain, needs_dim
+from isotrope.registry import component, explain, kinds, needs_dim
 from isotrope.types import Count, Fraction, NonNegative, Positive
 
 Table = dict[str, Any]
@@ -149,13 +149,18 @@ def _named(table: Table, stage: str) -> list[tuple[str, str, Table]]:
         if not isinstance(table[label], Mapping):
             raise UserError(f"{stage}.{label} = {table[label]!r} is an unknown key", f"write a table [{stage}.{label}]")
     order = table.get("order", labels)
-    if not isinstance(order, list) or sorted(order) != sorted(labels):
+    if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
         raise UserError(f"{stage}.order = {order!r}", f"name each of {labels} once")
     passes = table.get("passes", 2)
     if stage != "views" and "passes" in table:
         raise UserError(f"{stage}.passes is an unknown key", "passes belong to [views]")
-    if not isinstance(passes, int) or not 1 <= passes <= 64:
-        raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 1 to 64")
+    if not isinstance(passes, int) or not 2 <= passes <= 64:  # one view has nothing to be compared with
+        raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 2 to 64")
+    for label in labels:
+        if not isinstance(kind := table[label].get("kind", label), str):
+            raise UserError(
+                f"{stage}.{label}.kind = {kind!r} is not a name", f"choose one of {', '.join(kinds(stage))}"
+            )
     skip = {"kind"} | ({"on"} if stage == "tokens" else set())
     return [
         (label, table[label].get("kind", label), {k: v for k, v in table[label].items() if k not in skip})
@@ -179,7 +184,10 @@ def _resolve(name: str, seen: Sequence[str]) -> Table:
         own = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"preset {name} is not valid TOML ({error})", "correct that line") from error
-    base = _resolve(own.pop("extends"), [*seen, name]) if "extends" in own else {}
+    parent = own.pop("extends", None)
+    if not isinstance(parent, str | None):
+        raise UserError(f"preset {name}: extends = {parent!r} is not possible", "name one preset, or one .toml file")
+    base = _resolve(parent, [*seen, name]) if parent else {}
     base.pop("description", None)
     return _merge(base, own)
 

@@ -28,9 +28,12 @@ def component_class(stage: str, kind: str) -> type:
     if ":" in kind:
         path, name = kind.split(":", 1)
         try:
-            return getattr(importlib.import_module(path), name)  # type: ignore[no-any-return]
-        except (ImportError, AttributeError) as error:
+            cls = getattr(importlib.import_module(path), name)
+        except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an odd module name
             raise UserError(f"kind = {kind!r}: {error}", "install the package, or correct module:Class") from error
+        if not inspect.isclass(cls):
+            raise UserError(f"kind = {kind!r} is not a class", "name a module:Class")
+        return cls
     if kind not in kinds(stage):
         raise UserError(
             f"{stage} has no kind {kind!r}", f"choose one of {', '.join(kinds(stage))}, or name a module:Class"
@@ -64,7 +67,7 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     cls = component_class(stage, kind)
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
     parameters = list(inspect.signature(cls).parameters.values())
-    fields: Any = {p.name: (hints[p.name], ... if p.default is p.empty else p.default) for p in parameters}
+    fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in parameters}
     model = create_model(kind, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
         checked = model(**options)

@@ -10,9 +10,9 @@ from typing import Any
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
-from isotrope.encoder.pooling import pooling_modules
+from isotrope.encoder.pooling import LAYERS, pooling_modules
 from isotrope.errors import UserError
 
 EMBEDDED = {"isotrope/tiny": "models/tiny"}
@@ -48,7 +48,9 @@ def load(
     Raises:
         UserError: there is no such model, it has no tokenizer, its weights are broken or not safetensors.
     """
-    where = _locate(str(model))
+    where = locate(str(model))
+    if pooling is not None and pooling not in LAYERS:
+        raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
     config = _config(where, str(model))
     overrides = {key: dropout for key in DROPOUT_KEYS if dropout is not None and hasattr(config, key)}
     if dropout and not overrides:
@@ -56,6 +58,8 @@ def load(
             f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset"
         )
     encoder = _open(where, str(model), device, overrides)
+    if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
+        raise _no_tokenizer(str(model))
     if pooling is not None:
         transformer = encoder[0]
         prompts = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
@@ -73,7 +77,13 @@ def load(
     return encoder
 
 
-def _locate(model: str) -> str:
+def locate(model: str) -> str:
+    """
+    The folder of a local model; a hub name as it is.
+
+    Raises:
+        UserError: the path is missing, a file, or a folder without a model.
+    """
     if model in EMBEDDED:
         return str(files("isotrope").joinpath(EMBEDDED[model]))
     path = Path(model).expanduser()
@@ -122,14 +132,25 @@ def _explain(error: Exception, where: str, model: str) -> UserError:
     if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
         return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
     if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
-        return UserError(
-            f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder"
-        )
+        return _no_tokenizer(model)
+    if "mismatched" in text:
+        return UserError(f"{model}: model.safetensors does not fit config.json", "take both from the same model")
     if "safetensors" in text:
         return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
     return UserError(
         f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files"
     )
+
+
+def _no_tokenizer(model: str) -> UserError:
+    return UserError(f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder")
+
+
+def _knows_no_word(encoder: SentenceTransformer) -> bool:
+    tokenizer = getattr(encoder, "tokenizer", None)
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        return False
+    return len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids)
 
 
 TOKENIZER_FILES = (

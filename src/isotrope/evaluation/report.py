@@ -9,6 +9,7 @@ from typing import Any
 
 from isotrope.data.pairs import read_pairs
 from isotrope.encoder import load
+from isotrope.encoder.load import locate
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import evaluate_pairs
 from isotrope.evaluation.suite import average, run
@@ -38,7 +39,11 @@ def evaluate_models(
     target = Path(json_file) if json_file else None
     if target is not None and not target.parent.is_dir():
         raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written there", "make the folder")
+    if target is not None and target.is_dir():
+        raise UserError(f"{target} is a folder", "name a file for the results")
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
+    for name in models:
+        locate(name)
     results: dict[str, dict[str, Any]] = {}
     for name in models:
         encoder = load(name, pooling)
@@ -46,7 +51,10 @@ def evaluate_models(
         if own:
             results[name]["pairs"] = {p.name: evaluate_pairs(encoder, p)[p.name] for p in own}
         if target is not None:
-            target.write_text(json.dumps(results, indent=2), encoding="utf-8")
+            try:
+                target.write_text(json.dumps(results, indent=2), encoding="utf-8")
+            except OSError as error:
+                raise UserError(f"{target} cannot be written ({error.strerror})", "name another file") from error
     return [_table(suite, results) for suite in [*asked, *(["pairs"] if own else [])]]
 
 

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers.integrations import get_available_reporting_integrations
 
 from isotrope.data.batches import PermutedBatches
 from isotrope.data.corpus import Corpus, open_corpus
+from isotrope.data.files import find_sources
 from isotrope.data.pairs import Pairs, read_pairs
 from isotrope.data.permutation import Permutation
 from isotrope.data.senteval import load_sts
@@ -22,7 +26,7 @@ from isotrope.encoder import load, save
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import Sets
 from isotrope.folders import cache, writing
-from isotrope.preset import Preset, read_preset
+from isotrope.preset import Preset, build_objective, read_preset
 from isotrope.training.environment import environment
 from isotrope.training.fit import fit, process, processes
 from isotrope.training.selection import DevScore, Signals
@@ -98,28 +102,32 @@ def train(
         Stopped: Ctrl-C; the run can be resumed.
     """
     console = console or Console(quiet=process() != 0)
-    chosen = [f"encoder.backbone={json.dumps(backbone)}"] if backbone else []
+    chosen = [f"encoder.backbone={json.dumps(backbone)}"] if backbone is not None else []
     recipe = read_preset(preset, [*overrides, *chosen])
     folder = Path(output)
     data = data or os.environ.get("ISOTROPE_DATA") or None
     with writing(folder):
         identity = {"preset": recipe.toml(), "corpus": "", "seed": seed, "sentences": sentences}
-        _check(folder, identity, resume)
+        if process() == 0:
+            _check(folder, identity, resume)
         if (folder / RESULT).is_file():
-            return Run(folder, json.loads((folder / RESULT).read_text(encoding="utf-8")))
+            return Run(folder, _record(folder / RESULT))
+        trackers = _trackers(log_to)
+        find_sources([corpus] if isinstance(corpus, str | Path) else corpus)
         sets, dev_sets = _pairs(recipe, dev, test, data)
         model = _student(recipe)
         cleaned = open_corpus(corpus, cache=cache("corpora"), text=text, positive=positive, negatives=negatives)
         PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
         identity["corpus"] = cleaned.key
-        _check(folder, identity, resume)
+        _refuse_equal_views(model, recipe, cleaned)
         evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
         if process() == 0:
+            _check(folder, identity, resume)
             _claim(folder, identity, recipe)
             _announce(console, recipe, cleaned, sentences, dev_sets)
         before = _measure(model, sets, folder / "before.npz", console)
         fitted = fit(
-            model, recipe, cleaned, evaluator, folder, seed=seed, sentences=sentences, console=console, log_to=log_to
+            model, recipe, cleaned, evaluator, folder, seed=seed, sentences=sentences, console=console, log_to=trackers
         )
         if process() != 0:
             return Run(folder, {})
@@ -146,7 +154,13 @@ def _pairs(
     if names is None:
         names = recipe.train.select if data else []
     names = [part for name in names for part in name.split(",") if part != "none"]
-    dev_sets = {name: _dev_set(name, data) for name in names}
+    dev_sets: dict[str, Pairs] = {}
+    for name in names:
+        pairs = _dev_set(name, data)
+        label = name if name in DEV_SETS else pairs.name
+        if label in dev_sets:
+            raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
+        dev_sets[label] = pairs
     if test is None and not any(name not in DEV_SETS for name in names):
         test = "sts" if data else "none"
     return judges(test, dev_sets, data)
@@ -155,7 +169,7 @@ def _pairs(
 def _dev_set(name: str, data: str | Path | None) -> Pairs:
     if name in DEV_SETS:
         return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
-    if name.endswith((".tsv", ".csv")) or Path(name).exists():
+    if name.endswith((".tsv", ".csv")) or Path(name).is_file():
         return read_pairs(name)
     raise UserError(f"dev set {name!r} is unknown", f"choose {', '.join(DEV_SETS)}, a .tsv file, or none")
 
@@ -173,27 +187,53 @@ def _student(recipe: Preset) -> SentenceTransformer:
     return model
 
 
+def _trackers(names: Iterable[str]) -> list[str]:
+    """The trackers asked for, all of which transformers knows and finds installed."""
+    asked, here = list(names), get_available_reporting_integrations()
+    for name in asked:
+        if name not in here:
+            known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
+            raise UserError(f"tracker {name!r} is unknown or not installed", known)
+    return asked
+
+
+def _refuse_equal_views(model: SentenceTransformer, recipe: Preset, corpus: Corpus) -> None:
+    """The objective's own check of its first step, before anything long or written."""
+    objective = build_objective(recipe, model).train()
+    rows = corpus.dataset[: recipe.train.batch_size]
+    columns = [model.preprocess(rows[name], max_length=recipe.train.max_length) for name in corpus.columns]
+    features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
+    with torch.no_grad():
+        objective.to(model.device)(features, torch.tensor(rows["label"], device=model.device))
+    model.eval()
+
+
 def _check(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
     """Refuse another run's folder. An identity that is still empty is not compared."""
     if not (folder / IDENTITY).is_file():
-        if any(folder.iterdir()):
+        if any(path.name != f"{IDENTITY}.part" for path in folder.iterdir()):  # which a kill may have left
             raise UserError(f"{folder} is not empty and holds no run", "choose a new or an empty folder")
         return
     if not resume:
         raise UserError(f"{folder} holds a run already", "add --resume to go on with it, or choose another --output")
-    began = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))
+    began = _record(folder / IDENTITY)
     for key, value in identity.items():
-        if value != "" and began[key] != value:
-            shown = "the preset or its overrides" if key == "preset" else f"{key} = {value!r} (then {began[key]!r})"
+        then = began.get(key)
+        if value != "" and then != value:
+            shown = "the preset or its overrides" if key == "preset" else f"{key} = {value!r} (then {then!r})"
             raise UserError(f"{folder} holds a run with other settings: {shown}", "resume with those it began with")
 
 
 def _claim(folder: Path, identity: Mapping[str, Any], recipe: Preset) -> None:
     """Everything has been checked: the folder is this run's from now on."""
-    if not (folder / IDENTITY).is_file():
-        _write(folder / "preset.toml", recipe.toml())
-        _write(folder / "environment.json", json.dumps(environment(), indent=2))
-        _write(folder / IDENTITY, json.dumps(identity, indent=2))
+    texts = {  # the identity first: with it, the folder can be resumed
+        IDENTITY: json.dumps(identity, indent=2),
+        "preset.toml": recipe.toml(),
+        "environment.json": json.dumps(environment(), indent=2),
+    }
+    for name, text in texts.items():
+        if not (folder / name).is_file():
+            _write(folder / name, text)
 
 
 def _some(corpus: Corpus) -> list[str]:
@@ -224,11 +264,29 @@ def _announce(
         highlight=False,
     )
     if not dev_sets:
-        console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept", highlight=False, soft_wrap=True)
+        console.print(
+            "no dev pairs: label-free signals are shown, and the last checkpoint is kept",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """A JSON object that a run wrote."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise UserError(f"{path} is damaged", "put it right, or choose another --output")
+    return record
 
 
 def _write(path: Path, text: str) -> None:
     """Whole or not at all."""
     draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
