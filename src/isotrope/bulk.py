@@ -39,8 +39,7 @@ def encode(
     progress: Callable[[int], None] | None = None,
     resume: bool = True,
 ) -> Path:
-    """
-    Embed every row of the files, in order, with at most one shard of text and vectors in memory.
+    """Embed every row of the files, in order, with at most one shard of text and vectors in memory.
 
     There is one row out for each row in: nothing is cleaned away, and a blank line or a null is the empty sentence,
     which the encoder embeds like any other. Equal sentences of a shard are encoded once. The output is

@@ -138,8 +138,7 @@ class Parts:
 
 
 class Npy:
-    """
-    One float32 array (N, D) in the .npy format, grown by appending and renamed when whole.
+    """One float32 array (N, D) in the .npy format, grown by appending and renamed when whole.
 
     Appended and not mapped: writing through a memory map to a full disk ends the process with SIGBUS.
     """
@@ -196,12 +195,13 @@ def _sync(file: Any) -> None:
 
 
 def destination(output: str | Path) -> Parts | Npy:
-    """
-    What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …) or a folder.
+    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …) or a folder.
 
     Raises:
         UserError: another ending, a folder where a file is to be or the reverse, no folder to write into.
     """
+    if not str(output):
+        raise UserError("output is empty", "name a .npy or .parquet file, or a folder")
     path = Path(output)
     files = {".npy", ".parquet"}
     is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in files)
@@ -223,8 +223,7 @@ def destination(output: str | Path) -> Parts | Npy:
 
 @contextmanager
 def writing(store: Parts | Npy) -> Iterator[None]:
-    """
-    Hold the store's folder, made if need be, for this process alone; without a whole shard in the end, leave no trace.
+    """Hold the store's folder for this process alone; without a whole shard in the end, leave no trace.
 
     Raises:
         UserError: it holds other files, another process writes there, it cannot be written to, the disk is full.

@@ -10,8 +10,7 @@ from torch import Tensor
 
 
 class _Gather(torch.autograd.Function):
-    """
-    Rows of all ranks, in order of rank; backward hands this rank the gradient of its own rows.
+    """Rows of all ranks, in order of rank; backward hands this rank the gradient of its own rows.
 
     All ranks compute the same loss from the same gathered rows, so all hold the same gradient and none need be sent.
     DDP averages the encoder's gradients over the ranks, where the full batch's gradient is their sum: hence the factor.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 class UserError(ValueError):
-    """
-    Something the user can put right.
+    """Something the user can put right.
 
     The message is one line: what is wrong (with the file, line or key and the value) and, after it, the remedy.
 

@@ -25,8 +25,7 @@ def cache(*parts: str) -> Path:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """
-    Make ``folder`` and write there; what cannot be written is the user's to put right, and no empty folder stays.
+    """Make ``folder`` and write there; what cannot be written is the user's to put right, and no empty folder stays.
 
     Raises:
         UserError: the folder cannot be made or written to, or its disk is full.

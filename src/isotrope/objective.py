@@ -1,5 +1,4 @@
-"""
-The whole path from tokens to loss, as one sentence-transformers loss.
+"""The whole path from tokens to loss, as one sentence-transformers loss.
 
 token steps → encoder × passes → Views → view steps → Scores → score steps → terms
 """
@@ -22,8 +21,7 @@ Features = dict[str, Any]  # one text column of the batch: input_ids (N, L), att
 
 
 class Objective(nn.Module):
-    """
-    An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
+    """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
 
     With one text column, every view is a pass over the same text; with a positive column, views 1… are passes over the
     positive's text; further columns are hard negatives. An integer ``label`` column carries row ids to the teachers.
@@ -110,11 +108,12 @@ class Objective(nn.Module):
         return self.model(merged)["sentence_embedding"].unflatten(0, (len(copies), -1))  # type: ignore[no-any-return]
 
     def loss(self, views: Views) -> dict[str, Tensor]:
-        """Embeddings -> name -> loss term ()."""
-        scores = Scores.from_views(views)
-        for step in self.scores:
-            scores = step(scores)
-        return {name: term(scores) for name, term in self.terms.items()}
+        """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half precision."""
+        with torch.autocast(views.stack.device.type, enabled=False):
+            scores = Scores.from_views(views)
+            for step in self.scores:
+                scores = step(scores)
+            return {name: term(scores) for name, term in self.terms.items()}
 
     def _check_first(self, views: Views) -> None:
         if self.step == 0 and len(views.stack) > 1 and torch.equal(views.stack[0], views.stack[1]):

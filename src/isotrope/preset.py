@@ -85,8 +85,7 @@ def preset_names() -> list[str]:
 
 
 def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
-    """
-    A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
+    """A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key, value and remedy.

@@ -55,8 +55,7 @@ def needs_dim(stage: str, kind: str) -> bool:
 
 
 def component(stage: str, kind: str, **options: Any) -> Any:
-    """
-    Build a component; its options are checked against its constructor's types and bounds.
+    """Build a component; its options are checked against its constructor's types and bounds.
 
     >>> component("terms", "infonce", temperature=0.1)
     InfoNCE(temperature=0.1, weight=1.0, positive_in_denominator=True)

@@ -1,5 +1,4 @@
-"""
-The records that flow from text to loss, and what may stand between them.
+"""The records that flow from text to loss, and what may stand between them.
 
     text → tokens ─token steps→ encoder ×passes → Views ─view steps→ Views → cosine
          → Scores ─score steps→ Scores ─terms→ loss
@@ -58,7 +57,9 @@ class Scores:
 
     @classmethod
     def from_views(cls, views: Views) -> Scores:
-        unit = F.normalize(views.stack, dim=-1)
+        """In float32 or better: in bf16 a cosine has two digits, and the temperature multiplies the error by 20."""
+        stack = views.stack.to(torch.promote_types(views.stack.dtype, torch.float32))
+        unit = F.normalize(stack, dim=-1)
         cosines = unit[0] @ unit[1:].transpose(1, 2)  # (N, D) @ (P, D, N) -> (P, N, N)
         return cls(views, unit.new_zeros(0, unit.shape[-1]), cosines, torch.ones_like(cosines[0]))
 
@@ -73,7 +74,8 @@ class Scores:
 
     def with_extra(self, extra: Tensor) -> Scores:
         """Further candidates (K', D), in every anchor's denominator and for every positive."""
-        cosines = F.normalize(self.views.stack[0], dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')
+        anchor, extra = self.views.stack[0].to(self.cosines), extra.to(self.cosines)
+        cosines = F.normalize(anchor, dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')
         return replace(
             self,
             extra=torch.cat([self.extra, extra]),

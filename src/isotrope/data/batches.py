@@ -16,8 +16,7 @@ _AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in cons
 
 
 class PermutedBatches(BatchSampler):
-    """
-    Lists of row ids: epoch e goes through all rows in the order that `Permutation` gives for (seed, e).
+    """Lists of row ids: epoch e goes through all rows in the order that `Permutation` gives for (seed, e).
 
     With `limit`, a run sees a random sample of so many rows: the first places of a permutation fixed by the seed; each
     epoch permutes within it. Batch i of an epoch is a pure function of (seed, epoch, i), so resuming needs no state but
@@ -98,8 +97,7 @@ def trainer_batches(
     valid_label_columns: list[str] | None = None,
     generator: torch.Generator | None = None,
 ) -> PermutedBatches:
-    """
-    `PermutedBatches` as sentence-transformers' trainer asks for it (its last two arguments are not used).
+    """`PermutedBatches` as sentence-transformers' trainer asks for it (its last two arguments are not used).
 
     Give it to the training arguments as `batch_sampler`, with `limit` and `world_size` bound by `functools.partial`; a
     lambda will not do, since the trainer pickles its arguments into every checkpoint.

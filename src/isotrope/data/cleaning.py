@@ -19,8 +19,7 @@ _LIMIT = 1 << 20  # characters; files.LONGEST_LINE bytes hold at least this many
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """
-    What a row must be to be kept. The defaults are mild: they drop what cannot be a useful sentence.
+    """What a row must be to be kept. The defaults are mild: they drop what cannot be a useful sentence.
 
     Attributes:
         min_chars: fewest characters of every text of the row, white space folded.
@@ -64,8 +63,7 @@ def fold(fields: tuple[str | None, ...]) -> tuple[str, ...]:
 
 
 def fingerprint(texts: tuple[str, ...]) -> int | None:
-    """
-    64-bit xxh3 of folded texts; None where they are not sound Unicode: bytes that were not UTF-8, or a NUL.
+    """64-bit xxh3 of folded texts; None where they are not sound Unicode: bytes that were not UTF-8, or a NUL.
 
     The texts are joined by U+001F, which counts as white space and so occurs in none of them.
     """
@@ -77,8 +75,7 @@ def fingerprint(texts: tuple[str, ...]) -> int | None:
 
 
 class Seen:
-    """
-    A growing set of 64-bit hashes at 8 bytes each (16 while two parts are merged), asked and filled in batches.
+    """A growing set of 64-bit hashes at 8 bytes each (16 while two parts are merged), asked and filled in batches.
 
     It keeps sorted arrays of falling size, merged as in a binary counter, so n hashes lie in O(log n) arrays. Two
     different rows are taken for the same with probability n² / 2⁶⁵: 10⁻⁶ for six million rows.
@@ -110,8 +107,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class CleaningReport:
-    """
-    What cleaning read, kept and dropped.
+    """What cleaning read, kept and dropped.
 
     Attributes:
         files: the files read, in order.

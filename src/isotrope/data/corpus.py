@@ -30,8 +30,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """
-    A cleaned corpus.
+    """A cleaned corpus.
 
     Attributes:
         dataset: memory-mapped `datasets.Dataset` with the columns below and `label`, the row id (int64), which
@@ -60,8 +59,7 @@ def open_corpus(
     cleaning: Cleaning | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """
-    Opens files and folders (.txt, .jsonl, .csv, .tsv, .parquet; the first four also .gz, .xz, .zst) as one corpus.
+    """Opens files and folders (.txt, .jsonl, .csv, .tsv, .parquet; the first four also .gz, .xz, .zst) as one corpus.
 
     The first opening writes `cache/<key>/` in constant memory but for 8 bytes a row for duplicates (16 for moments);
     every later opening with the same contents maps it. The folder appears whole or not at all, also after a kill;

@@ -36,8 +36,7 @@ class Source:
 
 
 def find_sources(paths: Iterable[Path | str]) -> list[Source]:
-    """
-    The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
+    """The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
 
     Hidden files and files of other kinds are passed over in a folder; named directly they are an error.
 
@@ -45,7 +44,10 @@ def find_sources(paths: Iterable[Path | str]) -> list[Source]:
         UserError: no path, a missing or empty file, an unknown ending, a folder without a corpus file.
     """
     sources: list[Source] = []
-    for path in map(Path, paths):
+    for name in paths:
+        path = Path(name)
+        if not str(name):  # an unset variable of the shell would mean the present folder
+            raise UserError("a corpus path is empty", "give a file or a folder")
         if path.is_dir():  # and below it, symbolic links to folders are not followed: no endless walk
             files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
             found = [source for source in map(_source, files) if source]
@@ -103,8 +105,7 @@ def checksum(sources: Iterable[Source], settings: str) -> str:
 
 
 def lines(source: Source) -> Iterator[str]:
-    """
-    The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates.
+    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates.
 
     Raises:
         UserError: a broken archive, a file that is binary or in another encoding, nothing in the archive.

@@ -32,8 +32,7 @@ class Pairs:
 
 
 def read_text(path: Path, remedy: str) -> str:
-    """
-    The file's text as UTF-8 without a byte-order mark and with line ends as they are.
+    """The file's text as UTF-8 without a byte-order mark and with line ends as they are.
 
     Raises UserError where the file is missing, unreadable or not UTF-8 text; undecodable bytes are named by line.
     """
@@ -65,8 +64,7 @@ def read_score(cell: str, place: str, remedy: str) -> float:
 
 
 def read_pairs(path: str | Path) -> Pairs:
-    """
-    Read the user's file: two sentences and a score a line, tab-separated, or comma-separated in a .csv file.
+    """Read the user's file: two sentences and a score a line, tab-separated, or comma-separated in a .csv file.
 
     A first line whose score is a word ("score") is taken as the header. Blank lines are passed over. Any scale of
     scores will do, since evaluation is by rank. The pairs are named after the file, without its ending.

@@ -26,8 +26,7 @@ def derive(seed: int, stream: int) -> int:
 
 
 class Permutation:
-    """
-    A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k.
+    """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k.
 
     A Feistel network (Luby, Rackoff 1988) over the smallest domain of 2^(2b) >= n places permutes it, whatever its
     round function; places outside range(n) are sent through again until they fall inside (cycle walking: Black, Rogaway
@@ -55,8 +54,7 @@ class Permutation:
         return self.n
 
     def __getitem__(self, places: int | npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-        """
-        Rows (any shape, int64) at places in range(n); an integer gives an array of shape ().
+        """Rows (any shape, int64) at places in range(n); an integer gives an array of shape ().
 
         Raises:
             IndexError: a place outside range(n).

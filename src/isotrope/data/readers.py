@@ -20,8 +20,7 @@ Row = tuple[int, tuple[str | None, ...]]  # line number from 1 (Parquet: row num
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """
-    Which columns of a table are read: `text` (None = found out), a positive for it, and hard negatives.
+    """Which columns of a table are read: `text` (None = found out), a positive for it, and hard negatives.
 
     Raises:
         UserError: negatives without a positive.
@@ -42,8 +41,7 @@ class Columns:
         return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
 
     def choose(self, path: Path, kinds: dict[str, str]) -> tuple[str, ...]:
-        """
-        Their names in one file, whose columns have these kinds ("string" or another type's name).
+        """Their names in one file, whose columns have these kinds ("string" or another type's name).
 
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
 
@@ -70,8 +68,7 @@ class Columns:
 
 
 def rows(source: Source, columns: Columns) -> Iterator[Row]:
-    """
-    The rows of one file, in its order and in constant memory.
+    """The rows of one file, in its order and in constant memory.
 
     A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
     RFC 4180. Blank lines come as null rows, so that they are counted; a row that does not fit its table is an error.

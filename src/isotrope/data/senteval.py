@@ -1,5 +1,4 @@
-"""
-The seven STS sets of the papers, from SentEval's folder (tokenised text) or from the official files (raw text).
+"""The seven STS sets of the papers, from SentEval's folder (tokenised text) or from the official files (raw text).
 
 SentEval's reading is kept: lines end at a newline, columns at a tab, a sentence is split at white space and joined by
 one space, its case is left alone, only pairs with a gold score count, STS13 comes without SMT (it is not free). Every
@@ -48,8 +47,7 @@ _REMEDY = "check the download, and set ISOTROPE_DATA or pass --data with the fol
 def load_sts(
     data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test"), layout: str = "senteval"
 ) -> dict[str, Pairs]:
-    """
-    Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for STSBenchmark, SICKRelatedness.
+    """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for STSBenchmark, SICKRelatedness.
 
     `data` is the folder that holds `senteval/`, or that folder itself, or one that holds `downstream/`; None means the
     environment variable ISOTROPE_DATA. With `layout="raw"` it holds `sts-raw/`, `stsb-raw/`, `sick-raw/`, the official

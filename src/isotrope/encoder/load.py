@@ -32,8 +32,7 @@ def load(
     normalize: bool | None = None,
     device: str | None = None,
 ) -> SentenceTransformer:
-    """
-    Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
+    """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
     Args:
         model: a folder, a hub name such as ``bert-base-uncased``, or ``isotrope/tiny``.
@@ -78,8 +77,7 @@ def load(
 
 
 def locate(model: str) -> str:
-    """
-    The folder of a local model; a hub name as it is.
+    """The folder of a local model; a hub name as it is.
 
     Raises:
         UserError: the path is missing, a file, or a folder without a model.

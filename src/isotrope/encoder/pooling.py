@@ -1,5 +1,4 @@
-"""
-How token embeddings become one sentence embedding, built from sentence-transformers' own modules alone.
+"""How token embeddings become one sentence embedding, built from sentence-transformers' own modules alone.
 
 So every saved model loads in plain sentence-transformers, and its folder declares its pooling.
 """
@@ -31,8 +30,7 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
-    """
-    The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
+    """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
 
     Raises:
         UserError: the name is unknown, or ``cls_head`` is asked of a checkpoint without a pooler.

@@ -25,8 +25,7 @@ class Encoder(Protocol):
 
 
 class Embedded:
-    """
-    Vectors of sentences, each distinct sentence encoded once, in one call of the encoder.
+    """Vectors of sentences, each distinct sentence encoded once, in one call of the encoder.
 
     Repeated sentences are a third of the STS sets. Equal sentences have exactly equal vectors this way.
 
@@ -51,8 +50,7 @@ class Embedded:
 
 
 def dot(a: Floats, b: Floats) -> Floats:
-    """
-    Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
+    """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
 
     The order matters. Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the
     correlation of STS12 SMTeuroparl, where every seventh pair is such a one, differs by 0.001 from one CPU to another.

@@ -1,5 +1,4 @@
-"""
-The shape of an embedding space: do neighbours lie together, does the whole spread out, is there a common direction?
+"""The shape of an embedding space: do neighbours lie together, does the whole spread out, is there a common direction?
 
 Alignment and uniformity: Wang and Isola, ICML 2020, https://arxiv.org/abs/2005.10242 (their α = 2, t = 2), as SimCSE
 (Gao et al., 2021, section 5, https://arxiv.org/abs/2104.08821) uses them on STS-B. Mean cosine: Ethayarajh, EMNLP 2019,
@@ -25,8 +24,7 @@ _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
 
 def alignment(x: Rows, y: Rows) -> float:
-    """
-    Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better.
+    """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better.
 
     Raises UserError for shapes that differ, and for a row that is zero or not finite.
     """
@@ -37,8 +35,7 @@ def alignment(x: Rows, y: Rows) -> float:
 
 
 def uniformity(x: Rows) -> float:
-    """
-    Log of the mean of exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better.
+    """Log of the mean of exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better.
 
     Exact, in blocks: memory grows with N, not with N². Raises UserError for fewer than two rows, and for a row that is
     zero or not finite.
@@ -54,8 +51,7 @@ def uniformity(x: Rows) -> float:
 
 
 def mean_cosine(x: Rows) -> float:
-    """
-    Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one.
+    """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one.
 
     Raises UserError for fewer than two rows, and for a row that is zero or not finite.
     """

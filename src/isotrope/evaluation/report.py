@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.data.pairs import read_pairs
+from isotrope.data.senteval import downstream_folder
 from isotrope.encoder import load
 from isotrope.encoder.load import locate
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import evaluate_pairs
-from isotrope.evaluation.suite import average, run
+from isotrope.evaluation.suite import average, check, run
 
 Table = tuple[str, list[str], list[list[str]]]  # title, header, rows
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
@@ -42,6 +43,10 @@ def evaluate_models(
     if target is not None and target.is_dir():
         raise UserError(f"{target} is a folder", "name a file for the results")
     chosen = [task.strip() for task in tasks.split(",")] if tasks else None
+    for suite in asked:
+        check(suite, chosen)
+    if asked:
+        downstream_folder(data)
     for name in models:
         locate(name)
     results: dict[str, dict[str, Any]] = {}

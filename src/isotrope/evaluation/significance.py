@@ -1,5 +1,4 @@
-"""
-Is the new model better, or was it luck? A paired bootstrap over sentence pairs.
+"""Is the new model better, or was it luck? A paired bootstrap over sentence pairs.
 
 Both models are scored on the same resampled pairs, so that what makes a pair hard for both cancels out. It answers for
 the choice of test pairs alone, not for the training seed: that takes several runs. Tasks are resampled independently;
@@ -30,8 +29,7 @@ _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """
-    Two models on the same pairs. Scores are Spearman correlations as fractions, averaged over the tasks.
+    """Two models on the same pairs. Scores are Spearman correlations as fractions, averaged over the tasks.
 
     `low` and `high` bound the difference after − before with 95 % confidence; `p` is two-sided. The verdict is "better"
     or "worse" exactly where p ≤ 0.05, which is where the interval leaves out 0.
@@ -54,8 +52,7 @@ def compare(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """
-    Test whether `after` differs from `before`.
+    """Test whether `after` differs from `before`.
 
     Each maps a task to its gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.headline`
     gives them. Every task draws from its own generator, seeded by `seed` and its name: the same call gives the same
@@ -119,8 +116,7 @@ def _spearman(x: Vector, y: Vector, times: npt.NDArray[np.int64]) -> Vector:
 
 
 def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
-    """
-    Rank of each value (N,) in each resample (R, N), counted from 1, ties given their mean rank: (R, N).
+    """Rank of each value (N,) in each resample (R, N), counted from 1, ties given their mean rank: (R, N).
 
     The values are sorted once for all resamples: a resample changes how many copies lie below a value, not the order.
     """

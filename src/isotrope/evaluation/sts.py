@@ -1,5 +1,4 @@
-"""
-Semantic textual similarity by the papers' protocol: correlation of the cosine with people's scores.
+"""Semantic textual similarity by the papers' protocol: correlation of the cosine with people's scores.
 
 For STS12 … STS16 "all", the default, is one correlation over the concatenated subsets (SimCSE and the papers after it);
 "mean" is the mean over subsets, "wmean" the mean weighted by their pairs (SentEval; the papers on flow and whitening).
@@ -50,8 +49,7 @@ def evaluate_pairs(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
 
 
 def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
-    """
-    Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets.
+    """Cosine of every pair of every set, (N,) each; every distinct sentence is encoded once over all sets.
 
     Raises UserError where the encoder's output has the wrong shape or is not finite.
     """
@@ -61,8 +59,7 @@ def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
 
 
 def score(sets: Sets, cosines: Cosines) -> dict[str, Any]:
-    """
-    Correlations of the cosines with the gold scores, as fractions.
+    """Correlations of the cosines with the gold scores, as fractions.
 
     Gives, for each task, `["spearman"]` and `["pearson"]` (each with "all", "mean", "wmean", or the task's splits),
     `["subsets"][name]["spearman" / "pearson" / "nsamples"]`, and `["nsamples"]`, the pairs scored.
@@ -71,8 +68,7 @@ def score(sets: Sets, cosines: Cosines) -> dict[str, Any]:
 
 
 def spearman(x: Vector, y: Vector) -> float:
-    """
-    Spearman's rank correlation of x (N,) and y (N,), ties given their mean rank. Constant input earns 0.
+    """Spearman's rank correlation of x (N,) and y (N,), ties given their mean rank. Constant input earns 0.
 
     A constant orders nothing, so a collapsed encoder scores 0: a number that compares and fits into JSON, unlike NaN.
     """
@@ -90,8 +86,7 @@ def pearson(x: Vector, y: Vector) -> float:
 
 
 def headline(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
-    """
-    Gold scores and cosines (N,) behind the one number that papers print: "all", or the test split.
+    """Gold scores and cosines (N,) behind the one number that papers print: "all", or the test split.
 
     This is what a comparison of two models resamples (`isotrope.evaluation.significance.compare`).
     """

@@ -36,13 +36,21 @@ def run(
     tasks: Sequence[str] | None = None,
     setting: str = "test",
 ) -> dict[str, Any]:
-    """
-    Evaluate anything with `encode(list[str])`; a result a task, in fractions.
+    """Evaluate anything with `encode(list[str])`; a result a task, in fractions.
 
     `data` is the folder that holds `senteval/` (None: ISOTROPE_DATA); `tasks` some of the suite's tasks (None: all).
     "sts" gives what `isotrope.evaluation.sts.score` describes, "geometry" the measures of `evaluate_geometry`.
 
     Raises UserError for an unknown suite, task or setting, bad data, or an encoder that does not give (n, D) numbers.
+    """
+    chosen = check(suite, tasks, setting)
+    return SUITES[suite].evaluate(encoder, chosen, data, setting)
+
+
+def check(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
+    """The tasks of a suite that are meant; before a model is loaded.
+
+    Raises UserError for an unknown suite, task or setting.
     """
     if suite not in SUITES:
         raise UserError(f"unknown suite {suite!r}", f"choose from {', '.join(SUITES)}")
@@ -55,7 +63,7 @@ def run(
             raise UserError(f"suite {suite} has no task {task!r}", f"choose from {', '.join(known.tasks)}")
     if not chosen:
         raise UserError("no task chosen", f"choose from {', '.join(known.tasks)}")
-    return known.evaluate(encoder, chosen, data, setting)
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +75,7 @@ class Average:
 
 
 def average(result: Mapping[str, Any]) -> Average:
-    """
-    The papers' Avg. of an "sts" result: "all" for STS12 … STS16, "test" for STSBenchmark and SICKRelatedness.
+    """The papers' Avg. of an "sts" result: "all" for STS12 … STS16, "test" for STSBenchmark and SICKRelatedness.
 
     `printed` is the mean of the seven printed cells (percent with two decimals) and rounded again, as SimCSE's
     evaluation prints it; it can differ from the rounded exact mean by 0.01 points.

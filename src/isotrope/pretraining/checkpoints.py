@@ -61,8 +61,7 @@ def tidy(folder: Path, decay_start: int) -> None:
 
 
 def replan(folder: Path, old: Plan, steps: int, decay: float) -> tuple[Plan, list[Path]]:
-    """
-    The plan for a new budget of `steps`, and the checkpoints that it must forget.
+    """The plan for a new budget of `steps`, and the checkpoints that it must forget.
 
     The learning rate stays high until the last `decay` of the budget, and in any case until the checkpoint from which
     the run goes on. A checkpoint from within the old decay cannot be trained on at the full rate: the run goes back to

@@ -11,8 +11,7 @@ import torch
 
 
 def export(model: Any, tokenizer: Any, folder: Path, half: bool = True) -> Path:
-    """
-    Write the encoder without its masked-language head, and the tokenizer; replace what is there when all is written.
+    """Write the encoder without its masked-language head, and the tokenizer; replace what is there when all is written.
 
     With `half` the weights are stored in fp16, and the config says float32, so that they are loaded in that: training
     and CPU arithmetic in fp16 would lose precision.

@@ -15,8 +15,7 @@ from isotrope.pretraining.stream import Ids
 
 
 class Blocks(Dataset[dict[str, Any]]):
-    """
-    The run's blocks in order: place i is block i of a fresh permutation for every pass over the corpus.
+    """The run's blocks in order: place i is block i of a fresh permutation for every pass over the corpus.
 
     The trainer reads places one after the other, so a resumed run only has to know its step. blocks (B, L) -> length
     places, each {"ids": (L,), "place": int}.
@@ -38,8 +37,7 @@ class Blocks(Dataset[dict[str, Any]]):
 
 
 def hide(ids: np.ndarray[Any, Any], recipe: Recipe, special: int, vocabulary: int, seed: int, place: int) -> Any:
-    """
-    Choose the tokens of one block (L,) to predict, and how they are shown: (shown (L,), labels (L,)).
+    """Choose the tokens of one block (L,) to predict, and how they are shown: (shown (L,), labels (L,)).
 
     Exactly round(mask · L) tokens are chosen, never a special one (id below `special`, [MASK] the last of them) while
     others are left: equal counts give equal shapes, hence the same compiled kernels before and after a resume.

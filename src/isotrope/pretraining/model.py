@@ -28,8 +28,7 @@ def build(recipe: Recipe, tokenizer: Any, seed: int, attention: str = "sdpa") ->
 
 
 def begin_from(model: Any, embeddings: Array | None, counts: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-    """
-    Put token embeddings (V, D) in place, and each token's log frequency, from counts (V,), as the decoder's bias.
+    """Put token embeddings (V, D) in place, and each token's log frequency, from counts (V,), as the decoder's bias.
 
     The bias spares the first steps the learning of how frequent each token is.
     """

@@ -21,8 +21,7 @@ def _clock(seconds: float) -> str:
 
 
 class Keeper(TrainerCallback):
-    """
-    Every few minutes: training loss, held-out loss and a checkpoint; one line in the curve file and one said.
+    """Every few minutes: training loss, held-out loss and a checkpoint; one line in the curve file and one said.
 
     It stands behind the callback that hears Ctrl-C, whose stop is a reason for a checkpoint too.
     """

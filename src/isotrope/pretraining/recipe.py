@@ -10,8 +10,7 @@ from isotrope.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """
-    One size of encoder and how it is trained. Lengths are in tokens.
+    """One size of encoder and how it is trained. Lengths are in tokens.
 
     A small ModernBERT (Warner et al. 2024, https://arxiv.org/abs/2412.13663): pre-norm, GeGLU, rotary positions, every
     layer global. The learning rate is warmed up, stays, and decays over the last part of the budget

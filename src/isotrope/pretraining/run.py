@@ -53,8 +53,7 @@ def pretrain(
     licence: str = "not stated",
     say: Say = logger.info,
 ) -> Path:
-    """
-    Train a small encoder on sentences, by masked-language modelling, from nothing but text.
+    """Train a small encoder on sentences, by masked-language modelling, from nothing but text.
 
     The same seed, machine and settings give the same weights, interrupted or not. `output` holds tokens.bin (the
     corpus as ids), metrics.jsonl (the curve: tokens, loss, held-out loss, tokens a second), checkpoints/ and model/.

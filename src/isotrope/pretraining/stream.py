@@ -28,8 +28,7 @@ def sentences(sources: Sequence[Source]) -> Iterator[str]:
 
 
 def tokenise(sources: Sequence[Source], tokenizer: Any, target: Path) -> Ids:
-    """
-    Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other to `target`; map it to memory.
+    """Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other to `target`; map it to memory.
 
     A file that is already there is taken as it is: it is renamed into its place only when it is whole.
     Returns (T,) uint16, so the vocabulary may have at most 65,536 entries. Raises UserError where there is no text.

@@ -12,8 +12,7 @@ SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask
 
 
 def train_tokenizer(lines: Iterable[str], vocabulary: int, max_length: int) -> Any:
-    """
-    Learn a BERT-like WordPiece vocabulary of at most `vocabulary` entries; one sentence becomes [CLS] … [SEP].
+    """Learn a BERT-like WordPiece vocabulary of at most `vocabulary` entries; one sentence becomes [CLS] … [SEP].
 
     Returns a transformers tokenizer that gives input_ids and attention_mask. WordPiece: Wu et al. 2016,
     https://arxiv.org/abs/1609.08144.

@@ -13,8 +13,7 @@ TOKENS_AT_A_TIME = 2_000_000
 
 
 def cooccurrence(ids: np.ndarray[Any, Any], sentence_start: int, special: int, vocabulary: int, window: int) -> Any:
-    """
-    How often two tokens stand at most `window` places apart in one sentence: symmetric CSR (V, V), float32.
+    """How often two tokens stand at most `window` places apart in one sentence: symmetric CSR (V, V), float32.
 
     ids (T,) is a row of sentences that each begin with `sentence_start`; ids below `special` are not counted.
     """
@@ -38,8 +37,7 @@ def cooccurrence(ids: np.ndarray[Any, Any], sentence_start: int, special: int, v
 
 
 def ppmi(counts: Any, smoothing: float = 0.75) -> Any:
-    """
-    Positive pointwise mutual information max(0, log p(a, b) / (p(a) p_s(b))) of counts (V, V), CSR to CSR.
+    """Positive pointwise mutual information max(0, log p(a, b) / (p(a) p_s(b))) of counts (V, V), CSR to CSR.
 
     p_s ∝ p^smoothing damps the weight of rare contexts (Levy, Goldberg and Dagan 2015,
     https://aclanthology.org/Q15-1016, section 3.1).
@@ -64,8 +62,7 @@ def factorise(matrix: Any, dimensions: int, seed: int) -> Array:
 def warm_embeddings(
     ids: np.ndarray[Any, Any], cold: Array, sentence_start: int, special: int, window: int, scale: float, seed: int
 ) -> Array:
-    """
-    Token embeddings (V, D) from the corpus ids (T,): factorised PPMI, with root mean square `scale`.
+    """Token embeddings (V, D) from the corpus ids (T,): factorised PPMI, with root mean square `scale`.
 
     Tokens without a vector (special ones, tokens that never occur) keep their row of `cold` (V, D).
     """

@@ -1,5 +1,4 @@
-"""
-InfoNCE with in-batch negatives: one equation for three papers.
+"""InfoNCE with in-batch negatives: one equation for three papers.
 
 SimCSE (Gao et al., EMNLP 2021, Eq. 1) = RankCSE Eq. 1; summed over several positives it is WhitenedCSE Eq. 7; with
 extra noise columns and ``keep`` from instance weights it is DCLR Eq. 6. https://aclanthology.org/2021.emnlp-main.552
@@ -22,8 +21,7 @@ def infonce(
     weight: float = 1.0,
     positive_in_denominator: bool = True,
 ) -> Tensor:
-    """
-    -log e^{s_ii/τ} / Σ_j keep_ij e^{s_ij/τ}, mean over anchors i, times ``weight``, summed over the P positives -> ().
+    """-log e^{s_ii/τ} / Σ_j keep_ij e^{s_ij/τ}, mean over anchors i, times ``weight``, summed over positives -> ().
 
     The positive of anchor i stands on the diagonal. It stays in the denominator whatever ``keep`` says, unless
     ``positive_in_denominator`` is false: then the diagonal leaves it, as DCLR prints Eq. 6 (unbounded below).

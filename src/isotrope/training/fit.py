@@ -44,12 +44,14 @@ def processes() -> int:
 
 
 class Trainer(SentenceTransformerTrainer):
-    """
-    sentence-transformers' trainer, with the objective clipped together with the encoder, and draws fixed by the step.
+    """sentence-transformers' trainer; clips the objective together with the encoder, draws by the step.
 
     Every step's dropout is a function of (seed, step, process) alone: how often a run is evaluated, killed or resumed
     changes nothing.
     """
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """No card: it would encode examples at every save."""
 
     def get_batch_sampler(self, *args: Any, **kwargs: Any) -> Any:
         """The sampler, and a callback that tells it the epoch: at a resume the trainer's wrappers hide it."""
@@ -95,8 +97,7 @@ def fit(
     console: Console,
     log_to: Iterable[str] = (),
 ) -> Fitted:
-    """
-    Train ``model`` in place, from the last whole checkpoint in ``folder/checkpoints`` if there is one.
+    """Train ``model`` in place, from the last whole checkpoint in ``folder/checkpoints`` if there is one.
 
     Raises:
         Stopped: after Ctrl-C; the checkpoint stands.
@@ -104,7 +105,7 @@ def fit(
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     main = process() == 0
-    whole = last_whole_checkpoint(checkpoints)
+    whole = last_whole_checkpoint(checkpoints, tidy=main)
     log = MetricsLog(folder / "metrics.jsonl", upto=int(whole.name.rsplit("-", 1)[1]) if whole else 0, writing=main)
     narrator, ctrl_c = Narrator(console, log), CtrlC()
     selection = Selection(log, checkpoints, preset.train.patience, narrator.evaluated)
@@ -168,7 +169,8 @@ def _arguments(
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,
+        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
         report_to=list(log_to) or "none",
         disable_tqdm=True,
-        gradient_checkpointing=t.gradient_checkpointing,
+        activation_checkpointing=t.gradient_checkpointing,
     )

@@ -28,7 +28,8 @@ class Narrator(TrainerCallback):
             MofNCompleteColumn(),
             TextColumn("{task.fields[said]}"),
         )
-        self.bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+        times = (TimeElapsedColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, *times, console=console, transient=True, disable=not console.is_terminal)
         self.task = self.bar.add_task("training", total=None, said="")
         self.said: dict[str, str] = {}
 

@@ -74,8 +74,7 @@ def train(
     resume: bool = False,
     console: Console | None = None,
 ) -> Run:
-    """
-    Turn plain sentences into a better sentence-embedding model, and say whether it is better.
+    """Turn plain sentences into a better sentence-embedding model, and say whether it is better.
 
     Args:
         corpus: files or folders of text: see ``isotrope.data.corpus.open_corpus``.

@@ -59,8 +59,7 @@ class Signals(BaseEvaluator):
 
 
 class Selection(TrainerCallback):
-    """
-    Keeps the weights of the best evaluation (strictly better than all before it) and stops when patience ends.
+    """Keeps the weights of the best evaluation (strictly better than all before it) and stops when patience ends.
 
     Its state is the log: what the records up to a checkpoint say is what it knows, so a resumed run goes on exactly.
     """

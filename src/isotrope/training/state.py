@@ -19,8 +19,7 @@ WEIGHTS, MARK = "objective.safetensors", "complete.json"
 
 
 class ObjectiveState(TrainerCallback):
-    """
-    Saves the objective's own weights beside every checkpoint, restores them at resume, and clips their gradients.
+    """Saves the objective's own weights beside every checkpoint, restores them at resume, and clips their gradients.
 
     sentence-transformers optimises a loss's own parameters (a head) but neither saves nor clips them. This callback
     does, in any script: ``SentenceTransformerTrainer(loss=objective, callbacks=[ObjectiveState(objective)])``.
@@ -72,12 +71,12 @@ def checkpoint_folder(output: Path, step: int) -> Path:
     return output / f"checkpoint-{step}"
 
 
-def last_whole_checkpoint(output: Path) -> Path | None:
-    """The newest checkpoint with its mark; half-written ones, left by a kill, are removed."""
+def last_whole_checkpoint(output: Path, tidy: bool = True) -> Path | None:
+    """The newest checkpoint with its mark; with ``tidy``, half-written ones, left by a kill, are removed."""
     whole = []
     for folder in output.glob("checkpoint-*"):
         if (folder / MARK).is_file():
             whole.append(folder)
-        else:
+        elif tidy:
             shutil.rmtree(folder)
     return max(whole, key=lambda folder: int(folder.name.rsplit("-", 1)[1]), default=None)

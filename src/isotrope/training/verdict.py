@@ -25,8 +25,7 @@ ADVICE = {
 
 
 def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:
-    """
-    The pairs that judge a run, and the dev sets that remain for the selection.
+    """The pairs that judge a run, and the dev sets that remain for the selection.
 
     ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``; None takes half of the user's own
     dev pairs away from the selection to judge by, where there are any, since pairs that select a model flatter it.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from isotrope.types import Count, NonNegative, Views
 
 
 class MLP(nn.Module):
-    """
-    (V, N, D) -> (V, N, D), thrown away after training. BibTeX: gao2021simcse.
+    """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: gao2021simcse.
 
     Starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0. (torch's default bias would give all
     sentences a common direction where embeddings are short, as normalised ones are.)
@@ -23,4 +24,7 @@ class MLP(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, views: Views) -> Views:
-        return views.with_stack(torch.tanh(self.linear(views.stack)))
+        return replace(views, stack=self._head(views.stack), negatives=self._head(views.negatives))
+
+    def _head(self, embeddings: Tensor) -> Tensor:
+        return torch.tanh(self.linear(embeddings))

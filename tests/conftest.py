@@ -1,0 +1,124 @@
+"""Small real parts: a two-layer BERT with its own tokenizer, text, pairs; the data folder where there is one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for a network
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+torch.set_num_threads(1)  # small models: threads cost more than they give, and tests run beside each other
+
+ROOT = Path(__file__).resolve().parent.parent
+VOCABULARY = (
+    "a the of in on to and is was are with for by from it that river city army king queen music song band film "
+    "book school team game player season year day night war battle church village house station road train ship "
+    "island mountain sea lake bird fish tree flower plant cell star planet light water fire stone gold iron law "
+    "court party vote state nation school teacher student doctor child woman man large small old new first last "
+    "long short red green blue white black wrote played won lost built found made said went came born died began "
+    "ended"
+)
+WORDS = VOCABULARY.split()
+
+
+def sentences(count: int, seed: int = 0) -> list[str]:
+    """Distinct sentences of 5 to 14 words, drawn so that a small model can learn to tell them apart."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn: dict[str, None] = {}
+    while len(drawn) < count:
+        length = int(torch.randint(5, 15, (), generator=generator))
+        picks = torch.randint(len(WORDS), (length,), generator=generator)
+        drawn[" ".join(WORDS[i] for i in picks.tolist())] = None
+    return list(drawn)
+
+
+def build_bert(folder: Path, *, hidden: int = 32, layers: int = 2, dropout: float = 0.1) -> Path:
+    """A random BERT in Hugging Face's format: encoder and WordPiece tokenizer."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    letters = [chr(c) for c in range(97, 123)]
+    pieces = [*special, *letters, *[f"##{c}" for c in letters], *sorted({w for w in WORDS if len(w) > 1})]
+    vocabulary = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=2,
+        intermediate_size=2 * hidden, max_position_embeddings=64, hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the small random BERT."""
+    return build_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """600 sentences, one a line."""
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(sentences(600)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def pairs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 pairs whose score is their word overlap, with noise: labels that an encoder can follow."""
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    generator = torch.Generator().manual_seed(1)
+    lines = []
+    for text in sentences(120, seed=1):
+        words = text.split()
+        changed = int(torch.randint(len(words) + 1, (), generator=generator))
+        other = [
+            WORDS[int(torch.randint(len(WORDS), (), generator=generator))] if i < changed else w
+            for i, w in enumerate(words)
+        ]
+        lines.append(f"{text}\t{' '.join(other)}\t{5 * (1 - changed / len(words)):.2f}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The tests' caches are theirs."""
+    os.environ["ISOTROPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder with the real data; tests that need it are skipped where it is missing."""
+    folder = Path(os.environ.get("ISOTROPE_DATA") or ROOT.parent / "shared" / "data")
+    if not (folder / "senteval").is_dir():
+        pytest.skip(f"real data not found ({folder.name}): set ISOTROPE_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def golden(data: Path) -> Path:
+    """The folder with the golden numbers."""
+    folder = data.parent / "golden"
+    if not folder.is_dir():
+        pytest.skip("golden numbers not found beside the data folder")
+    return folder

@@ -1,0 +1,79 @@
+"""Run by test_training: kills small runs at random moments and resumes them, in forks of one process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+import isotrope
+import isotrope.encoder
+import isotrope.training.run
+
+torch.set_num_threads(1)
+backbone, corpus, pairs, folder, kills = sys.argv[1:]
+base = Path(folder)
+
+
+def start(name: str, resume: bool) -> int:
+    """Fork a run; a cache of its own, so that a kill may hit the cleaning too."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.environ["ISOTROPE_CACHE"] = str(base / "cache" / name)
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        isotrope.train(
+            corpus, backbone=backbone, output=base / name, dev=pairs, seed=4, resume=resume,
+            overrides=[
+                "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2",
+                "train.learning_rate=1e-3",
+            ],
+        )  # fmt: skip
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def finish(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def checksum(run: Path) -> str:
+    """Of the final encoder, and of head and step number in the last checkpoint, and of the selection."""
+    digest = hashlib.sha256((run / "model" / "model.safetensors").read_bytes())
+    last = max((run / "checkpoints").glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
+    for name, value in sorted(load_file(last / "objective.safetensors").items()):
+        digest.update(name.encode() + value.numpy().tobytes())
+    selection = json.loads((run / "result.json").read_text())["selection"]
+    return digest.hexdigest()[:16] + f" {last.name} best {selection['best_step']} {selection['best_score']}"
+
+
+began = time.monotonic()
+assert finish(start("undisturbed", resume=False)) == 0, "the undisturbed run failed"
+length = time.monotonic() - began
+draw = random.Random(0)
+sums, interrupted = [], 0
+for number in range(int(kills)):
+    name = f"killed-{number}"
+    child = start(name, resume=False)
+    time.sleep(draw.uniform(0.02, 0.95) * length)
+    os.kill(child, signal.SIGKILL)
+    interrupted += finish(child) == -signal.SIGKILL
+    assert finish(start(name, resume=True)) == 0, f"resume of {name} failed"
+    sums.append(checksum(base / name))
+    shutil.rmtree(base / name)
+sys.stdout.write(
+    json.dumps({"undisturbed": checksum(base / "undisturbed"), "resumed": sums, "interrupted": interrupted})
+)
