@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoTokenizer
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
+from isotrope.encoder.export import MODES
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 
@@ -119,3 +120,20 @@ def test_a_hub_name_goes_to_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config["trust_remote_code"] is model["trust_remote_code"] is False
     assert model["model_kwargs"] == {"use_safetensors": True}
     assert model["config_kwargs"] == {"hidden_dropout_prob": 0.2}
+
+
+@pytest.mark.parametrize("pooling", list(LAYERS))
+def test_saved_settings_are_in_the_words_of_version_5(tiny_model: Path, tmp_path: Path, pooling: str) -> None:
+    """Version 5.1.2 was run once on these folders and gave equal embeddings; its key names are pinned here."""
+    save(load(tiny_model, pooling, device="cpu"), tmp_path / "saved")
+    known = {
+        "Transformer": {"max_seq_length", "do_lower_case"},
+        "Pooling": {"word_embedding_dimension", "include_prompt", *MODES.values()},
+        "WeightedLayerPooling": {"word_embedding_dimension", "layer_start", "num_hidden_layers"},
+        "Dense": {"in_features", "out_features", "bias", "activation_function"},
+    }
+    for module in json.loads((tmp_path / "saved" / "modules.json").read_text()):
+        kind = module["type"].rsplit(".", 1)[-1]
+        name = "sentence_bert_config.json" if kind == "Transformer" else "config.json"
+        settings = json.loads((tmp_path / "saved" / module["path"] / name).read_text())
+        assert set(settings) == known[kind]

