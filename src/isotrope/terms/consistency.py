@@ -1,0 +1,40 @@
+"""Ranking consistency: both views of a sentence rank the others alike (RankCSE Eq. 2).
+
+Liu et al., ACL 2023, Sec. 4.3. https://aclanthology.org/2023.acl-long.771
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.types import NonNegative, Positive, Scores
+
+
+def consistency(
+    cosines: Tensor,  # (N, N) or (P, N, N)
+    temperature: float,
+) -> Tensor:
+    """½ Σ_j P_ij log 2P_ij / (P_ij + Q_ij) + Q_ij log 2Q_ij / (P_ij + Q_ij), mean over anchors i and positives -> ().
+
+    P_i is the softmax of anchor i's list cos(f(x_i), f(x_j)′) / τ over all sentences j, the positive among them; Q_i
+    that of the second list cos(f(x_i)′, f(x_j)) / τ, which is column i. In [0, log 2], and exactly 0 for equal lists.
+    """
+    p = (cosines / temperature).log_softmax(dim=-1)  # log P
+    q = (cosines.mT / temperature).log_softmax(dim=-1)  # log Q
+    both = torch.logaddexp(p, q)  # log (P + Q); logaddexp(p, p) is log 2P, to the last bit equal to it where P = Q
+    divergence = p.exp() * (torch.logaddexp(p, p) - both) + q.exp() * (torch.logaddexp(q, q) - both)
+    return divergence.sum(dim=-1).mean() / 2
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """Two dropout masks must not change the ranking; ``weight`` is β of Eq. 6. BibTeX: liu2023rankcse."""
+
+    temperature: Positive = 0.05
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        return self.weight * consistency(scores.pairs, self.temperature)

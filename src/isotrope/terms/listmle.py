@@ -1,0 +1,46 @@
+"""ListMLE: the likelihood, under the student, of the order in which the teacher ranks the batch (RankCSE Eq. 5).
+
+Liu et al., ACL 2023, Sec. 4.4, https://aclanthology.org/2023.acl-long.771, after Xia et al., ICML 2008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from isotrope.terms._lists import without_positive
+from isotrope.types import NonNegative, Positive, Scores
+
+
+def listmle(
+    cosines: Tensor,  # (N, N) or (P, N, N): the student's
+    teacher: Tensor,  # (N, N)
+    temperature: float,
+    drop_positive: bool = False,
+) -> Tensor:
+    """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over anchors and positives -> ().
+
+    π is the teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts. What it
+    scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out of both lists.
+    """
+    if drop_positive:
+        cosines, teacher = without_positive(cosines), without_positive(teacher)
+    order = teacher.argsort(dim=-1, descending=True, stable=True)  # (N, M)
+    ranked = cosines.gather(-1, order.expand_as(cosines)) / temperature
+    rest = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
+    return (rest - ranked).sum(dim=-1).mean()
+
+
+@dataclass(frozen=True)
+class ListMLE:
+    """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
+
+    teacher: str
+    temperature: Positive = 0.05
+    weight: NonNegative = 1.0
+    drop_positive: bool = False
+
+    def __call__(self, scores: Scores) -> Tensor:
+        loss = listmle(scores.pairs, scores.teacher(self.teacher), self.temperature, self.drop_positive)
+        return self.weight * loss

@@ -1,0 +1,45 @@
+"""Uniformity as a loss: sentences spread over the sphere (Wang & Isola, ICML 2020, Sec. 4.1.2 = RankCSE Eq. 8).
+
+https://arxiv.org/abs/2005.10242
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.types import NonNegative, Positive, Scores
+
+
+def uniformity(
+    embeddings: Tensor,  # (N, D) or (V, N, D), N >= 2
+    t: float = 2.0,
+) -> Tensor:
+    """Log of the mean over pairs i < j of e^{−t ‖u_i − u_j‖²}, rows divided by their norms; mean over views -> ().
+
+    Raises:
+        UserError: there is no pair.
+    """
+    unit = F.normalize(embeddings, dim=-1)
+    count = unit.shape[-2]
+    if count < 2:
+        raise UserError(f"uniformity has no pair in a batch of {count} sentence", "choose larger batches")
+    first, second = torch.triu_indices(count, count, offset=1, device=unit.device)
+    cosines = (unit @ unit.mT)[..., first, second]  # (…, N (N - 1) / 2)
+    return ((2 * t * (cosines - 1)).logsumexp(dim=-1) - math.log(len(first))).mean()  # ‖u − v‖² = 2 − 2 u·v
+
+
+@dataclass(frozen=True)
+class Uniformity:
+    """Push all sentences of a view apart; mean over the views, as the source has it. BibTeX: wang2020hypersphere."""
+
+    t: Positive = 2.0
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        return self.weight * uniformity(scores.views.stack.to(scores.cosines), self.t)
