@@ -40,6 +40,7 @@ DEV_SETS = {
     "sickr": "SICKRelatedness",
 }
 WATCHED = 1000  # sentences for the label-free signals
+SHOWN = 500  # of these, kept for the report: one a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def train(
         evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
         if process() == 0:
             _check(folder, identity, resume)
-            _claim(folder, identity, recipe)
+            _claim(folder, identity, recipe, cleaned)
             _announce(console, recipe, cleaned, sentences, dev_sets)
         before = _measure(model, sets, folder / "before.npz", console)
         fitted = fit(
@@ -223,12 +224,13 @@ def _check(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
             raise UserError(f"{folder} holds a run with other settings: {shown}", "resume with those it began with")
 
 
-def _claim(folder: Path, identity: Mapping[str, Any], recipe: Preset) -> None:
+def _claim(folder: Path, identity: Mapping[str, Any], recipe: Preset, corpus: Corpus) -> None:
     """Everything has been checked: the folder is this run's from now on."""
     texts = {  # the identity first: with it, the folder can be resumed
         IDENTITY: json.dumps(identity, indent=2),
         "preset.toml": recipe.toml(),
         "environment.json": json.dumps(environment(), indent=2),
+        "sample.txt": "".join(" ".join(text.split()) + "\n" for text in _some(corpus)[:SHOWN]),
     }
     for name, text in texts.items():
         if not (folder / name).is_file():
@@ -248,7 +250,7 @@ def _measure(model: SentenceTransformer, sets: Sets, path: Path, console: Consol
     if not path.is_file():
         pairs = sum(len(part) for parts in sets.values() for part in parts.values())
         console.print(f"encoding {pairs:,} pairs that judge the run ({path.stem})", highlight=False, soft_wrap=True)
-        Measured.of(model, sets).save(path)
+        Measured.of(model, sets).save(path, sets)
     return Measured.read(path)
 
 

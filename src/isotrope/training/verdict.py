@@ -59,9 +59,13 @@ class Measured:
     def of(cls, encoder: Encoder, sets: Sets) -> Measured:
         return cls(similarities(encoder, sets))
 
-    def save(self, path: Path) -> None:
-        """Keep the cosines, so that a resumed run need not encode again."""
+    def save(self, path: Path, sets: Sets) -> None:
+        """Keep the cosines, so that a resumed run need not encode again; beside each its gold scores, for the report.
+
+        Keys of the .npz: ``task/part`` and ``task/part/gold``.
+        """
         flat = {f"{task}/{part}": values for task, parts in self.cosines.items() for part, values in parts.items()}
+        flat |= {f"{task}/{part}/gold": pairs.gold for task, parts in sets.items() for part, pairs in parts.items()}
         draft = path.with_suffix(".part.npz")
         np.savez(draft, **flat)  # type: ignore[arg-type]
         draft.replace(path)
@@ -70,9 +74,9 @@ class Measured:
     def read(cls, path: Path) -> Measured:
         cosines: dict[str, dict[str, Any]] = {}
         with np.load(path, allow_pickle=False) as file:
-            for key in file.files:
-                task, part = key.split("/", 1)
-                cosines.setdefault(task, {})[part] = file[key]
+            for task, part, *gold in (key.split("/") for key in file.files):
+                if not gold:
+                    cosines.setdefault(task, {})[part] = file[f"{task}/{part}"]
         return cls(cosines)
 
 
