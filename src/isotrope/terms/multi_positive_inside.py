@@ -1,0 +1,51 @@
+"""Several positives inside one logarithm: WhitenedCSE's other loss.
+
+WhitenedCSE Eq. 8 (Zhuo et al., ACL 2023, Sec. 3.3), which the paper compares with Eq. 7 (``infonce``) and does not
+choose. https://aclanthology.org/2023.acl-long.677
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.types import NonNegative, Positive, Scores
+
+
+def multi_positive_inside(
+    cosines: Tensor,  # (P, N, M), M >= N; -inf takes a candidate out of the denominator
+    temperature: float,
+    weight: float = 1.0,
+    printed: bool = False,
+) -> Tensor:
+    """WhitenedCSE Eq. 8 as its text means it: log Σ_p λ Σ_j e^{s_pj/τ} / e^{s_pi/τ}, mean over anchors i -> ().
+
+    λ > 0 is ``weight``; the positive of anchor i is on the diagonal, j = i. The positive with the least similarity
+    rules the sum, so that it is "punished" most. ``printed``: -log Σ_p λ e^{-s_pi/τ} / Σ_j e^{s_pj/τ}, as Eq. 8 stands;
+    descending it pushes positives *away*, so it is for study alone.
+    """
+    logits = cosines / temperature
+    positive = logits.diagonal(dim1=-2, dim2=-1)  # (P, N)
+    partition = logits.logsumexp(dim=-1)  # (P, N)
+    if printed:
+        return -(math.log(weight) + (-positive - partition).logsumexp(dim=0)).mean()
+    return (math.log(weight) + (partition - positive).logsumexp(dim=0)).mean()
+
+
+@dataclass(frozen=True)
+class MultiPositiveInside:
+    """Pull the farthest positive of every anchor hardest. BibTeX: zhuo2023whitenedcse.
+
+    λ is 1 here: it only adds log λ. ``weight`` multiplies the term, as it does for every other term.
+    """
+
+    temperature: Positive = 0.05
+    weight: NonNegative = 1.0
+    printed: bool = False
+
+    def __call__(self, scores: Scores) -> Tensor:
+        kept = scores.cosines.masked_fill(scores.keep == 0, -torch.inf)
+        return self.weight * multi_positive_inside(kept, self.temperature, printed=self.printed)

@@ -1,0 +1,73 @@
+"""Σ^-1/2 with a backward that is finite at equal eigenvalues, where autograd through ``eigh`` is NaN."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from isotrope.errors import UserError
+
+Method = Literal["zca", "pca"]
+
+
+def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
+    """Whitening matrices W with Wᵀ Σ W = I: U Λ^-1/2 Uᵀ (zca) or U Λ^-1/2 (pca). (…, C, C) -> (…, C, C).
+
+    pca: columns by rising eigenvalue, the largest entry of each positive. A direction without variance (its eigenvalue
+    below rounding) gets no output and no gradient: W is zero there, as the centred features are.
+
+    Raises:
+        UserError: the covariance is not finite.
+    """
+    try:
+        return _InverseSqrt.apply(covariance, method)  # type: ignore[no-any-return, no-untyped-call]
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        raise UserError(
+            "the embeddings to whiten are not finite", "lower train.learning_rate, or set train.precision = fp32"
+        ) from error
+
+
+class _InverseSqrt(torch.autograd.Function):
+    """The derivative of a function of a symmetric matrix, by Daleckii and Krein (Bhatia, Matrix Analysis, V.3)."""
+
+    @staticmethod
+    def forward(ctx: Any, covariance: Tensor, method: Method) -> Tensor:
+        values: Tensor
+        vectors: Tensor
+        values, vectors = torch.linalg.eigh(covariance)  # (..., C) rising, (..., C, C)
+        smallest = _rounding(values) * values[..., -1:]
+        live = values > smallest.clamp(min=0)
+        root = torch.where(live, values, 1).sqrt()
+        inverse = torch.where(live, 1 / root, 0)
+        if method == "pca":  # eigenvectors have no sign of their own
+            vectors = vectors * vectors.gather(-2, vectors.abs().argmax(-2, keepdim=True)).sign()
+        ctx.method = method
+        ctx.save_for_backward(values, vectors, root, inverse)
+        scaled = vectors * inverse[..., None, :]
+        return scaled @ vectors.mT if method == "zca" else scaled
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        values, vectors, root, inverse = ctx.saved_tensors
+        with torch.autocast(values.device.type, enabled=False):
+            inner = vectors.mT @ grads[0]  # the gradient in the basis of the eigenvectors, (..., C, C)
+            if ctx.method == "zca":
+                # (λi^-1/2 - λj^-1/2) / (λi - λj), written so that λi = λj is no special case
+                quotient = -inverse[..., :, None] * inverse[..., None, :] / (root[..., :, None] + root[..., None, :])
+                inner = inner @ vectors * quotient
+            else:
+                # Eigenvectors turn by 1 / (λj - λi): where the two are equal, they have no derivative, and get none.
+                gap = values[..., None, :] - values[..., :, None]
+                apart = gap.abs() > _rounding(values) * values[..., -1:, None]
+                turn = torch.where(apart, 1 / torch.where(apart, gap, 1), 0) * inverse[..., None, :]
+                inner = inner * (turn - torch.diag_embed(inverse**3) / 2)
+            return vectors @ (inner + inner.mT) @ vectors.mT / 2, None
+
+
+def _rounding(values: Tensor) -> float:
+    """What of the largest of C eigenvalues may be rounding."""
+    return 4 * values.shape[-1] * torch.finfo(values.dtype).eps

@@ -1,0 +1,168 @@
+"""Shuffled group whitening: a batch made isotropic in groups of channels, each time in other groups.
+
+WhitenedCSE (Zhuo et al., ACL 2023, Sec. 3.2 and 5.2). https://aclanthology.org/2023.acl-long.677
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from isotrope.errors import UserError
+from isotrope.types import Count, NonNegative, Views
+from isotrope.views._groups import check_groups, join, moments, ridge, split
+from isotrope.views._inverse_sqrt import Method, inverse_sqrt
+
+
+def group_whiten(
+    z: Tensor,  # (N, D) or (V, N, D)
+    groups: int,
+    order: Tensor | None = None,  # (D,) or (V, D)
+    method: Method = "zca",
+    eps: float = 0.0,
+) -> Tensor:
+    """WhitenedCSE Eq. 3-6: H = shuffle⁻¹(concat_g((Z_g - mean) W_g)), W_g = Σ_g^-1/2 -> the shape of z.
+
+    Channel ``order[i]`` goes to place i, and comes back; groups are neighbouring places. Σ_g (C, C), C = D / groups, is
+    the covariance over the N sentences, plus ``eps``·I. In float32 or better, also under autocast. A direction without
+    variance (a constant channel, equal sentences) comes out as 0.
+
+    Raises:
+        UserError: groups do not divide D; order is no permutation; N <= C without eps (Σ_g is singular).
+    """
+    count, dim = z.shape[-2:]
+    check_groups("groups", groups, dim)
+    if method not in ("zca", "pca"):
+        raise UserError(f"method = {method!r} is unknown", "choose zca or pca")
+    if eps == 0 and count <= dim // groups:
+        raise UserError(
+            f"a batch of {count} cannot whiten {dim // groups} channels a group",
+            "take larger batches, more groups, or eps > 0",
+        )
+    channels = torch.arange(dim, device=z.device)
+    order = channels if order is None else order.to(z.device)
+    if order.shape[-1] != dim or not (order.sort(-1).values == channels).all():
+        raise UserError("order is not a permutation of the channels", f"name each of 0 … {dim - 1} once")
+    order = order.expand(*z.shape[:-2], dim)
+    with torch.autocast(z.device.type, enabled=False):
+        x = split(_precise(z), order, groups)  # (..., G, N, C)
+        mean, covariance = moments(x)
+        return join((x - mean) @ inverse_sqrt(ridge(covariance, eps), method), order)
+
+
+class SGW(nn.Module):
+    """(P, N, D) -> (P·copies, N, D): every view whitened by its own statistics, with its own shuffle. BibTeX:
+    zhuo2023whitenedcse.
+
+    ``copies`` whitenings of each pass stand side by side: passes = 1 and copies = 3 is the paper's text, passes = 3 its
+    released code, whose matrices also carry no gradient (``detach``). Hard negatives take the anchor view's mean and
+    matrix, and change neither.
+
+    Eq. 13's momentum statistics of all passes serve evaluation mode, where channels keep their order, so that every
+    sentence has one result whatever its batch; in training they take over where N <= C, or always with ``running``.
+    They count the batch at hand, with gradient, and start at the first batch's mean and mean variance. Evaluation
+    before any training has none, and uses the batch's.
+
+    Args:
+        dim: D. ``groups``: k, their number; it divides D.
+        method: zca, or pca, whose axes swap from batch to batch.
+        normalize: divide rows by their norm first. ``eps``: added to the variances.
+        momentum: β of Eq. 13, which does not state it.
+
+    Raises:
+        UserError: groups do not divide D; copies that cannot differ; a training batch of one sentence.
+    """
+
+    mean: Tensor  # (D,)
+    covariance: Tensor  # (D, D): whole, since every shuffle takes other blocks of it
+    batches: Tensor  # () how many the two have seen
+
+    def __init__(
+        self,
+        dim: Count,
+        groups: Count,
+        method: Method = "zca",
+        shuffle: bool = True,
+        copies: Count = 1,
+        detach: bool = False,
+        normalize: bool = False,
+        running: bool = False,
+        momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9,
+        eps: NonNegative = 0.0,
+    ) -> None:
+        super().__init__()
+        check_groups("views.sgw.groups", groups, dim)
+        if copies > 1 and not (shuffle and 1 < groups < dim):
+            raise UserError(
+                f"views.sgw.copies = {copies} would all be equal", f"set shuffle = true and groups between 1 and {dim}"
+            )
+        self.groups, self.method, self.shuffle, self.copies = groups, method, shuffle, copies
+        self.detach, self.normalize, self.running = detach, normalize, running
+        self.momentum, self.eps = momentum, eps
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("covariance", torch.eye(dim))
+        self.register_buffer("batches", torch.tensor(0))
+
+    def forward(self, views: Views) -> Views:
+        with torch.autocast(views.stack.device.type, enabled=False):
+            stack, negatives = self._rows(views.stack), self._rows(views.negatives)
+            order = self._order(len(stack) * self.copies, views.batch.generator).to(stack.device)  # (V, D)
+            x = split(stack.repeat_interleave(self.copies, dim=0), order, self.groups)  # (V, G, N, C)
+            mean, covariance = self._statistics(stack, x, order)
+            whitening = inverse_sqrt(ridge(covariance, self.eps), self.method)  # (V, G, C, C)
+            whitening = whitening.detach() if self.detach else whitening
+            hard = split(negatives.flatten(0, 1)[None], order[:1], self.groups)  # (1, G, N·H, C)
+            hard = join((hard - mean[:1]) @ whitening[:1], order[:1])
+            return replace(views, stack=join((x - mean) @ whitening, order), negatives=hard.view_as(negatives))
+
+    def _rows(self, z: Tensor) -> Tensor:
+        return F.normalize(_precise(z), dim=-1) if self.normalize else _precise(z)
+
+    def _order(self, count: int, generator: torch.Generator) -> Tensor:
+        """A permutation of the channels for every view, from the batch's generator -> (V, D)."""
+        if self.shuffle and self.training:
+            return torch.rand(count, len(self.mean), generator=generator, dtype=torch.float64).argsort(-1)
+        return torch.arange(len(self.mean)).expand(count, -1)
+
+    def _statistics(self, stack: Tensor, x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+        """What to whiten x (V, G, N, C) with: mean (V, G, 1, C) and covariance (V, G, C, C)."""
+        count, size = x.shape[-2:]
+        few = count <= size
+        if self.training:
+            if count == 1:
+                raise UserError("a batch of one sentence cannot be whitened", "train with batches of two or more")
+            running = self.running or few
+            mean, covariance = self._update(stack if running else stack.detach())
+        else:
+            running = bool(self.batches)
+            mean, covariance = self.mean.to(x), self.covariance.to(x)
+            if few and not running:
+                raise UserError(
+                    f"a batch of {count} cannot whiten {size} channels a group", "train first: that gathers statistics"
+                )
+        if not running:
+            return moments(x)
+        place = order.view(len(order), self.groups, size)  # (V, G, C)
+        return mean[place].unsqueeze(-2), covariance[place[..., :, None], place[..., None, :]]
+
+    def _update(self, stack: Tensor) -> tuple[Tensor, Tensor]:
+        """Eq. 13 with this batch, all passes together -> mean (D,), covariance (D, D)."""
+        centre, spread = moments(stack.flatten(0, 1))
+        mean, covariance = self.mean, self.covariance
+        if not self.batches:
+            mean, covariance = centre[0].detach(), spread.detach().diagonal().mean() * torch.eye(len(spread)).to(spread)
+        mean = torch.lerp(centre[0], mean.to(centre), self.momentum)
+        covariance = torch.lerp(spread, covariance.to(spread), self.momentum)
+        self.mean.copy_(mean.detach())
+        self.covariance.copy_(covariance.detach())
+        self.batches.add_(1)
+        return mean, covariance
+
+
+def _precise(z: Tensor) -> Tensor:
+    return z.to(torch.promote_types(z.dtype, torch.float32))

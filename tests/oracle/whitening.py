@@ -1,0 +1,27 @@
+"""Whitening by plain loops over groups, with numpy, for the tests of the fast version."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def group_whiten(z: np.ndarray, groups: int, order: list[int], method: str = "zca", eps: float = 0.0) -> np.ndarray:
+    """WhitenedCSE Eq. 3-6 on one view (N, D), one group at a time; the signs of pca's columns are arbitrary."""
+    count, dim = z.shape
+    size = dim // groups
+    result = np.full((count, dim), np.nan)
+    for group in range(groups):
+        members = [order[place] for place in range(group * size, (group + 1) * size)]
+        part = z[:, members].astype(np.float64)
+        covariance = np.zeros((size, size))
+        centre = part.sum(axis=0) / count
+        for row in part:
+            covariance += np.outer(row - centre, row - centre) / count
+        values, vectors = np.linalg.eigh(covariance + eps * np.eye(size))
+        matrix = vectors @ np.diag(values**-0.5)
+        if method == "zca":
+            matrix = matrix @ vectors.T
+        whitened = (part - centre) @ matrix
+        for place, member in enumerate(members):
+            result[:, member] = whitened[:, place]
+    return result

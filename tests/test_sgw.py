@@ -1,0 +1,408 @@
+"""Shuffled group whitening against loops, the golden numbers and its own mathematics; in training and after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from conftest import sentences
+from isotrope import Objective, component, load
+from isotrope.errors import UserError
+from isotrope.terms.infonce import InfoNCE
+from isotrope.types import Batch, Scores, Views
+from isotrope.views._inverse_sqrt import inverse_sqrt
+from isotrope.views.sgw import SGW, group_whiten
+from oracle import whitening as oracle
+
+
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def permutation(dim: int, seed: int = 0) -> Tensor:
+    return torch.randperm(dim, generator=torch.Generator().manual_seed(seed))
+
+
+def views(stack: Tensor, negatives: Tensor | None = None, seed: int = 0) -> Views:
+    count, dim = stack.shape[1:]
+    batch = Batch(torch.arange(count), torch.Generator().manual_seed(seed))
+    return Views(batch, stack, stack.new_zeros(count, 0, dim) if negatives is None else negatives, {})
+
+
+def sgw(**options: Any) -> SGW:
+    return component("views", "sgw", **options)  # type: ignore[no-any-return]
+
+
+def unsigned(h: Tensor) -> Tensor:
+    """pca's columns have no sign of their own."""
+    return h * h[..., :1, :].sign()
+
+
+# --- the equation
+
+
+@pytest.mark.parametrize(("dtype", "tolerance", "whole"), [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-4, 1e-3)])
+def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float, whole: float) -> None:
+    numbers = np.load(golden / "equations.npz")
+    z, order = torch.from_numpy(numbers["z"]).to(dtype), torch.from_numpy(numbers["order"])
+
+    def close(found: Tensor, name: str, atol: float) -> None:
+        expected = torch.from_numpy(numbers[name])
+        found, expected = (unsigned(found.double()), unsigned(expected)) if name == "pca" else (found, expected)
+        assert (found.double() - expected).abs().max() < atol, name
+
+    close(group_whiten(z, 1), "zca", whole)
+    close(group_whiten(z, 1, method="pca"), "pca", whole)
+    for groups in numbers["groups"].tolist():
+        close(group_whiten(z, groups), f"gw_{groups}", whole if groups == 1 else tolerance)
+        close(group_whiten(z, groups, order), f"sgw_{groups}", whole if groups == 1 else tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("method", ["zca", "pca"])
+@pytest.mark.parametrize("groups", [2, 3, 4, 6, 12])
+@pytest.mark.parametrize("eps", [0.0, 0.5])
+def test_equals_the_loops(groups: int, method: str, eps: float, dtype: torch.dtype, tolerance: float) -> None:
+    z = (draw(3, 15, 12) @ (draw(12, 12, seed=1) + 2 * torch.eye(12)) + 3).to(dtype)
+    order = torch.stack([permutation(12, seed) for seed in range(3)])
+    found = group_whiten(z, groups, order, method, eps)  # type: ignore[arg-type]
+    for view in range(3):
+        expected = torch.from_numpy(oracle.group_whiten(z[view].numpy(), groups, order[view].tolist(), method, eps))
+        one = found[view].double()
+        one, expected = (unsigned(one), unsigned(expected)) if method == "pca" else (one, expected)
+        assert torch.allclose(one, expected, atol=tolerance, rtol=tolerance)
+        alone = group_whiten(z[view], groups, order[view], method, eps)  # type: ignore[arg-type]
+        assert torch.allclose(alone, found[view], atol=tolerance / 10)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([1, 2, 3, 4, 6, 12]), st.sampled_from(["zca", "pca"]), st.integers(0, 10_000))
+def test_every_group_comes_out_white(groups: int, method: Any, seed: int) -> None:
+    order = permutation(12, seed)
+    h = group_whiten(draw(30, 12, seed=seed) @ draw(12, 12, seed=1) + 5, groups, order, method)
+    assert h.mean(0).abs().max() < 1e-9
+    for members in order.view(groups, -1):
+        covariance = h[:, members].T @ h[:, members] / 30
+        assert torch.allclose(covariance, torch.eye(12 // groups, dtype=h.dtype), atol=1e-8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([2, 4, 12]), st.floats(0.001, 1000), st.integers(0, 10_000))
+def test_symmetries(groups: int, scale: float, seed: int) -> None:
+    """Sentences permute, a common scale and a shift of every channel go away, groups and places can be renamed."""
+    z, order, rows = draw(20, 12, seed=seed), permutation(12, seed), permutation(20, seed)
+    h = group_whiten(z, groups, order)
+    assert torch.allclose(group_whiten(z[rows], groups, order), h[rows], atol=1e-9)
+    assert torch.allclose(group_whiten(scale * z + draw(12, seed=1), groups, order), h, atol=1e-7)
+    inner = order.view(groups, -1).flip(0, 1).flatten()
+    assert torch.allclose(group_whiten(z, groups, inner), h, atol=1e-9)
+    assert torch.allclose(
+        group_whiten(z[:, order], groups), h[:, order], atol=1e-12
+    )  # order's meaning, and its inverse
+
+
+def test_a_group_a_channel_is_standardisation_and_identity_order_is_plain() -> None:
+    z = draw(20, 12) * 3 + 1
+    expected = (z - z.mean(0)) / z.std(0, unbiased=False)
+    assert torch.allclose(group_whiten(z, 12, permutation(12)), expected, atol=1e-12)
+    assert torch.equal(group_whiten(z, 3, torch.arange(12)), group_whiten(z, 3))
+
+
+# --- the backward
+
+
+@pytest.mark.parametrize("method", ["zca", "pca"])
+@pytest.mark.parametrize("eps", [0.0, 0.3])
+def test_gradient(method: Any, eps: float) -> None:
+    order = torch.stack([permutation(6, seed) for seed in range(2)])
+    z = draw(2, 8, 6).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: group_whiten(x, 2, order, method, eps), z)
+
+
+def test_gradient_at_equal_eigenvalues() -> None:
+    white = group_whiten(draw(8, 4), 1)  # all four eigenvalues are 1
+    pair = white * torch.tensor([1.0, 1.0, 2.0, 2.0])
+    for z in (white, pair, white @ torch.linalg.qr(draw(4, 4, seed=1))[0]):
+        assert torch.autograd.gradcheck(lambda x: group_whiten(x, 1), z.detach().requires_grad_())
+
+
+def test_autograd_through_eigh_would_not_do() -> None:
+    """The reason for the analytic backward; and where eigenvectors have no derivative (pca), it is at least finite."""
+    covariance = torch.eye(3, dtype=torch.float64, requires_grad=True)
+    values, vectors = torch.linalg.eigh(covariance)
+    matrix = vectors @ torch.diag(values**-0.5) @ vectors.T
+    (naive,) = torch.autograd.grad((matrix * draw(3, 3)).sum(), covariance)
+    assert not torch.isfinite(naive).all()
+    for method in ("zca", "pca"):
+        (ours,) = torch.autograd.grad((inverse_sqrt(covariance, method) * draw(3, 3)).sum(), covariance)  # type: ignore[arg-type]
+        assert torch.isfinite(ours).all()
+
+
+@pytest.mark.parametrize("method", ["zca", "pca"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_degenerate_batches_are_finite(method: Any, dtype: torch.dtype) -> None:
+    """A dead channel, two equal ones, sentences that come twice, and a batch of one sentence over and over."""
+    z = draw(12, 6, dtype=dtype)
+    dead, twin = z.clone(), z.clone()
+    dead[:, 2] = 1234.5
+    twin[:, 1] = twin[:, 0]
+    for features in (dead, twin, z[:6].repeat(2, 1), z[:1].expand(12, 6), torch.full_like(z, 0.1)):
+        x = features.clone().requires_grad_()
+        h = group_whiten(x, 2, method=method)
+        (h * draw(12, 6, seed=1)).sum().backward()
+        assert torch.isfinite(h).all()
+        assert h.abs().max() < 5
+        assert x.grad is not None
+        assert torch.isfinite(x.grad).all()
+    assert group_whiten(z[:1].expand(12, 6), 2, method=method).abs().max() == 0
+    if method == "zca":
+        assert group_whiten(dead, 2)[:, 2].abs().max() == 0
+        assert torch.allclose(group_whiten(dead, 2)[:, 3:], group_whiten(z, 2)[:, 3:])
+
+
+def test_precise_under_autocast() -> None:
+    z = draw(16, 8, dtype=torch.float32) @ draw(8, 8, seed=1, dtype=torch.float32)
+    expected = group_whiten(z, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = group_whiten(z.requires_grad_(), 2)
+        (found * draw(16, 8, seed=2)).sum().backward()
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)
+    assert z.grad is not None
+    assert torch.isfinite(z.grad).all()
+    assert group_whiten(z.bfloat16(), 2).dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [(5, "4 or 6"), (384, "choose 24$"), (0, "choose 1$"), (-3, "choose 1$"), (9, "8 or 12")],
+)
+def test_groups_must_divide(groups: int, message: str) -> None:
+    with pytest.raises(UserError, match=rf"groups = {groups} .*24 channels.*{message}"):
+        group_whiten(draw(30, 24), groups)
+
+
+def test_the_papers_setting_for_bert_large_is_refused() -> None:
+    with pytest.raises(UserError, match=r"views.sgw.groups = 384 does not divide the 1024 channels: choose 256 or 512"):
+        sgw(dim=1024, groups=384)
+
+
+def test_impossible_batches_and_orders_are_refused() -> None:
+    for count in (1, 3, 6):
+        with pytest.raises(UserError, match=f"batch of {count} cannot whiten 6 channels"):
+            group_whiten(draw(count, 12), 2)
+        assert torch.isfinite(group_whiten(draw(count, 12), 2, eps=1e-5)).all()
+    for order in (torch.zeros(12, dtype=torch.long), torch.arange(11), torch.arange(1, 13)):
+        with pytest.raises(UserError, match="permutation"):
+            group_whiten(draw(9, 12), 2, order)
+    with pytest.raises(UserError, match="zca or pca"):
+        group_whiten(draw(9, 12), 2, method="cholesky")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="not finite"):
+        group_whiten(torch.full((9, 12), torch.nan), 2)
+
+
+# --- the component
+
+
+def test_every_view_has_its_own_statistics_and_shuffle() -> None:
+    stack, step = draw(3, 16, 12), sgw(dim=12, groups=6)
+    generator = torch.Generator().manual_seed(0)
+    orders = torch.rand(3, 12, generator=generator, dtype=torch.float64).argsort(-1)
+    assert not torch.equal(orders[0], orders[1])
+    assert torch.allclose(step(views(stack)).stack, group_whiten(stack, 6, orders))
+    assert torch.equal(
+        step(views(stack)).stack, sgw(dim=12, groups=6)(views(stack)).stack
+    )  # the generator's seed alone
+    assert not torch.allclose(step(views(stack)).stack, step(views(stack, seed=1)).stack)
+    plain = sgw(dim=12, groups=6, shuffle=False, method="pca")
+    assert torch.allclose(plain(views(stack)).stack, group_whiten(stack, 6, method="pca"))
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_copies_of_one_feature_differ(passes: int) -> None:
+    stack = draw(passes, 16, 12).requires_grad_()
+    found = sgw(dim=12, groups=6, copies=3)(views(stack)).stack
+    assert found.shape == (3 * passes, 16, 12)
+    for first in range(3 * passes):
+        for second in range(first):
+            assert not torch.allclose(found[first], found[second], atol=1e-3)
+    near = torch.cosine_similarity(found[0], found[1], dim=-1).mean()  # two whitenings of one feature are akin
+    assert near > 0.5
+    (grad,) = torch.autograd.grad((found * draw(3 * passes, 16, 12, seed=1)).sum(), stack)
+    assert (grad.abs().sum((1, 2)) > 0).all()
+
+
+@pytest.mark.parametrize("options", [{"shuffle": False, "groups": 6}, {"groups": 1}, {"groups": 12}])
+def test_copies_that_cannot_differ_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="copies = 2 would all be equal"):
+        sgw(dim=12, copies=2, **options)
+
+
+def test_gradient_of_the_component_and_detach() -> None:
+    stack, hard = draw(1, 6, 4).requires_grad_(), draw(6, 1, 4, seed=1).requires_grad_()
+
+    def run(detach: bool, running: bool = False) -> Any:
+        def whitened(x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+            step = sgw(dim=4, groups=2, copies=2, detach=detach, running=running)
+            step(views(draw(1, 6, 4, seed=3)))  # momentum statistics to begin with
+            found = step(views(x, n))
+            return found.stack, found.negatives
+
+        return whitened
+
+    assert torch.autograd.gradcheck(run(False), (stack, hard))
+    assert torch.autograd.gradcheck(run(False, running=True), (stack, hard))
+    through, around = ((run(detach)(stack, hard)[0] * draw(2, 6, 4, seed=2)).sum() for detach in (False, True))
+    assert through.item() == around.item()
+    assert not torch.allclose(torch.autograd.grad(through, stack)[0], torch.autograd.grad(around, stack)[0])
+
+
+def test_normalize_divides_rows_first() -> None:
+    stack = draw(2, 16, 12)
+    lengths = draw(2, 16, 1, seed=1).exp()
+    step = sgw(dim=12, groups=6, normalize=True)
+    assert torch.allclose(step(views(stack * lengths)).stack, step(views(stack)).stack)
+    assert not torch.allclose(sgw(dim=12, groups=6)(views(stack)).stack, step(views(stack)).stack, atol=1e-3)
+
+
+def test_hard_negatives_are_whitened_as_the_anchors() -> None:
+    stack = draw(2, 16, 12)
+    step = sgw(dim=12, groups=6)
+    found = step(views(stack, stack[0].unsqueeze(1).repeat(1, 2, 1)))
+    assert torch.allclose(found.negatives[:, 0], found.stack[0])
+    assert torch.allclose(found.negatives[:, 1], found.stack[0])
+    assert torch.equal(step(views(stack, draw(16, 1, 12, seed=3))).stack, found.stack)
+    assert step(views(stack)).negatives.shape == (16, 0, 12)
+
+
+def test_running_statistics_follow_equation_13() -> None:
+    step, beta = sgw(dim=6, groups=3, momentum=0.8), 0.8
+    batches = [draw(2, 10, 6, seed=seed) @ draw(6, 6, seed=9) + 2 for seed in range(4)]
+    mean, covariance = np.zeros(6), np.zeros((6, 6))
+    for number, batch in enumerate(batches):
+        rows = batch.flatten(0, 1).numpy()
+        centre, spread = rows.mean(0), np.cov(rows.T, bias=True)
+        if number == 0:
+            mean, covariance = centre, np.trace(spread) / 6 * np.eye(6)
+        mean, covariance = beta * mean + (1 - beta) * centre, beta * covariance + (1 - beta) * spread
+        step(views(batch))
+    assert np.allclose(step.mean.numpy(), mean, atol=1e-5)
+    assert np.allclose(step.covariance.numpy(), covariance, atol=1e-4)
+    assert int(step.batches) == 4
+
+
+def test_evaluation_is_one_map_whatever_the_batch() -> None:
+    step = sgw(dim=12, groups=4)
+    for seed in range(80):
+        step(views(draw(2, 64, 12, seed=seed) @ draw(12, 12, seed=100) + 1))
+    step.eval()
+    stack = draw(1, 200, 12, seed=7) @ draw(12, 12, seed=100) + 1
+    kept = {name: value.clone() for name, value in step.state_dict().items()}
+    found = step(views(stack, stack[0, :, None]))
+    assert torch.allclose(step(views(stack[:, :1])).stack, found.stack[:, :1])  # a batch of one
+    assert torch.allclose(step(views(stack, seed=5)).stack, found.stack)
+    assert torch.allclose(found.negatives[:, 0], found.stack[0])
+    assert all(torch.equal(value, kept[name]) for name, value in step.state_dict().items())
+    group = found.stack[0, :, :3]  # channels keep their order
+    assert torch.allclose(torch.cov(group.T), torch.eye(3, dtype=group.dtype), atol=0.35)
+
+
+def test_evaluation_before_training_uses_the_batch() -> None:
+    step, stack = sgw(dim=12, groups=4).eval(), draw(2, 16, 12)
+    assert torch.allclose(step(views(stack)).stack, group_whiten(stack, 4))
+    with pytest.raises(UserError, match="train first"):
+        step(views(stack[:, :3]))
+
+
+@pytest.mark.parametrize("method", ["zca", "pca"])
+def test_more_channels_than_sentences_take_the_momentum(method: Any) -> None:
+    """Table 3's whole-feature whitening at a batch below D: finite, with gradient, and ever whiter."""
+    step, mix = sgw(dim=12, groups=1, method=method), draw(12, 12, seed=99)
+    for seed in range(120):
+        stack = (draw(2, 8, 12, seed=seed) @ mix).requires_grad_()
+        found = step(views(stack)).stack
+        (found * draw(2, 8, 12, seed=seed + 1)).sum().backward()
+        assert torch.isfinite(found).all()
+        assert stack.grad is not None
+        assert torch.isfinite(stack.grad).all()
+    rows = step.eval()(views(draw(1, 500, 12, seed=7) @ mix)).stack[0]
+    values = torch.linalg.eigvalsh(torch.cov(rows.T))
+    assert values[-1] / values[0] < 100 < torch.linalg.cond(mix @ mix.T)
+
+
+def test_running_differs_from_the_batch_and_one_sentence_is_refused() -> None:
+    stack = draw(2, 16, 12)
+    assert not torch.allclose(
+        sgw(dim=12, groups=4, running=True)(views(stack)).stack, sgw(dim=12, groups=4)(views(stack)).stack, atol=1e-3
+    )
+    with pytest.raises(UserError, match="one sentence"):
+        sgw(dim=12, groups=12)(views(stack[:, :1]))
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_constant_features_are_finite_in_training(running: bool) -> None:
+    stack = torch.full((2, 8, 12), 3.3, requires_grad=True)
+    step = sgw(dim=12, groups=6, running=running)
+    for _ in range(2):
+        found = step(views(stack))
+        InfoNCE()(Scores.from_views(found)).backward()
+        assert torch.isfinite(found.stack).all()
+    assert stack.grad is not None
+    assert torch.isfinite(stack.grad).all()
+
+
+def test_state_is_saved_and_restored() -> None:
+    first, second = sgw(dim=12, groups=4, running=True), sgw(dim=12, groups=4, running=True)
+    for seed in range(3):
+        first(views(draw(2, 16, 12, seed=seed)))
+    assert set(first.state_dict()) == {"mean", "covariance", "batches"}
+    second.load_state_dict(first.state_dict())
+    stack = draw(2, 16, 12, seed=9)
+    assert torch.equal(second(views(stack)).stack, first(views(stack)).stack)
+    assert torch.equal(second.covariance, first.covariance)
+
+
+@pytest.mark.parametrize(
+    ("passes", "options"),
+    [(1, {"copies": 3}), (3, {"detach": True}), (2, {"groups": 1, "running": True}), (2, {"normalize": True})],
+)
+def test_trains_in_an_objective_and_resumes(tiny_model: Path, passes: int, options: dict[str, Any]) -> None:
+    def start() -> tuple[Objective, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model = load(tiny_model, "cls", dropout=0.1, device="cpu").train()
+        steps: list[nn.Module] = [sgw(**{"dim": 32, "groups": 16, **options}), component("views", "mlp", dim=32)]
+        objective = Objective(model, {"infonce": InfoNCE()}, views=steps, passes=passes).train()  # type: ignore[arg-type]
+        return objective, torch.optim.SGD(objective.parameters(), lr=0.05)
+
+    def train(objective: Objective, optimizer: torch.optim.Optimizer, numbers: range) -> list[float]:
+        losses = []
+        for number in numbers:
+            torch.manual_seed(number)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=number % 2 == 1):
+                loss = objective([objective.model.preprocess(sentences(12, seed=number))], None)["infonce"]
+            optimizer.zero_grad()
+            loss.backward()
+            assert all(torch.isfinite(p.grad).all() for p in objective.parameters() if p.grad is not None)
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    objective, optimizer = start()
+    train(objective, optimizer, range(4))
+    middle = {
+        name: value.clone() if isinstance(value, Tensor) else value for name, value in objective.state_dict().items()
+    }
+    expected = train(objective, optimizer, range(4, 8))
+    assert np.isfinite(expected).all()
+    again, optimizer = start()
+    again.load_state_dict(middle)
+    assert train(again, optimizer, range(4, 8)) == expected
+    for name, value in objective.state_dict().items():
+        assert torch.equal(torch.as_tensor(again.state_dict()[name]), torch.as_tensor(value)), name
