@@ -1,0 +1,70 @@
+"""False negatives leave the denominator (DCLR: Zhou et al., ACL 2022, Eq. 5).
+
+https://aclanthology.org/2022.acl-long.423
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.types import Scores
+
+
+def instance_weight(teacher: Tensor, threshold: float) -> Tensor:
+    """Eq. 5: 0 where the teacher's cosine reaches the threshold, else 1; 1 on the diagonal. (N, M) -> (N, M)."""
+    diagonal = torch.eye(*teacher.shape, dtype=torch.bool, device=teacher.device)
+    return ((teacher < threshold) | diagonal).to(teacher)
+
+
+@dataclass(frozen=True)
+class InstanceWeight:
+    """Candidates that the teacher finds too similar to the anchor are no negatives. BibTeX: zhou2022dclr.
+
+    Since a teacher gives a sentence and its positive one embedding, a margin below the positive's own similarity (as in
+    GISTEmbed) is ``threshold`` = 1 - margin. Steps that come later add candidates that are not weighted.
+
+    Args:
+        teacher: the complementary model; ``self`` is the student, by its own cosines without gradient, mean over the
+            positives (Table 2's self instance weighting).
+        threshold: φ; above 1 nothing is removed.
+        noise: weight the extra candidates too, as the paper does and its code does not. They are points in the
+            student's space: the teacher must have as many dimensions.
+        zero_logit: as released: the *cosine* of a false negative becomes 0, so that its term is e⁰ instead of none. All
+            terms see these cosines.
+
+    Raises:
+        UserError: ``noise``, and the teacher has other dimensions than the student.
+    """
+
+    teacher: str
+    threshold: Annotated[float, Field(allow_inf_nan=False)] = 0.9
+    noise: bool = False
+    zero_logit: bool = False
+
+    def __call__(self, scores: Scores) -> Scores:
+        alpha = instance_weight(self._similarity(scores), self.threshold).to(scores.keep)  # (N, N) or (N, N + K)
+        alpha = F.pad(alpha, (0, scores.keep.shape[1] - alpha.shape[1]), value=1.0)
+        if self.zero_logit:
+            return replace(scores, cosines=scores.cosines * alpha)
+        return replace(scores, keep=scores.keep * alpha)
+
+    def _similarity(self, scores: Scores) -> Tensor:
+        if self.teacher == "self":
+            own = scores.cosines.detach().mean(dim=0)  # (N, N + K)
+            return own if self.noise else own[:, : len(own)]
+        if not self.noise:
+            return scores.teacher(self.teacher)
+        rows, extra = scores.views.teachers[self.teacher], F.normalize(scores.extra, dim=-1)
+        if rows.shape[1] != extra.shape[1]:
+            raise UserError(
+                f"noise = true: teacher {self.teacher!r} has {rows.shape[1]} dimensions, the student {extra.shape[1]}",
+                "set noise = false, or take one teacher of the student's size",
+            )
+        return torch.cat([scores.teacher(self.teacher), rows @ extra.to(rows).T], dim=1)

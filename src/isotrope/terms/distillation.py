@@ -1,0 +1,36 @@
+"""Knowledge distillation from in-batch similarities, the variant in DCLR's Table 2 (Zhou et al., ACL 2022, Sec. 6.2).
+
+The paper says no more than "Hinton et al., 2015, with SimCSE as the teacher": https://arxiv.org/abs/1503.02531. Here
+the classes are the sentences of the batch, the logits their cosines. Hinton's factor T² makes up for a temperature
+other than the contrast's; at equal temperatures, the default, it is 1, and ``weight`` takes its place otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from isotrope.types import NonNegative, Positive, Scores
+
+
+def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """KL from the teacher's soft targets to the student's distribution over the batch, the sentence itself included.
+
+    cosines (N, N) or (P, N, N), teacher (N, N) -> (): mean over anchors and positives; 0 where the student agrees.
+    """
+    student = (cosines / temperature).log_softmax(dim=-1)
+    target = (teacher / temperature).log_softmax(dim=-1)
+    return (target.exp() * (target - student)).sum(dim=-1).mean()
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """The student's similarities follow the teacher's. BibTeX: hinton2015distilling."""
+
+    teacher: str
+    temperature: Positive = 0.05
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        return self.weight * distillation(scores.pairs, scores.teacher(self.teacher), self.temperature)

@@ -1,0 +1,214 @@
+"""DCLR's weights and Eq. 6 through the classes: loops, golden numbers, variants; and distillation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrope import component
+from isotrope.errors import UserError
+from isotrope.scores.hard_negatives import HardNegatives
+from isotrope.scores.instance_weight import InstanceWeight, instance_weight
+from isotrope.scores.noise import Noise
+from isotrope.terms.distillation import Distillation, distillation
+from isotrope.terms.infonce import InfoNCE
+from isotrope.types import Batch, Scores, Views
+from oracle import debiased as oracle
+from oracle import losses
+
+
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def scores(stack: torch.Tensor, teacher: torch.Tensor | None = None, hard: int = 0) -> Scores:
+    count, dim = stack.shape[1:]
+    batch = Batch(torch.arange(count), torch.Generator().manual_seed(0))
+    guide = F.normalize(draw(count, dim, seed=9) if teacher is None else teacher, dim=1)
+    return Scores.from_views(Views(batch, stack, draw(count, hard, dim, seed=8).to(stack), {"guide": guide}))
+
+
+def test_golden_numbers(golden: Path) -> None:
+    """Eq. 5, and Eq. 6 through the classes, for one positive and for two."""
+    numbers = np.load(golden / "equations.npz")
+    value = {name: torch.from_numpy(np.asarray(numbers[name])) for name in numbers.files}
+    phi, count = value["phi"].item(), len(value["h"])
+    square = value["alpha"][:, :count].clone()
+    assert instance_weight(value["guide"], phi).equal(square.fill_diagonal_(1))
+    # Unit rows whose products are the golden cosines / 2 off the diagonal: these are no one's, G has negative
+    # eigenvalues, but G + 1 = U Λ Uᵀ has none. The threshold shrinks with them.
+    levels, axes = torch.linalg.eigh(value["guide"] + torch.eye(count))
+    rows = axes * levels.sqrt()
+    assert torch.allclose(rows @ rows.T, value["guide"] + torch.eye(count), rtol=0, atol=1e-12)
+
+    def loss(*views: str, inside: bool = True) -> float:
+        plain = scores(torch.stack([value[name] for name in views]), rows).with_extra(value["noise"])
+        weighted = InstanceWeight("guide", phi / 2)(plain)
+        assert weighted.keep.equal(torch.cat([square, value["alpha"][:, count:]], dim=1))
+        return InfoNCE(positive_in_denominator=inside)(weighted).item()
+
+    assert loss("h", "h_pos", inside=False) == pytest.approx(value["debiased_printed"].item(), abs=1e-9)
+    assert loss("h", "h_pos") == pytest.approx(value["debiased_with_positive"].item(), abs=1e-9)
+    assert loss("h", "h_pos", "h_pos2") == pytest.approx(value["contrast_all"].item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("threshold", [-2.0, -0.2, 0.0, 0.4, 1.1])
+@pytest.mark.parametrize("shape", [(5, 5), (4, 7)])
+def test_equals_the_loops(shape: tuple[int, int], threshold: float) -> None:
+    teacher = torch.tanh(draw(*shape))
+    teacher[0, 1] = threshold  # reaching it is enough
+    assert instance_weight(teacher, threshold).tolist() == oracle.instance_weight(teacher, threshold)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 7), st.floats(-1.1, 1.1), st.integers(0, 10_000))
+def test_permuting_the_batch_permutes_the_weights(count: int, threshold: float, seed: int) -> None:
+    rows = F.normalize(draw(count, 4, seed=seed), dim=1)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    keep = instance_weight(rows @ rows.T, threshold)
+    assert keep.diagonal().equal(torch.ones(count, dtype=torch.float64))
+    assert keep.equal(keep.T)
+    assert instance_weight((rows @ rows.T)[order][:, order], threshold).equal(keep[order][:, order])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(-1, 1), st.floats(0, 1), st.integers(0, 10_000))
+def test_a_lower_threshold_removes_more(threshold: float, step: float, seed: int) -> None:
+    teacher = torch.tanh(draw(5, 5, seed=seed))
+    assert (instance_weight(teacher, threshold - step) <= instance_weight(teacher, threshold)).all()
+
+
+@pytest.mark.parametrize("teacher", ["guide", "self"])
+@pytest.mark.parametrize("zero_logit", [False, True])
+def test_a_threshold_above_one_changes_nothing(teacher: str, zero_logit: bool) -> None:
+    plain = Noise()(scores(draw(3, 5, 6)))
+    weighted = InstanceWeight(teacher, 1.1, noise=True, zero_logit=zero_logit)(plain)
+    assert weighted.keep.equal(plain.keep)
+    assert weighted.cosines.equal(plain.cosines)
+
+
+def test_weights_and_noise_reach_every_positive() -> None:
+    """Two positives, noise, a removed pair: as many loops as the equation has indices."""
+    stack, guide = draw(3, 5, 6), draw(5, 6, seed=9)
+    guide[3] = 2 * guide[1] + 0.01  # the teacher takes these two for one
+    weighted = InstanceWeight("guide", 0.9)(Noise(ratio=0.8)(scores(stack, guide)))
+    assert (weighted.keep == 0).nonzero().tolist() == [[1, 3], [3, 1]]
+    candidates = [torch.cat([stack[p], weighted.extra]) for p in (1, 2)]
+    expected = sum(losses.infonce(losses.cosines(stack[0], c), 0.05, weighted.keep) for c in candidates)
+    assert InfoNCE()(weighted).item() == pytest.approx(expected, rel=1e-10)
+    for without in (InstanceWeight("guide", 0.9)(scores(stack, guide)), Noise(ratio=0.8)(scores(stack, guide))):
+        assert InfoNCE()(without).item() != pytest.approx(expected, rel=1e-6)
+
+
+def test_weights_add_up_and_leave_other_candidates() -> None:
+    plain = HardNegatives()(Noise()(scores(draw(2, 4, 6), hard=1)))
+    closed = torch.ones_like(plain.keep)
+    closed[0, 5] = 0
+    weighted = InstanceWeight("guide", -2.0)(replace(plain, keep=closed))
+    assert weighted.keep[:, :4].equal(torch.eye(4, dtype=torch.float64))
+    assert weighted.keep[:, 4:].equal(closed[:, 4:])
+
+
+def test_noise_weighted_by_the_teacher() -> None:
+    """The paper's Eq. 5 for all candidates: the noise vector that lies on a teacher's sentence goes, for that one."""
+    guide = torch.eye(4, 6, dtype=torch.float64)
+    plain = scores(draw(2, 4, 6), guide).with_extra(torch.stack([3 * guide[2], -guide[0]]))
+    weighted = InstanceWeight("guide", 0.9, noise=True)(plain)
+    expected = torch.ones(4, 6, dtype=torch.float64)
+    expected[2, 4] = 0
+    assert weighted.keep.equal(expected)
+    with pytest.raises(UserError, match=r"'guide' has 7 dimensions, the student 6.*noise = false"):
+        InstanceWeight("guide", noise=True)(scores(draw(2, 4, 6), torch.eye(4, 7)))
+
+
+def test_the_students_own_weights() -> None:
+    stack = draw(1, 4, 6) + 0.01 * draw(3, 4, 6, seed=1)
+    stack[:, 1] = stack[:, 0] + 0.01
+    plain = scores(stack.requires_grad_()).with_extra(stack[0, 2:3].detach())
+    weighted = InstanceWeight("self", 0.9)(plain)
+    own = sum(losses.cosines(stack[0], stack[p]) for p in (1, 2)) / 2
+    assert weighted.keep[:, :4].tolist() == oracle.instance_weight(own, 0.9)
+    assert weighted.keep[0, 1] == 0
+    assert weighted.keep[2, 4] == 1
+    assert InstanceWeight("self", 0.9, noise=True)(plain).keep[2, 4] == 0
+    assert not weighted.keep.requires_grad
+
+
+def test_as_released_the_term_becomes_one() -> None:
+    guide = draw(4, 6, seed=9)
+    guide[3] = guide[1]
+    plain = scores(draw(2, 4, 6), guide)
+    released = InstanceWeight("guide", 0.9, zero_logit=True)(plain)
+    assert released.keep.equal(plain.keep)
+    cosines = plain.cosines.clone()
+    cosines[:, 1, 3] = cosines[:, 3, 1] = 0.0
+    assert released.cosines.equal(cosines)
+    assert InfoNCE()(released).item() == pytest.approx(losses.infonce(cosines, 0.05), rel=1e-10)
+
+
+@pytest.mark.parametrize("zero_logit", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_identical_sentences_and_an_empty_kept_set_stay_finite(zero_logit: bool, dtype: torch.dtype) -> None:
+    """Nothing stays beside the positive: there is nothing to learn, and no NaN."""
+    stack = torch.ones(2, 4, 8, dtype=dtype).requires_grad_()
+    step = InstanceWeight("guide", 0.9, zero_logit=zero_logit)
+    weighted = step(scores(stack, torch.ones(4, 8)))
+    loss = InfoNCE(temperature=0.01)(weighted)
+    loss.backward()
+    assert loss.item() == pytest.approx(0.0, abs=1e-6)
+    assert weighted.keep.dtype == torch.float32
+    assert stack.grad is not None
+    assert torch.isfinite(stack.grad).all()
+
+
+@pytest.mark.parametrize("zero_logit", [False, True])
+def test_gradient_through_the_weights(zero_logit: bool) -> None:
+    guide = draw(4, 6, seed=9)
+    guide[3] = guide[1]
+    step = InstanceWeight("guide", 0.9, zero_logit=zero_logit)
+    stack = draw(3, 4, 6).requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: InfoNCE(0.2)(step(scores(s, guide))), stack)
+    (found,) = torch.autograd.grad(scores(stack, guide).cosines[0, 1, 3] * step(scores(stack, guide)).keep[1, 3], stack)
+    assert (found == 0).all().item() is not zero_logit  # a removed pair teaches nothing
+
+
+def test_distillation_equals_the_loops() -> None:
+    cosines, teacher = torch.tanh(draw(5, 5)), torch.tanh(draw(5, 5, seed=1))
+    expected = oracle.distillation(cosines, teacher, 0.3)
+    assert distillation(cosines, teacher, 0.3).item() == pytest.approx(expected, rel=1e-10)
+    both = torch.stack([cosines, teacher])
+    assert distillation(both, teacher, 0.3).item() == pytest.approx(expected / 2, rel=1e-10)
+
+
+def test_distillation_rests_at_the_teacher() -> None:
+    teacher = torch.tanh(draw(5, 5))
+    cosines = teacher.clone().requires_grad_()
+    value = distillation(cosines, teacher, 0.05)
+    value.backward()
+    assert value.item() == pytest.approx(0.0, abs=1e-12)
+    assert cosines.grad is not None
+    assert cosines.grad.abs().max() < 1e-12
+    other = torch.tanh(draw(2, 4, 4)).requires_grad_()
+    assert torch.autograd.gradcheck(lambda c: distillation(c, teacher[:4, :4], 0.3), other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_distillation_through_its_class(dtype: torch.dtype) -> None:
+    """Noise columns and weights are not its matter; at saturation it stays finite."""
+    stack = torch.cat([torch.ones(2, 3, 8), -torch.ones(2, 1, 8)], dim=1).to(dtype).requires_grad_()
+    term = component("terms", "distillation", teacher="guide", temperature=0.01, weight=0.5)
+    plain = scores(stack, draw(4, 8, dtype=torch.float32))
+    loss = term(InstanceWeight("guide", 0.5)(Noise()(plain)))
+    assert loss.item() == term(plain).item()
+    assert loss.item() == pytest.approx(0.5 * distillation(plain.cosines, plain.teacher("guide"), 0.01).item())
+    loss.backward()
+    assert stack.grad is not None
+    assert torch.isfinite(stack.grad).all()
+    assert Distillation("guide", weight=0.0)(plain).item() == 0.0

@@ -1,0 +1,153 @@
+"""DCLR's noise negatives against loops, autograd, the golden numbers and their own mathematics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrope import Objective, component
+from isotrope.errors import UserError
+from isotrope.scores.noise import Noise, ascend, gradient, non_uniformity
+from isotrope.terms.infonce import InfoNCE
+from isotrope.types import Batch, Scores, Views
+from oracle import debiased as oracle
+
+
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def scores(stack: torch.Tensor, seed: int = 0) -> Scores:
+    count, dim = stack.shape[1:]
+    batch = Batch(torch.arange(count), torch.Generator().manual_seed(seed))
+    return Scores.from_views(Views(batch, stack, stack.new_zeros(count, 0, dim), {}))
+
+
+def test_golden_numbers(golden: Path) -> None:
+    numbers = np.load(golden / "equations.npz")
+    value = {name: torch.from_numpy(np.asarray(numbers[name])) for name in numbers.files}
+    noise, h, h_pos = value["noise"], value["h"], value["h_pos"]
+    assert non_uniformity(noise, h, h_pos, 0.05).item() == pytest.approx(value["noise_loss"].item(), abs=1e-9)
+    assert torch.allclose(gradient(noise, h, 0.05), value["noise_grad"], rtol=0, atol=1e-9)
+    assert torch.allclose(ascend(noise, h, h_pos, 0.05, 1e-3, 4), value["noise_after_4"], rtol=0, atol=1e-9)
+    assert torch.allclose(ascend(noise, h, h_pos, 0.05, 1e-1, 4), value["noise_after_4_big"], rtol=0, atol=1e-9)
+    single = ascend(noise.float(), h.float(), h_pos.float(), 0.05, 1e-3, 4).double()
+    assert torch.allclose(single, value["noise_after_4"], rtol=0, atol=1e-4)
+
+
+def test_equals_the_loops() -> None:
+    noise, anchor, positive = draw(3, 4), draw(5, 4, seed=1), draw(5, 4, seed=2)
+    expected = oracle.non_uniformity(noise.tolist(), anchor, positive, 0.3)
+    assert non_uniformity(noise, anchor, positive, 0.3).item() == pytest.approx(expected, rel=1e-12)
+    slopes = torch.tensor(oracle.gradient(noise.tolist(), anchor, positive, 0.3), dtype=torch.float64)
+    assert torch.allclose(gradient(noise, anchor, 0.3), slopes, rtol=0, atol=1e-8)
+    moved = torch.tensor(oracle.ascend(noise, anchor, positive, 0.3, 0.2, 3), dtype=torch.float64)
+    assert torch.allclose(ascend(noise, anchor, positive, 0.3, 0.2, 3), moved, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.05, 1.0])
+def test_the_closed_form_is_autograds(temperature: float) -> None:
+    noise, anchor, positive = draw(6, 8).requires_grad_(), draw(5, 8, seed=1), draw(5, 8, seed=2)
+    (expected,) = torch.autograd.grad(non_uniformity(noise, anchor, positive, temperature), noise)
+    assert torch.allclose(gradient(noise, anchor, temperature), expected, rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 10), st.integers(0, 10_000))
+def test_small_steps_never_lower_the_loss(count: int, vectors: int, scale: float, seed: int) -> None:
+    noise, anchor, positive = draw(vectors, 5, seed=seed), draw(count, 5, seed=seed + 1), draw(count, 5, seed=seed + 2)
+    moved = ascend(noise, anchor, positive, 0.1, 1e-4, 1)
+    assert non_uniformity(moved, anchor, positive, 0.1) >= non_uniformity(noise, anchor, positive, 0.1)
+    assert torch.allclose((moved - noise).norm(dim=1), torch.full((vectors,), 1e-4, dtype=torch.float64), rtol=1e-6)
+    # only the anchors' directions count, and neither the positives nor the order of the anchors
+    assert torch.allclose(ascend(noise, scale * anchor.flip(0), -positive, 0.1, 1e-4, 1), moved, rtol=0, atol=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 7), st.integers(1, 3), st.integers(0, 10_000))
+def test_permuting_the_batch_leaves_the_loss(count: int, positives: int, seed: int) -> None:
+    stack = draw(1 + positives, count, 6, seed=seed)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    step = Noise(ratio=1.5, step_size=0.1, relative=True)
+    losses = [InfoNCE()(step(scores(s))).item() for s in (stack, stack[:, order])]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.19])
+def test_no_noise_is_infonce(ratio: float) -> None:
+    plain = scores(draw(3, 5, 6))
+    noisy = Noise(ratio=ratio)(plain)
+    assert noisy.cosines.shape == (2, 5, 5)
+    assert InfoNCE()(noisy).item() == InfoNCE()(plain).item()
+
+
+def test_noise_reaches_every_positive_and_every_anchor() -> None:
+    plain = scores(draw(3, 4, 6))
+    noisy = Noise(ratio=2.5, step_size=0.5)(plain)
+    assert noisy.extra.shape == (10, 6)
+    assert noisy.keep.equal(torch.ones(4, 14, dtype=torch.float64))
+    for positive in range(2):
+        assert noisy.pairs[positive].equal(plain.pairs[positive])
+        expected = F.normalize(plain.views.stack[0], dim=1) @ F.normalize(noisy.extra, dim=1).T
+        assert torch.allclose(noisy.cosines[positive, :, 4:], expected)
+        one = scores(plain.views.stack[[0, 1 + positive]]).with_extra(noisy.extra)
+        assert torch.allclose(one.cosines[0], noisy.cosines[positive])
+    assert InfoNCE()(noisy) > InfoNCE()(plain)
+
+
+def test_options() -> None:
+    stack = draw(2, 4, 48)
+    start = Noise(steps=0)(scores(stack)).extra
+    assert start.equal(torch.randn(4, 48, generator=torch.Generator().manual_seed(0)).double())
+    absolute, relative = Noise(step_size=0.01)(scores(stack)).extra, Noise(step_size=0.01, relative=True)(scores(stack))
+    assert torch.allclose((absolute - start).norm(dim=1), torch.tensor(0.04, dtype=torch.float64), rtol=1e-3)
+    walked = (relative.extra - start).norm(dim=1) / start.norm(dim=1)
+    assert torch.allclose(walked, torch.tensor(0.04, dtype=torch.float64), rtol=1e-2)
+    with pytest.raises(UserError, match=r"scores\.noise\.steps = -1"):
+        component("scores", "noise", steps=-1)
+
+
+@pytest.mark.parametrize("steps", [0, 4])
+def test_gradient_of_the_loss(steps: int) -> None:
+    """The anchors learn from the noise where it stands: no gradient runs back through the ascent."""
+    stack, step = draw(3, 3, 4).requires_grad_(), Noise(ratio=2.0, step_size=0.3, steps=steps)
+    fixed = step(scores(stack)).extra
+    assert not fixed.requires_grad
+    assert torch.autograd.gradcheck(lambda s: InfoNCE(0.2)(scores(s).with_extra(fixed)), stack)
+    (found,) = torch.autograd.grad(InfoNCE(0.2)(step(scores(stack))), stack)
+    (expected,) = torch.autograd.grad(InfoNCE(0.2)(scores(stack).with_extra(fixed)), stack)
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_finite_at_saturated_similarities(dtype: torch.dtype) -> None:
+    """All sentences identical, at τ = .01, in half precision too."""
+    stack = torch.ones(2, 4, 8, dtype=dtype).requires_grad_()
+    noisy = Noise(temperature=0.01, step_size=1.0, relative=True)(scores(stack))
+    assert noisy.extra.dtype == torch.float32
+    loss = InfoNCE(temperature=0.01)(noisy)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert stack.grad is not None
+    assert torch.isfinite(stack.grad).all()
+
+
+def test_noise_that_stands_on_the_anchor_stays() -> None:
+    anchor = torch.eye(1, 8)
+    assert ascend(3 * anchor, anchor, anchor, 0.05, 1e-3, 4).equal(3 * anchor)
+
+
+def test_autocast_does_not_reach_the_scores() -> None:
+    objective = Objective(torch.nn.Identity(), {"infonce": InfoNCE()}, scores=[Noise(step_size=0.1, relative=True)])  # type: ignore[arg-type]
+    stack = draw(2, 6, 16, dtype=torch.bfloat16)
+    plain = objective.loss(scores(stack).views)["infonce"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = objective.loss(scores(stack).views)["infonce"]
+    assert cast.dtype == torch.float32
+    assert cast.item() == plain.item()
