@@ -30,7 +30,8 @@ def gradient(noise: Tensor, anchor: Tensor, temperature: float) -> Tensor:
     share = (anchor @ unit.T / temperature).softmax(dim=1) / (temperature * len(anchor))  # (N, K) of each denominator
     pull = share.T @ anchor  # (K, D) towards the anchors that are near already
     along = (pull * unit).sum(dim=-1, keepdim=True) * unit  # changes the length, not the cosine
-    return (pull - along) / torch.linalg.vector_norm(noise, dim=-1, keepdim=True)
+    length: Tensor = noise.norm(dim=-1, keepdim=True)
+    return (pull - along) / length
 
 
 def ascend(
