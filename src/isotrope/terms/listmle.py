@@ -19,7 +19,7 @@ def listmle(
     temperature: float,
     drop_positive: bool = False,
 ) -> Tensor:
-    """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over anchors and positives -> ().
+    """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over anchors, positives -> ().
 
     π is the teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts. What it
     scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out of both lists.

@@ -1,0 +1,89 @@
+"""A teacher's encoder: any model, in evaluation mode, without gradient, with its own tokenizer, pooling and length.
+
+It is never a submodule of the objective: a trainer would take it for the student.
+"""
+
+# Annotations are evaluated here and now (no __future__ import), so that subclasses in other files inherit types.
+
+import json
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import torch
+import torch.nn.functional as F
+import xxhash
+from pydantic import Field
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from isotrope.encoder import load
+from isotrope.encoder.pooling import LAYERS
+from isotrope.errors import UserError
+from isotrope.teachers._context import Context
+
+INITIAL = "initial"  # the name of the student as it was before training
+BATCH = 64  # sentences a forward pass
+
+Pooling = Literal[("own", *LAYERS)]  # type: ignore[valid-type]
+Length = Annotated[int, Field(ge=0)]
+Precision = Literal["fp32", "bf16"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as a preset names it: a folder, a hub name, ``isotrope/tiny``, or ``initial``."""
+
+    model: str
+    pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
+    max_length: Length = 0  # tokens; 0: the model's own
+    precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
+
+    def load(self, context: Context) -> "Frozen":
+        """Load it, or copy the student.
+
+        Raises:
+            UserError: as `isotrope.load` does; ``initial`` without a student, or with another pooling than its own.
+        """
+        pooling, max_length = None if self.pooling == "own" else self.pooling, self.max_length or None
+        if self.model != INITIAL:
+            return Frozen(load(self.model, pooling, max_length=max_length), self)
+        if context.student is None:
+            raise UserError("the teacher 'initial' needs the student", "give it to the context, or name a model")
+        if pooling is not None:
+            raise UserError(f"pooling = {pooling!r} for the teacher 'initial'", "leave it out: it is the student's own")
+        encoder = deepcopy(context.student)  # which the student's training does not reach
+        encoder.max_seq_length = max_length or encoder.max_seq_length
+        return Frozen(encoder, self)
+
+
+class Frozen:
+    """Sentences -> (n, T) unit rows in fp32, on the encoder's device."""
+
+    def __init__(self, encoder: SentenceTransformer, model: Model) -> None:
+        self.encoder = encoder.float().eval().requires_grad_(False)
+        self.name, self.bf16 = model.model, model.precision == "bf16"
+        self.dim = int(encoder.get_embedding_dimension() or 0)
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
+        with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            rows = self.encoder.encode(texts, batch_size=BATCH, convert_to_tensor=True, show_progress_bar=False)
+        return F.normalize(rows.float(), dim=-1)
+
+    def key(self) -> str:
+        """Checksum of all that decides the embeddings: weights, modules, tokenizer, prompts, length, precision."""
+        encoder = self.encoder
+        config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+        settings = {} if config is None else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
+        words: Any = getattr(encoder, "tokenizer", None)
+        words = getattr(words, "backend_tokenizer", words)
+        if hasattr(words, "to_str"):  # truncation and padding follow the latest batch
+            words = {k: v for k, v in json.loads(words.to_str()).items() if k not in {"truncation", "padding"}}
+        prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
+        described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, self.bf16]
+        total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
+        for name, tensor in sorted(encoder.state_dict().items()):
+            total.update(f"|{name} {tuple(tensor.shape)}|".encode())
+            total.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return total.hexdigest()

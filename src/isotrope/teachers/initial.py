@@ -1,0 +1,29 @@
+"""The student as it was before training, as a teacher: what it knows is held while it learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isotrope.teachers._context import Context
+from isotrope.teachers._frozen import INITIAL, Length, Precision
+from isotrope.teachers.cached import Cached
+from isotrope.types import Teacher
+
+
+@dataclass(frozen=True)
+class Initial:
+    """A cached teacher from the run's own model. A resumed run loads the same model first, and finds the same cache.
+
+    Without dropout and without the training-only head; ``max_length`` 0 is the length that the model is used with.
+    """
+
+    max_length: Length = 0
+    precision: Precision = "fp32"
+
+    def open(self, context: Context) -> Teacher:
+        """The teacher: row ids (N,) -> (N, T). To be called before the first training step.
+
+        Raises:
+            UserError: the context has no student, the embeddings cannot be kept.
+        """
+        return Cached(INITIAL, max_length=self.max_length, precision=self.precision).open(context)

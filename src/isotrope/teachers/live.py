@@ -1,0 +1,29 @@
+"""A teacher that encodes every batch anew: for a corpus whose embeddings would fill the disk, or that is read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from isotrope.teachers._context import Context
+from isotrope.teachers._frozen import Model
+from isotrope.types import Batch, Teacher
+
+
+@dataclass(frozen=True)
+class Live(Model):
+    """One model, one more forward pass a step; the same embeddings as cached, to rounding."""
+
+    def open(self, context: Context) -> Teacher:
+        """The teacher: row ids (N,) -> (N, T). It stays in memory beside the student.
+
+        Raises:
+            UserError: the model cannot be loaded.
+        """
+        frozen = self.load(context)
+
+        def embed(batch: Batch) -> Tensor:
+            return frozen(context.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
+
+        return embed

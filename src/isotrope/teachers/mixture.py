@@ -1,0 +1,74 @@
+"""Several teachers as one: S^T = Σ α_m S_m (RankCSE Sec. 4.4, for two). https://aclanthology.org/2023.acl-long.771"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.teachers._context import Context
+from isotrope.teachers._frozen import Length, Pooling, Precision
+from isotrope.teachers.cached import Cached
+from isotrope.teachers.live import Live
+from isotrope.types import Batch, NonNegative, Teacher
+
+
+def mix(
+    embeddings: Sequence[Tensor],  # of each teacher (N, T_i)
+    weights: Sequence[float],  # of each teacher, normalised here to sum 1
+) -> Tensor:
+    """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m, a_m′).
+
+    Raises:
+        UserError: not one weight a teacher, or none above zero.
+    """
+    _check(len(embeddings), weights)
+    units = [F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1) for rows in embeddings]
+    parts = [(weight / sum(weights)) ** 0.5 * unit for weight, unit in zip(weights, units, strict=True)]
+    return torch.cat(parts, dim=-1)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """One or several models; options that are lists have one entry a model, or none. BibTeX: liu2023rankcse."""
+
+    models: tuple[str, ...]
+    weights: tuple[NonNegative, ...] = ()  # of the cosines; (): equal
+    pooling: tuple[Pooling, ...] = ()  # (): each model's own
+    max_length: tuple[Length, ...] = ()  # (): each model's own
+    precision: Precision = "fp32"
+    live: bool = False  # encode every batch anew, instead of the corpus once
+
+    def __post_init__(self) -> None:
+        _check(len(self.models), self.weights or [1.0] * len(self.models))
+        for name, values in (("pooling", self.pooling), ("max_length", self.max_length)):
+            if values and len(values) != len(self.models):
+                problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
+                raise UserError(problem, "give one entry a model, or leave it out")
+
+    def open(self, context: Context) -> Teacher:
+        """The teacher: row ids (N,) -> (N, ΣT_i).
+
+        Raises:
+            UserError: a model cannot be loaded, its embeddings cannot be kept.
+        """
+        count, kind = len(self.models), Live if self.live else Cached
+        options = zip(self.models, self.pooling or ["own"] * count, self.max_length or [0] * count, strict=True)
+        teachers = [kind(*each, precision=self.precision).open(context) for each in options]
+
+        def embed(batch: Batch) -> Tensor:
+            return mix([teacher(batch) for teacher in teachers], self.weights or [1.0] * count)
+
+        return embed
+
+
+def _check(count: int, weights: Sequence[float]) -> None:
+    if not count:
+        raise UserError("teachers.mixture.models is empty", "name at least one model")
+    if len(weights) != count or min(weights) < 0 or sum(weights) <= 0:
+        problem = f"teachers.mixture.weights = {list(weights)} for {count} models"
+        raise UserError(problem, "give one weight a model, some above 0")
