@@ -196,7 +196,7 @@ PRESET: dict[str, Mistake] = {
     "temperature inf": (lambda b: b.set("terms.infonce.temperature=inf"), "terms.infonce.temperature = inf … finite"),
     "batch of 1": (lambda b: b.set("train.batch_size=1"), "train.batch_size = 1 … greater than or equal to 2"),
     "epochs -1": (lambda b: b.set("train.epochs=-1"), "train.epochs = -1 is not possible … greater than 0"),
-    "a single pass": (lambda b: b.set("views.passes=1"), "views.passes = 1 is not possible … from 2 to 64"),
+    "a single pass": (lambda b: b.set("views.passes=1"), "views.passes = 1 leaves one view … choose 2 or more"),
     "dropout 1": (lambda b: b.set("encoder.dropout=1"), "encoder.dropout = 1 is not possible … less than 1"),
     "no dropout": (lambda b: b.set("encoder.dropout=0"), "views of every sentence are equal … encoder.dropout = 0.1"),
     "unknown pooling": (lambda b: b.set("encoder.pooling=max"), "encoder.pooling = 'max' … 'cls'"),

@@ -188,3 +188,14 @@ def test_components_by_name() -> None:
     with pytest.raises(UserError, match="stage 'loss'"):
         component("loss", "infonce")
     assert component("scores", "isotrope.scores.hard_negatives:HardNegatives") == HardNegatives()
+
+
+def test_a_step_that_lengthens_its_pass_leaves_the_others(tiny_model: Path) -> None:
+    """Word repetition widens pass 1; what the padding hides changes nothing in pass 0."""
+    model = student(tiny_model, dropout=0.0).eval()
+    repeat = component("tokens", "repeat", ratio=0.5)
+    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(repeat, [1])])
+    views = objective.encode(columns(model, sentences(6)), None)
+    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(6)), None)
+    assert torch.allclose(views.stack[0], plain.stack[0], atol=1e-5)
+    assert not torch.allclose(views.stack[1], plain.stack[1], atol=1e-3)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
@@ -102,7 +103,7 @@ class Objective(nn.Module):
                 copy = step(copy, generator) if number in on else copy
             copies.append(copy)
         merged = {
-            key: torch.cat([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
+            key: _join([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
             for key, value in copies[0].items()
         }
         return self.model(merged)["sentence_embedding"].unflatten(0, (len(copies), -1))  # type: ignore[no-any-return]
@@ -129,6 +130,12 @@ class Objective(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """Take the step number from a saved state."""
         self.step = int(state)
+
+
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    """Rows of passes of different width (N, L_v), …, under each other, padded with 0: the attention mask hides it."""
+    width = max(part.shape[-1] for part in parts)
+    return torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
 
 
 def _leading(views: Views, dim: int) -> Views:

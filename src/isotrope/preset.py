@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective import Objective
-from isotrope.registry import component, explain, kinds, needs_dim
+from isotrope.registry import check, component, explain, kinds, needs_dim
 from isotrope.types import Count, Fraction, NonNegative, Positive
 
 Table = dict[str, Any]
@@ -105,8 +106,8 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
     for stage in ("tokens", "views", "scores", "terms"):
         for label, kind, options in _named(getattr(preset, stage), stage):
-            if not needs_dim(stage, kind):
-                _component(stage, label, kind, options)
+            with _named_by_table(stage, label, kind):
+                check(stage, kind, options, later={"dim"})
     return preset
 
 
@@ -130,10 +131,17 @@ def build_objective(preset: Preset, model: SentenceTransformer, seed: int = 0) -
 
 
 def _component(stage: str, label: str, kind: str, options: Table, dim: int | None = None) -> Any:
-    """The component of ``[stage.label]``; a mistake is named by that table."""
+    """The component of ``[stage.label]``."""
     extra = {"dim": dim} if needs_dim(stage, kind) else {}
-    try:
+    with _named_by_table(stage, label, kind):
         return component(stage, kind, **options, **extra)
+
+
+@contextmanager
+def _named_by_table(stage: str, label: str, kind: str) -> Iterator[None]:
+    """A mistake in a component's options is named by the preset's table."""
+    try:
+        yield
     except UserError as error:
         raise UserError(error.problem.replace(f"{stage}.{kind}.", f"{stage}.{label}."), error.remedy) from error
 
@@ -153,8 +161,12 @@ def _named(table: Table, stage: str) -> list[tuple[str, str, Table]]:
     passes = table.get("passes", 2)
     if stage != "views" and "passes" in table:
         raise UserError(f"{stage}.passes is an unknown key", "passes belong to [views]")
-    if not isinstance(passes, int) or not 2 <= passes <= 64:  # one view has nothing to be compared with
-        raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 2 to 64")
+    if not isinstance(passes, int) or not 1 <= passes <= 64:
+        raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 1 to 64")
+    copies = [table[label].get("copies", 1) for label in labels]
+    if stage == "views" and passes == 1 and all(count == 1 for count in copies):
+        remedy = "choose 2 or more, or a view step with copies"
+        raise UserError("views.passes = 1 leaves one view, with nothing to compare it with", remedy)
     for label in labels:
         if not isinstance(kind := table[label].get("kind", label), str):
             raise UserError(

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Collection, Mapping
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
@@ -63,16 +64,25 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     Raises:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
     """
+    return component_class(stage, kind)(**check(stage, kind, options))
+
+
+def check(stage: str, kind: str, options: Mapping[str, Any], later: Collection[str] = ()) -> dict[str, Any]:
+    """The options of a component, converted and with defaults; those named in ``later`` (``dim``) are not there yet.
+
+    Raises:
+        UserError: as ``component``.
+    """
     cls = component_class(stage, kind)
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
-    parameters = list(inspect.signature(cls).parameters.values())
+    parameters = [p for p in inspect.signature(cls).parameters.values() if p.name not in later]
     fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in parameters}
     model = create_model(kind, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
         checked = model(**options)
     except ValidationError as error:
-        raise explain(error, f"{stage}.{kind}", [p.name for p in parameters]) from error
-    return cls(**{name: getattr(checked, name) for name in fields})
+        raise explain(error, f"{stage}.{kind}", list(fields)) from error
+    return {name: getattr(checked, name) for name in fields}
 
 
 def explain(error: ValidationError, where: str, known: list[str]) -> UserError:
