@@ -64,3 +64,32 @@ def test_show_names_the_source_of_every_line() -> None:
     text = annotated("simcse-bert-base", ["train.batch_size=32"])
     assert "batch_size = 32                     # --set" in text
     assert all("#" in line for line in text.splitlines() if " = " in line and not line.startswith("description"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "dclr-bert-base",
+            {"scores.noise.ratio": 1.0, "scores.instance_weight.threshold": 0.9, "train.batch_size": 128},
+        ),
+        ("dclr-roberta-base", {"scores.noise.ratio": 2.5, "scores.instance_weight.threshold": 0.85}),
+        ("dclr-bert-large", {"scores.noise.ratio": 4.0, "train.batch_size": 256, "train.learning_rate": 3e-5}),
+        ("dclr-roberta-large", {"scores.noise.ratio": 5.0, "train.learning_rate": 1e-5}),
+        ("rankcse-listnet-bert-base", {"terms.rank.temperature": 0.025, "terms.rank.teacher_temperature": 0.0125}),
+        ("rankcse-listnet-roberta-base", {"terms.rank.temperature": 0.05, "train.learning_rate": 2e-5}),
+        ("rankcse-listmle-bert-base", {"terms.listmle.temperature": 0.05, "train.learning_rate": 2e-5}),
+        ("rankcse-listmle-roberta-large", {"terms.listmle.temperature": 0.025, "teachers.rank.weights": [1, 2]}),
+        ("whitenedcse-bert-base", {"views.sgw.groups": 384, "views.sgw.copies": 3, "views.passes": 1}),
+        ("whitenedcse-bert-large", {"views.sgw.groups": 512, "train.learning_rate": 3e-5}),
+        ("whitenedcse-bert-base-released", {"views.sgw.groups": 128, "views.passes": 3, "views.sgw.detach": True}),
+    ],
+)
+def test_the_papers_rows(name: str, expected: dict[str, object]) -> None:
+    found = flat(read_preset(name))
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_a_teacher_that_is_not_there_is_named() -> None:
+    with pytest.raises(UserError, match=r"scores\.instance_weight\.teacher = 'nobody'"):
+        read_preset("dclr", ["scores.instance_weight.teacher=nobody"])

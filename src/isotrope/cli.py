@@ -38,6 +38,9 @@ def train(
     output: Annotated[str, typer.Option(help="Folder of the run: model/, result.json, metrics.jsonl.")],
     preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
     backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
+    teacher: Annotated[
+        list[str] | None, typer.Option(help="NAME=MODEL: a teacher of the preset; again for more.")
+    ] = None,
     dev: Annotated[list[str] | None, typer.Option(help="Pairs that select: stsb, sickr, a .tsv file, none.")] = None,
     test: Annotated[str | None, typer.Option(help="Pairs that judge: sts (seven sets), stsb, none.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
@@ -58,6 +61,7 @@ def train(
         output=output,
         preset=preset,
         backbone=backbone,
+        teachers=_pairs_of("--teacher", teacher or []),
         dev=dev,
         test=test,
         data=data,
@@ -72,6 +76,20 @@ def train(
     )
     if finished.result:
         _tell(finished.folder, finished.result)
+        _report(finished.folder)
+
+
+def _pairs_of(option: str, given: list[str]) -> dict[str, list[str]]:
+    """NAME=VALUE, several times -> name -> values."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (name and sign and value):
+            raise UserError(
+                f"{option} {text}: not of the form NAME=MODEL", f"write, for example, {option} guide=RUN/model"
+            )
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def _tell(folder: Path, result: Mapping[str, Any]) -> None:
@@ -89,6 +107,61 @@ def _tell(folder: Path, result: Mapping[str, Any]) -> None:
         console.print(f"change {100 * c['difference']:+.2f} points (95 %: {interval})", highlight=False)
     console.print(f"verdict: {result['verdict']}; {result['advice']}", highlight=False)
     console.print(f"model: {folder / 'model'}", highlight=False, soft_wrap=True)
+
+
+def _report(folder: Path) -> None:
+    """The page of a finished run, which stands whatever becomes of its page."""
+    try:
+        from isotrope.report import report as write
+
+        with console.status("drawing the report"):
+            page = write(folder)
+        console.print(f"report: {page}", highlight=False, soft_wrap=True)
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        console.print(f"no report ({why}); the run is whole", highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(help="A run's folder, finished or not.")],
+    output: Annotated[str | None, typer.Option(help="The page, .html; default: report.html in the run.")] = None,
+) -> None:
+    """Show a run on one page: verdict, curves, the space before and after; plots beside it as .svg and .png."""
+    from isotrope.report import report as write
+
+    console.print(f"written to {write(run, output)}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def pretrain(
+    corpus: Annotated[list[str], typer.Argument(help="Text: files or folders, one sentence a line.")],
+    output: Annotated[str, typer.Option(help="Folder of the run: model/, metrics.jsonl, checkpoints/.")],
+    size: Annotated[str, typer.Option(help="tiny, mini or small.")] = "tiny",
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Budget of tokens; default: the size's.")] = None,
+    cold_start: Annotated[bool, typer.Option("--cold-start", help="Random embeddings, not word vectors.")] = False,
+    held_out: Annotated[list[str] | None, typer.Option(help="Text whose loss is told, never trained on.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
+) -> None:
+    """Train a small language model from nothing but text: an encoder for `isotrope train` to begin with."""
+    from isotrope.pretraining import pretrain as run
+
+    try:
+        model = run(
+            corpus,
+            size=size,
+            output=Path(output),
+            seed=seed,
+            warm_start=not cold_start,
+            tokens=tokens,
+            held_out=held_out or [],
+            resume=resume,
+            say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
+        )
+    except KeyboardInterrupt:
+        raise Stopped("stopped") from None
+    console.print(f"model: {model}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -147,6 +220,24 @@ def encode(
             progress=lambda rows: bar.update(task, completed=rows),
         )
     console.print(f"written to {written}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def quickstart(
+    output: Annotated[str, typer.Option(help="Folder for the text, the new model and the result.")] = (
+        "isotrope-quickstart"
+    ),
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+) -> None:
+    """Adapt isotrope/tiny to text that this machine has already, offline, and say whether it became better."""
+    from isotrope.quickstart import quickstart as run
+    from isotrope.quickstart import tell
+
+    try:
+        result = run(output, seed=seed, console=console)
+    except Stopped as stopped:
+        raise KeyboardInterrupt from stopped  # the same command goes on by itself
+    tell(result, Path(output), console)
 
 
 @presets_app.command("list")

@@ -65,16 +65,25 @@ class Objective(nn.Module):
 
     def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
-        views = self.encode(list(features), labels)
-        for step in self.views:
-            views = step(views)
+        views = self.view(list(features), labels)
         if self.training:
-            self._check_first(views)
             self.step += 1
         if not self.dims:
             return self.loss(views)
         losses = {dim: self.loss(_leading(views, dim)) for dim in self.dims}
         return {f"{name}@{dim}": value / len(losses) for dim, loss in losses.items() for name, value in loss.items()}
+
+    def view(self, columns: list[Features], labels: Tensor | None) -> Views:
+        """Token ids -> embeddings, after the view steps; equal views are refused in the first step of training."""
+        views = self.encode(columns, labels)
+        for step in self.views:
+            views = step(views)
+        if self.training and self.step == 0 and torch.equal(views.stack[0], views.stack[-1]):
+            raise UserError(
+                "the two views of every sentence are equal, so there is nothing to learn",
+                "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view",
+            )
+        return views
 
     def encode(self, columns: list[Features], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
@@ -115,13 +124,6 @@ class Objective(nn.Module):
             for step in self.scores:
                 scores = step(scores)
             return {name: term(scores) for name, term in self.terms.items()}
-
-    def _check_first(self, views: Views) -> None:
-        if self.step == 0 and len(views.stack) > 1 and torch.equal(views.stack[0], views.stack[1]):
-            raise UserError(
-                "the two views of every sentence are equal, so there is nothing to learn",
-                "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view",
-            )
 
     def get_extra_state(self) -> Tensor:
         """Saved with the weights: the random steps go on where they were."""

@@ -17,8 +17,9 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective import Objective
-from isotrope.registry import check, component, explain, kinds, needs_dim
-from isotrope.types import Count, Fraction, NonNegative, Positive
+from isotrope.registry import STAGES, check, component, explain, kinds, needs_dim
+from isotrope.teachers import Context
+from isotrope.types import Count, Fraction, NonNegative, Positive, Teacher
 
 Table = dict[str, Any]
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -69,6 +70,7 @@ class Preset(_Record):
     views: Table = {}
     scores: Table = {}
     terms: Table = {}
+    teachers: Table = {}
 
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
@@ -104,14 +106,26 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
     if not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
-    for stage in ("tokens", "views", "scores", "terms"):
+    for stage in STAGES:
         for label, kind, options in _named(getattr(preset, stage), stage):
             with _named_by_table(stage, label, kind):
-                check(stage, kind, options, later={"dim"})
+                asked = check(stage, kind, options, later={"dim"}).get("teacher", SELF)
+            if asked != SELF and asked not in preset.teachers:
+                raise UserError(
+                    f"{stage}.{label}.teacher = {asked!r}, which is none", f"add a table [teachers.{asked}]"
+                )
     return preset
 
 
-def build_objective(preset: Preset, model: SentenceTransformer, seed: int = 0) -> Objective:
+def open_teachers(preset: Preset, context: Context) -> dict[str, Teacher]:
+    """The preset's teachers, their embeddings in the cache: long, the first time."""
+    named = _named(preset.teachers, "teachers")
+    return {label: _component("teachers", label, kind, options).open(context) for label, kind, options in named}
+
+
+def build_objective(
+    preset: Preset, model: SentenceTransformer, seed: int = 0, teachers: Mapping[str, Teacher] | None = None
+) -> Objective:
     """The preset's objective for this student; its weights are drawn from torch's generator."""
     dim = model.get_embedding_dimension()
 
@@ -126,6 +140,7 @@ def build_objective(preset: Preset, model: SentenceTransformer, seed: int = 0) -
         views=[step for _, step in build("views", preset.views)],
         scores=[step for _, step in build("scores", preset.scores)],
         passes=preset.views.get("passes", 2),
+        teachers=teachers,
         seed=seed,
     )
 
@@ -146,6 +161,7 @@ def _named_by_table(stage: str, label: str, kind: str) -> Iterator[None]:
         raise UserError(error.problem.replace(f"{stage}.{kind}.", f"{stage}.{label}."), error.remedy) from error
 
 
+SELF = "self"  # instance weights from the student's own cosines need no teacher
 RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
 
 
@@ -174,9 +190,14 @@ def _named(table: Table, stage: str) -> list[tuple[str, str, Table]]:
             )
     skip = {"kind"} | ({"on"} if stage == "tokens" else set())
     return [
-        (label, table[label].get("kind", label), {k: v for k, v in table[label].items() if k not in skip})
+        (label, _kind(table[label], label, stage), {k: v for k, v in table[label].items() if k not in skip})
         for label in order
     ]
+
+
+def _kind(table: Table, label: str, stage: str) -> str:
+    """A table's kind is its own name, but for teachers: those are mixtures, if only of one model."""
+    return str(table.get("kind", "mixture" if stage == "teachers" else label))
 
 
 def _resolve(name: str, seen: Sequence[str]) -> Table:

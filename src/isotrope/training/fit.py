@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from isotrope.training.log import MetricsLog
 from isotrope.training.progress import CtrlC, Narrator
 from isotrope.training.selection import DevScore, Selection, Signals
 from isotrope.training.state import ObjectiveState, last_whole_checkpoint
+from isotrope.types import Teacher
 
 
 def process() -> int:
@@ -95,6 +96,7 @@ def fit(
     seed: int,
     sentences: int | None,
     console: Console,
+    teachers: Mapping[str, Teacher],
     log_to: Iterable[str] = (),
 ) -> Fitted:
     """Train ``model`` in place, from the last whole checkpoint in ``folder/checkpoints`` if there is one.
@@ -106,14 +108,15 @@ def fit(
     checkpoints.mkdir(parents=True, exist_ok=True)
     main = process() == 0
     whole = last_whole_checkpoint(checkpoints, tidy=main)
-    log = MetricsLog(folder / "metrics.jsonl", upto=int(whole.name.rsplit("-", 1)[1]) if whole else 0, writing=main)
+    step = int(whole.name.rsplit("-", 1)[1]) if whole else 0
+    log = MetricsLog(folder / "metrics.jsonl", upto=step, writing=main)
     narrator, ctrl_c = Narrator(console, log), CtrlC()
     selection = Selection(log, checkpoints, preset.train.patience, narrator.evaluated)
     torch.manual_seed(seed)  # the head's first weights
-    objective = build_objective(preset, model, seed)
+    objective = build_objective(preset, model, seed, teachers)
     trainer = Trainer(
         model=model,
-        args=_arguments(preset, checkpoints, len(corpus), sentences, seed, log_to),
+        args=_arguments(preset, checkpoints, sentences, seed, log_to),
         train_dataset=corpus.dataset,
         loss=objective,
         evaluator=evaluator,
@@ -137,11 +140,11 @@ def fit(
         raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
     best = selection.restore(model)
     score = selection.best_score if best else None
-    return Fitted(trainer.state.global_step, best, score, time.monotonic() - began)
+    return Fitted(max(step, trainer.state.global_step), best, score, time.monotonic() - began)
 
 
 def _arguments(
-    preset: Preset, output: Path, rows: int, sentences: int | None, seed: int, log_to: Iterable[str]
+    preset: Preset, output: Path, sentences: int | None, seed: int, log_to: Iterable[str]
 ) -> SentenceTransformerTrainingArguments:
     t = preset.train
     bf16 = t.precision == "bf16" or (

@@ -26,7 +26,8 @@ from isotrope.encoder import load, save
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import Sets
 from isotrope.folders import cache, writing
-from isotrope.preset import Preset, build_objective, read_preset
+from isotrope.preset import Preset, build_objective, open_teachers, preset_names, read_preset
+from isotrope.teachers import Context
 from isotrope.training.environment import environment
 from isotrope.training.fit import fit, process, processes
 from isotrope.training.selection import DevScore, Signals
@@ -62,6 +63,7 @@ def train(
     output: str | Path,
     preset: str | Path = "simcse",
     backbone: str | None = None,
+    teachers: Mapping[str, Sequence[str]] | None = None,
     dev: str | Sequence[str] | None = None,
     test: str | None = None,
     data: str | Path | None = None,
@@ -82,6 +84,7 @@ def train(
         output: the run's folder, for ``model/``, ``result.json``, ``metrics.jsonl``, ``preset.toml`` and more.
         preset: a shipped preset's name, or a .toml file.
         backbone: the model to begin with, instead of the preset's.
+        teachers: a teacher's name, or the name of a model in the preset's teachers, -> the models to take instead.
         dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files; several for their mean;
             ``none`` keeps the last. None takes the preset's, or, where no data folder is known, none.
         test: pairs that judge the result: ``sts`` (seven test sets), ``stsb``, ``none``. None takes ``sts`` where the
@@ -103,7 +106,7 @@ def train(
     """
     console = console or Console(quiet=process() != 0)
     chosen = [f"encoder.backbone={json.dumps(backbone)}"] if backbone is not None else []
-    recipe = read_preset(preset, [*overrides, *chosen])
+    recipe = _with_teachers(read_preset(preset, [*overrides, *chosen]), teachers or {})
     folder = Path(output)
     data = data or os.environ.get("ISOTROPE_DATA") or None
     with writing(folder):
@@ -117,7 +120,7 @@ def train(
         sets, dev_sets = _pairs(recipe, dev, test, data)
         model = _student(recipe)
         cleaned = open_corpus(corpus, cache=cache("corpora"), text=text, positive=positive, negatives=negatives)
-        PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
+        batches = PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
         identity["corpus"] = cleaned.key
         _refuse_equal_views(model, recipe, cleaned)
         evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
@@ -125,9 +128,19 @@ def train(
             _check(folder, identity, resume)
             _claim(folder, identity, recipe, cleaned)
             _announce(console, recipe, cleaned, sentences, dev_sets)
+        taught = open_teachers(recipe, Context(cleaned, model, batches.rows(0, sentences) if sentences else None))
         before = _measure(model, sets, folder / "before.npz", console)
         fitted = fit(
-            model, recipe, cleaned, evaluator, folder, seed=seed, sentences=sentences, console=console, log_to=trackers
+            model,
+            recipe,
+            cleaned,
+            evaluator,
+            folder,
+            seed=seed,
+            sentences=sentences,
+            console=console,
+            teachers=taught,
+            log_to=trackers,
         )
         if process() != 0:
             return Run(folder, {})
@@ -174,9 +187,31 @@ def _dev_set(name: str, data: str | Path | None) -> Pairs:
     raise UserError(f"dev set {name!r} is unknown", f"choose {', '.join(DEV_SETS)}, a .tsv file, or none")
 
 
+def _with_teachers(recipe: Preset, given: Mapping[str, Sequence[str]]) -> Preset:
+    """The preset with its teachers' models replaced; a preset's name among them must have been."""
+    tables = {label: dict(table) for label, table in recipe.teachers.items()}
+    known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
+    for name in given:
+        if name not in known:
+            raise UserError(
+                f"--teacher {name}: the preset {recipe.name} has no such teacher",
+                f"it has: {', '.join(sorted(known)) or 'none'}",
+            )
+    for label, table in tables.items():
+        models = given.get(label) or [model for name in table.get("models", ()) for model in given.get(name, [name])]
+        if untrained := [model for model in models if model in preset_names()]:
+            problem = f"the teacher {label} is the preset {untrained[0]}, which is not trained yet"
+            raise UserError(problem, f"train it, then add --teacher {untrained[0]}=RUN/model")
+        table |= {"models": list(models)} if models else {}
+    return recipe.model_copy(update={"teachers": tables})
+
+
 def _student(recipe: Preset) -> SentenceTransformer:
     """The encoder to train; its own length stays for use, ``train.max_length`` is for training alone."""
     settings = recipe.encoder
+    if settings.backbone in preset_names():
+        problem = f"encoder.backbone = {settings.backbone!r} is a preset"
+        raise UserError(problem, "train it first, then give its model: --backbone RUN/model")
     model = load(settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize)
     longest = getattr(model[0].auto_model.config, "max_position_embeddings", recipe.train.max_length)
     if recipe.train.max_length > longest:
@@ -204,7 +239,7 @@ def _refuse_equal_views(model: SentenceTransformer, recipe: Preset, corpus: Corp
     columns = [model.preprocess(rows[name], max_length=recipe.train.max_length) for name in corpus.columns]
     features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
     with torch.no_grad():
-        objective.to(model.device)(features, torch.tensor(rows["label"], device=model.device))
+        objective.to(model.device).view(features, None)
     model.eval()
 
 
