@@ -1,0 +1,264 @@
+"""The main job on text that every machine has, offline: adapt a model to docstrings, and tell whether it is better."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from isotrope.data.docstrings import Docstrings, gather
+from isotrope.data.similarity import agreement, similarity_pairs
+from isotrope.encoder import load
+from isotrope.errors import UserError
+from isotrope.evaluation import significance
+from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.geometry import alignment, uniformity
+from isotrope.evaluation.significance import Comparison, compare
+from isotrope.folders import writing
+from isotrope.training.environment import environment
+from isotrope.training.run import train
+
+Vector = npt.NDArray[np.float64]
+
+BACKBONE, PRESET = "isotrope/tiny", "simcse"
+POOLING = "mean"  # before and after; the better one of a raw language model, whose [CLS] means little
+SETTINGS = (f"encoder.pooling={POOLING}", "train.eval_steps=100", "train.save_steps=100")
+CUTOFF = 10  # a body found at a lower place counts as not found
+POSITIVE = 4.0  # pairs graded at least so are positives of the alignment
+RESAMPLES = 2000
+LEVEL = 0.05 / 2  # two tests share the 5 % (Bonferroni)
+RULE = (
+    f"better (worse) where one of the two tests says so with p ≤ {LEVEL:g} and the other one does not say the contrary"
+)
+TEXT, RESULT = "docstrings.json", "quickstart.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One model on the three measures."""
+
+    reciprocal: Vector  # (Q,) 1 / place of each query's own body, 0 beyond the cutoff
+    cosines: Vector  # (N,) of the similarity set's pairs
+    alignment: float
+    uniformity: float
+
+
+def quickstart(
+    output: str | Path = "isotrope-quickstart",
+    *,
+    seed: int = 0,
+    backbone: str = BACKBONE,
+    text: Docstrings | None = None,
+    overrides: Iterable[str] = (),
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Adapt `backbone` to the docstrings of the installed packages without labels, and judge it before and after.
+
+    Called again after a stop or a kill, it goes on; after its end, it gives the same result again.
+
+    Args:
+        output: the folder, for the gathered text, `run/` with the new model, and `quickstart.json`.
+        seed: of the training and of the tests' resamples.
+        backbone: the model to begin with.
+        text: what was gathered; by default `isotrope.data.docstrings.gather()`.
+        overrides: `key=value` over the preset's keys.
+        console: where to report; None reports to the terminal.
+
+    Returns:
+        What `quickstart.json` holds: `text` (counts), `measures` (before, after, intervals), `verdict`, `seconds`, …
+
+    Raises:
+        UserError: the folder holds something else or another seed's result, or too little text is installed.
+        Stopped: Ctrl-C while training.
+    """
+    console, folder = console or Console(), Path(output)
+    with writing(folder):
+        if (folder / RESULT).is_file():
+            return _finished(folder, seed, backbone)
+        resumed, model = _resumes(folder), load(backbone, POOLING)
+        seconds: dict[str, float] = {}
+        began = time.monotonic()
+        with _timed(seconds, "gathering"):
+            text = Docstrings.read(folder / TEXT) if resumed else _gather(text, folder, console)
+            corpus = folder / "sentences.txt"
+            corpus.write_text("\n".join(text.sentences) + "\n", encoding="utf-8")
+        _say(console, f"{len(text.sentences):,} sentences of {len(text.packages)} packages to train on")
+        _say(console, f"{len(text.queries):,} docstrings of {len(text.held_out)} other packages to judge by")
+        settings = [*SETTINGS, *overrides]
+        with _timed(seconds, "before"), console.status("measuring the model to begin with"):
+            before = measure(model, text)
+        with _timed(seconds, "training"):
+            run = train(
+                corpus, output=folder / "run", preset=PRESET, backbone=backbone, dev="none", test="none", seed=seed,
+                overrides=settings, resume=True, console=console,
+            )  # fmt: skip
+        with _timed(seconds, "after"), console.status("measuring the new model"):
+            after = measure(load(run.model), text)
+        tests = judge(before, after, seed)
+        result = {
+            "backbone": backbone,
+            "preset": PRESET,
+            "overrides": settings,
+            "seed": seed,
+            "text": {
+                "packages": len(text.packages),
+                "held_out_packages": text.held_out,
+                "sentences_found": text.found,
+                "sentences_shared_with_held_out": text.shared,
+                "sentences_trained_on": len(text.sentences),
+                "queries": len(text.queries),
+            },
+            "measures": {
+                **{name: _figures(test) for name, test in tests.items()},
+                "alignment": {"before": before.alignment, "after": after.alignment},
+                "uniformity": {"before": before.uniformity, "after": after.uniformity},
+            },
+            "grading_agreement": agreement(),
+            "verdict": verdict(tests),
+            "rule": RULE,
+            "seconds": {**seconds, "total": time.monotonic() - began},
+            "resumed": resumed,  # then the seconds are those of the last call alone
+            "peak_memory_mb": peak_memory_mb(),
+            "environment": environment(),
+        }
+        _write(folder / RESULT, json.dumps(result, indent=2))
+        return result
+
+
+def measure(encoder: Encoder, text: Docstrings) -> Measured:
+    """The three measures of anything with `encode()`."""
+    pairs = similarity_pairs()
+    embedded = Embedded(encoder, [*text.queries, *text.bodies, *pairs.first, *pairs.second])
+    close = pairs.gold >= POSITIVE
+    first, second = embedded(pairs.first), embedded(pairs.second)
+    return Measured(
+        reciprocal=reciprocal_ranks(embedded(text.queries), embedded(text.bodies)),
+        cosines=embedded.cosines(pairs),
+        alignment=alignment(first[close], second[close]),
+        uniformity=uniformity(embedded(list(dict.fromkeys([*pairs.first, *pairs.second])))),
+    )
+
+
+def reciprocal_ranks(queries: npt.ArrayLike, bodies: npt.ArrayLike, cutoff: int = CUTOFF) -> Vector:
+    """1 / place of body i in the order of its cosine with query i, 0 beyond the cutoff: (Q, D), (Q, D) → (Q,).
+
+    Their mean is MRR@10 (Voorhees, TREC-8 1999). Ties count against the model: a collapsed one finds nothing.
+    """
+    a, b = (np.asarray(x, dtype=np.float64) for x in (queries, bodies))
+    a, b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (a, b))
+    cosines = np.round(a @ b.T, 12)  # (Q, Q); equal bodies' cosines differ by rounding alone
+    places = np.sum(cosines >= np.diagonal(cosines)[:, None], axis=1)
+    return np.where(places <= cutoff, 1.0 / places, 0.0)
+
+
+def judge(before: Measured, after: Measured, seed: int = 0) -> dict[str, Comparison]:
+    """Both tests: retrieval, a paired bootstrap over queries; similarity, a paired bootstrap over pairs."""
+    gold, old, new = similarity_pairs().gold, before.reciprocal, after.reciprocal
+    generator = np.random.default_rng(seed)
+    drawn = [np.mean((new - old)[generator.integers(len(old), size=len(old))]) for _ in range(RESAMPLES)]
+    similarity = compare({"": (gold, before.cosines)}, {"": (gold, after.cosines)}, resamples=RESAMPLES, seed=seed)
+    retrieval = significance._judge(float(np.mean(old)), float(np.mean(new)), np.array(drawn))
+    return {"retrieval": retrieval, "similarity": similarity}
+
+
+def verdict(tests: Mapping[str, Comparison]) -> str:
+    """`RULE`."""
+    says = {test.verdict for test in tests.values() if test.p <= LEVEL}
+    return says.pop() if len(says) == 1 else "cannot be told"
+
+
+def tell(result: Mapping[str, Any], folder: Path, console: Console) -> None:
+    """Before → after, the verdict and its rule, where things lie, and what to type next."""
+    shown = Table("measure", "before", "after", "change", "95 %", "p", title="Before and after, nothing labelled used")
+    text, measures, agreed = result["text"], result["measures"], result["grading_agreement"]["spearman"]
+    titles = {
+        "retrieval": f"retrieval: a docstring's body from its first sentence, {text['queries']:,} queries (MRR@10)",
+        "similarity": f"similarity: 330 graded pairs (Spearman × 100; the two graders: {100 * agreed:.1f})",
+    }
+    for name, title in titles.items():
+        m = {key: 100 * value for key, value in measures[name].items()}
+        interval, p = f"{m['low']:+.2f} … {m['high']:+.2f}", f"{measures[name]['p']:.3g}"
+        shown.add_row(title, f"{m['before']:.2f}", f"{m['after']:.2f}", f"{m['difference']:+.2f}", interval, p)
+    for name, title in {"alignment": "of pairs graded 4 or more", "uniformity": "of their sentences"}.items():
+        old, new = measures[name]["before"], measures[name]["after"]
+        shown.add_row(f"{name} {title} (lower is better)", f"{old:.3f}", f"{new:.3f}", f"{new - old:+.3f}", "", "")
+    console.print(shown)
+    minutes, memory = divmod(round(result["seconds"]["total"]), 60), result["peak_memory_mb"]
+    _say(console, f"verdict: {result['verdict']}\n(the rule: {RULE})")
+    _say(console, f"took {minutes[0]} min {minutes[1]} s" + (f", at most {memory:,} MB of memory" if memory else ""))
+    _say(console, f"model:  {folder / 'run' / 'model'}\nresult: {folder / RESULT}")
+    _say(console, "your own text, a sentence a line, and your own model:")
+    _say(console, "  isotrope train YOUR-TEXT.txt --backbone YOUR-MODEL --output runs/mine [--dev YOUR-PAIRS.tsv]")
+
+
+def peak_memory_mb() -> int | None:
+    """The most memory that this process held so far; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # pragma: no cover  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+
+
+def _gather(text: Docstrings | None, folder: Path, console: Console) -> Docstrings:
+    if text is None:
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("reading docstrings of the installed packages", total=None)
+            text = gather(progress=lambda done, all_: bar.update(task, completed=done, total=all_))
+    text.write(folder / TEXT)
+    return text
+
+
+def _resumes(folder: Path) -> bool:
+    """Whether an earlier call began here; what is not ours is left alone."""
+    if (folder / TEXT).is_file():
+        return True
+    if any(path.suffix != ".part" for path in folder.iterdir()):  # which a kill may have left
+        raise UserError(f"{folder} is not empty and holds no quickstart", "choose a new --output")
+    return False
+
+
+def _finished(folder: Path, seed: int, backbone: str) -> dict[str, Any]:
+    try:
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        began = {"seed": result["seed"], "backbone": result["backbone"]}
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{folder / RESULT} is damaged", "delete it, or choose another --output") from None
+    if began != {"seed": seed, "backbone": backbone}:
+        raise UserError(f"{folder} holds a result of {began}", "choose another --output")
+    return result  # type: ignore[no-any-return]
+
+
+def _figures(test: Comparison) -> dict[str, float]:
+    figures = asdict(test)
+    return {name: figures[name] for name in ("before", "after", "difference", "low", "high", "p", "resamples")}
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    seconds[name] = time.monotonic() - began
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
