@@ -1,0 +1,245 @@
+"""The report's figures: each a function from plain arrays to a matplotlib figure, in one restrained style.
+
+Before is grey and after is blue everywhere; further colours are those of Okabe and Ito, which colour-blind readers
+tell apart. Colours become CSS variables in the page (``inline``), so that a figure follows light and dark.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+Vector = npt.NDArray[np.float64]
+Series = tuple[Sequence[int], Sequence[float]]  # steps, values
+
+PAPER, INK, MUTED, RULE = "#ffffff", "#1f2329", "#676e79", "#dde1e7"
+BEFORE, AFTER = "#7d848f", "#0068a8"
+SERIES = (AFTER, "#c05000", "#00805d", "#a8558a", "#8a6d00")
+NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "before"} | {
+    colour: f"series-{i}" for i, colour in enumerate(SERIES)
+}
+TIMES = {"before": BEFORE, "after": AFTER}
+BINS = 40  # of a histogram, over the cosines' range
+STYLE = {
+    "figure.constrained_layout.use": True, "figure.facecolor": PAPER,
+    "font.size": 8.5, "text.color": INK, "text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "isotrope",
+    "axes.facecolor": PAPER, "axes.edgecolor": MUTED, "axes.labelcolor": MUTED, "axes.linewidth": 0.8,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
+    "axes.xmargin": 0.02, "grid.color": RULE, "grid.linewidth": 0.7, "xtick.color": MUTED, "ytick.color": MUTED,
+    "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0, "ytick.minor.size": 0,
+    "lines.linewidth": 1.7, "lines.markersize": 4, "legend.frameon": False, "legend.handlelength": 1.2,
+    "legend.labelcolor": "linecolor",
+}  # fmt: skip
+
+
+def loss_terms(curves: Mapping[str, Series]) -> Figure:
+    """Loss and its terms over the steps; a logarithmic scale where they fall by more than a factor of ten."""
+    figure, axes = _new()
+    values = np.concatenate([np.asarray(curve[1], float) for curve in curves.values()])
+    if values.min() > 0 and values.max() > 10 * values.min():
+        _logarithmic(axes)
+    _curves(axes, curves, "{:.3g}")
+    axes.set(xlabel="step", ylabel="loss")
+    return figure
+
+
+def dev_scores(curves: Mapping[str, Series], kept: int | None) -> Figure:
+    """Dev score over the steps, in points; the first curve is the one that selects, its kept step is marked."""
+    figure, axes = _new()
+    axes.margins(y=0.25)
+    _curves(axes, curves, "{:.2f}", marker="o")
+    steps, values = next(iter(curves.values()))
+    if kept is not None and kept in steps:
+        height = values[list(steps).index(kept)]
+        axes.plot([kept], [height], "o", ms=10, mfc="none", mec=INK, mew=1.2)
+        side = "right" if steps.index(kept) > len(steps) / 2 else "left"
+        place = (-4 if side == "right" else 4, -17)
+        axes.annotate(f"kept: step {kept}", (kept, height), place, textcoords="offset points", ha=side, color=INK)
+    axes.set(xlabel="step", ylabel="Spearman × 100 on dev pairs")
+    return figure
+
+
+def space_path(
+    steps: Sequence[int], alignment: Sequence[float], uniformity: Sequence[float], kept: int | None
+) -> Figure:
+    """Alignment against uniformity, one point an evaluation, joined in the order of training."""
+    figure, axes = _new()
+    axes.plot(uniformity, alignment, color=BEFORE, lw=1)
+    axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")
+    for step, place in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
+        at = steps.index(step)
+        axes.annotate(f"step {step}", (uniformity[at], alignment[at]), place, textcoords="offset points", color=INK)
+    if kept is not None and kept in steps:
+        at = steps.index(kept)
+        axes.plot([uniformity[at]], [alignment[at]], "o", ms=10, mfc="none", mec=INK, mew=1.2, label="kept")
+        axes.legend(loc="upper right", labelcolor=INK, handletextpad=0.2)
+    axes.margins(0.2)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.set(xlabel="uniformity (lower: spread wider)", ylabel="alignment (lower: positives closer)")
+    return figure
+
+
+def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Figure:
+    """Change of each task in points with its 95 % interval, the first task on top."""
+    figure, axes = _new(height=0.9 + 0.26 * len(tasks))
+    places = np.arange(len(tasks))[::-1]
+    axes.axvline(0, color=MUTED, lw=1)
+    axes.hlines(places, low, high, color=AFTER, lw=1.7)
+    axes.plot(difference, places, "o", color=AFTER, ms=5)
+    axes.set_yticks(places, tasks)
+    axes.set_ylim(-0.6, len(tasks) - 0.4)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set(xlabel="change of Spearman × 100, 95 % interval")
+    return figure
+
+
+def histogram(values: Vector, edges: Vector) -> npt.NDArray[np.int64]:
+    """How many values (N,) lie in each bin of edges (B + 1,) -> (B,); those outside count in the outermost bins."""
+    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+
+
+def cosine_edges(*values: Vector) -> Vector:
+    """Edges (BINS + 1,) from the lowest value, at most 0, to 1."""
+    low = min(0.0, *(float(v.min()) for v in values if len(v)))
+    return np.linspace(max(-1.0, np.floor(10 * low) / 10), 1.0, BINS + 1)
+
+
+def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure:
+    """Histograms of cosines, a row a band of gold scores (label, {before, after: (n,)}), the lowest band at the foot.
+
+    Heights are shares of the band's pairs, on one scale; the dots on the line are medians.
+    """
+    figure, axes = _new(height=3.3)
+    edges = cosine_edges(*(values for _, times in bands for values in times.values()))
+    shares = [
+        {time: histogram(values, edges) / max(len(values), 1) for time, values in times.items()} for _, times in bands
+    ]
+    tallest = max((counts.max() for row in shares for counts in row.values()), default=1.0) or 1.0
+    for place, (row, (_, times)) in enumerate(zip(shares, bands, strict=True)):
+        for time, counts in row.items():
+            heights, label = place + 0.85 * counts / tallest, time if place == 0 else None
+            filled = time == "after"
+            if filled:
+                axes.stairs(heights, edges, baseline=place, fill=True, color=TIMES[time], alpha=0.25)
+            axes.stairs(heights, edges, baseline=place, color=TIMES[time], lw=1.2, label=label)
+            if len(times[time]):
+                axes.plot(np.median(times[time]), place, "o", mfc=TIMES[time] if filled else PAPER, mec=TIMES[time])
+    axes.set_yticks(range(len(bands)), [f"{name}\nn = {_count(times):,}" for name, times in bands], va="bottom")
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set_ylim(-0.12, len(bands))
+    axes.set(xlabel="cosine of the pair", ylabel="gold score")
+    _legend(axes)
+    return figure
+
+
+def in_batch(cosines: Mapping[str, Vector]) -> Figure:
+    """Histogram of the cosines of unrelated sentences, before and after; the mean in the legend."""
+    figure, axes = _new()
+    edges = cosine_edges(*cosines.values())
+    for time, values in cosines.items():
+        shares = 100 * histogram(values, edges) / max(len(values), 1)
+        if time == "after":
+            axes.stairs(shares, edges, fill=True, color=TIMES[time], alpha=0.25)
+        axes.stairs(shares, edges, color=TIMES[time], lw=1.5, label=f"{time}: mean {values.mean():.3f}")
+    axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
+    _legend(axes)
+    return figure
+
+
+def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure:
+    """Share of the variance along each principal direction, largest first; the effective rank in the legend."""
+    figure, axes = _new()
+    _logarithmic(axes)
+    for time, values in shares.items():
+        some = 100 * values[values > 1e-7]
+        axes.plot(
+            np.arange(1, len(some) + 1), some, color=TIMES[time], label=f"{time}: effective rank {ranks[time]:.1f}"
+        )
+    axes.set(xlabel="principal direction", ylabel="% of the variance")
+    _legend(axes)
+    return figure
+
+
+def _new(height: float = 2.7) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(4.2, height))
+    return figure, figure.add_subplot()
+
+
+def _logarithmic(axes: Axes) -> None:
+    """A logarithmic y axis with plain numbers."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _legend(axes: Axes) -> None:
+    """What is grey and what is blue, above the axes, a line each."""
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2)
+
+
+def _curves(axes: Axes, curves: Mapping[str, Series], number: str, marker: str = "") -> None:
+    """Curves with their names and last values at their right ends, pushed apart where they would touch."""
+    for colour, (steps, values) in zip(_colours(len(curves)), curves.values(), strict=True):
+        axes.plot(steps, values, color=colour, marker=marker or ("o" if len(steps) == 1 else ""))
+    axes.autoscale_view()  # now, not when drawn: the labels' places depend on it
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_fraction.transform((steps[-1], values[-1]))[1]) for steps, values in curves.values()]
+    places = spread(heights, 0.08)
+    for colour, (name, (steps, values)), place in zip(_colours(len(curves)), curves.items(), places, strict=True):
+        axes.annotate(
+            f"{name} {number.format(values[-1])}", (steps[-1], place), (7, 0), xycoords=("data", "axes fraction"),
+            textcoords="offset points", color=colour, va="center", annotation_clip=False,
+        )  # fmt: skip
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Heights moved up as little as leaves ``gap`` between neighbours, in the order given."""
+    places, last = list(heights), -np.inf
+    for i in sorted(range(len(heights)), key=heights.__getitem__):
+        last = places[i] = max(heights[i], last + gap)
+    return places
+
+
+def _colours(count: int) -> list[str]:
+    return [SERIES[i % len(SERIES)] for i in range(count)]
+
+
+def _count(times: Mapping[str, Vector]) -> int:
+    return max((len(values) for values in times.values()), default=0)
+
+
+def style() -> Any:
+    """The context in which figures are made and drawn."""
+    return matplotlib.rc_context(STYLE)
+
+
+def svg(figure: Figure) -> str:
+    """The figure as an SVG file: the same bytes for the same numbers."""
+    sink = io.StringIO()
+    figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return sink.getvalue()
+
+
+def inline(text: str, name: str, title: str) -> str:
+    """An SVG file as an element of a page: ids of its own, colours as variables, a title for those who cannot see.
+
+    ``title`` must be escaped already.
+    """
+    body = text[text.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", body)
+    for colour, variable in NAMES.items():
+        body = body.replace(colour, f"var(--{variable})")
+    return body.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)

@@ -1,0 +1,108 @@
+"""A model's space, seen through a sample of the corpus: in-batch similarity, spectrum, neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from isotrope.encoder import load
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import encode
+from isotrope.report.record import Record
+
+Vector = npt.NDArray[np.float64]
+FEWEST = 10  # sentences; fewer have no distribution
+ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What the report shows of one model's vectors of N sentences."""
+
+    cosines: Vector  # (N (N − 1) / 2,)
+    shares: Vector  # (min(D, N − 1),)
+    nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine), nearest first
+
+    @classmethod
+    def of(cls, vectors: npt.ArrayLike) -> Space:
+        """From vectors (N, D)."""
+        rows = unit(vectors)
+        return cls(cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))
+
+
+def unit(vectors: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Rows of (N, D) divided by their norm, a zero row left as it is."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, norms, out=rows.copy(), where=norms > 0))
+
+
+def cosines(rows: npt.NDArray[np.float64]) -> Vector:
+    """Cosines of all pairs i < j of unit rows (N, D) -> (N (N − 1) / 2,)."""
+    return np.asarray((rows @ rows.T)[np.triu_indices(len(rows), 1)])
+
+
+def variance_shares(rows: npt.NDArray[np.float64]) -> Vector:
+    """Eigenvalues of the covariance of rows (N, D), largest first, as shares of their sum -> (min(D, N − 1),)."""
+    values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+    values = values[: min(rows.shape[1], len(rows) - 1)]  # centring takes one dimension of N away
+    return np.asarray(values / max(values.sum(), np.finfo(float).tiny))
+
+
+def effective_rank(shares: Vector) -> float:
+    """Exponential of the entropy of shares (K,): how many equal directions would spread as much, 1 … K.
+
+    Roy and Vetterli, EUSIPCO 2007: The effective rank: a measure of effective dimensionality.
+    """
+    some = shares[shares > 0]
+    return float(np.exp(-np.sum(some * np.log(some))))
+
+
+def neighbours(rows: npt.NDArray[np.float64], asked: int, count: int) -> list[list[tuple[int, float]]]:
+    """For each of the first ``asked`` unit rows (N, D): its ``count`` nearest others as (row, cosine)."""
+    found = rows[:asked] @ rows.T  # (asked, N)
+    np.fill_diagonal(found, -np.inf)
+    order = np.argsort(-found, axis=1, kind="stable")[:, : min(count, len(rows) - 1)]
+    return [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
+
+
+def spaces(record: Record) -> tuple[dict[str, Space], list[str]]:
+    """The run's sample through both models -> before, after -> Space; and why one is missing.
+
+    Sentences are cut at the training length, so that the cost is bounded and the space is that which was trained.
+    """
+    if len(record.sample) < FEWEST:
+        return {}, ["the run kept no sample of its corpus (sample.txt)"]
+    settings = record.preset.encoder
+    models: dict[str, tuple[str | Path, dict[str, object]]] = {
+        "before": (settings.backbone, {"pooling": settings.pooling, "normalize": settings.normalize}),
+        "after": (record.folder / "model", {}),
+    }
+    seen: dict[str, Space] = {}
+    missing = []
+    for time, (model, options) in models.items():
+        if time == "after" and not record.result:
+            missing.append("the run is unfinished, so that there is no new model yet")
+            continue
+        try:
+            encoder = load(model, **options)  # type: ignore[arg-type]
+            encoder.max_seq_length = record.preset.train.max_length
+            seen[time] = Space.of(encode(encoder, record.sample))
+        except UserError as error:
+            missing.append(f"the {'backbone' if time == 'before' else 'new model'} cannot be used any more ({error})")
+    return seen, missing
+
+
+def neighbour_table(
+    sample: Sequence[str], seen: dict[str, Space]
+) -> list[tuple[str, list[tuple[str, list[tuple[str, float]]]]]]:
+    """(sentence, [(before or after, [(neighbour, cosine)])]) for the first sentences of the sample."""
+    shown = min(ASKED, len(sample))
+    return [
+        (sample[i], [(time, [(sample[j], c) for j, c in space.nearest[i]]) for time, space in seen.items()])
+        for i in range(shown if seen else 0)
+    ]
