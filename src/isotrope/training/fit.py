@@ -105,6 +105,8 @@ def fit(
         Stopped: after Ctrl-C; the checkpoint stands.
     """
     checkpoints = folder / "checkpoints"
+    # Under torchrun the processes meet here: until the main one has claimed the folder, none of the others writes to it.
+    arguments = _arguments(preset, checkpoints, sentences, seed, log_to)
     checkpoints.mkdir(parents=True, exist_ok=True)
     main = process() == 0
     whole = last_whole_checkpoint(checkpoints, tidy=main)
@@ -116,7 +118,7 @@ def fit(
     objective = build_objective(preset, model, seed, teachers)
     trainer = Trainer(
         model=model,
-        args=_arguments(preset, checkpoints, sentences, seed, log_to),
+        args=arguments,
         train_dataset=corpus.dataset,
         loss=objective,
         evaluator=evaluator,

@@ -28,12 +28,13 @@ from isotrope.evaluation.sts import Sets
 from isotrope.folders import cache, writing
 from isotrope.preset import Preset, build_objective, open_teachers, preset_names, read_preset
 from isotrope.teachers import Context
+from isotrope.training import claim
+from isotrope.training.claim import RESULT
 from isotrope.training.environment import environment
 from isotrope.training.fit import fit, process, processes
 from isotrope.training.selection import DevScore, Signals
 from isotrope.training.verdict import Measured, judge, judges
 
-RESULT, IDENTITY = "result.json", "run.json"
 DEV_SETS = {
     "stsb-dev": "STSBenchmark",
     "sickr-dev": "SICKRelatedness",
@@ -112,9 +113,9 @@ def train(
     with writing(folder):
         identity = {"preset": recipe.toml(), "corpus": "", "seed": seed, "sentences": sentences}
         if process() == 0:
-            _check(folder, identity, resume)
+            claim.check(folder, identity, resume)
         if (folder / RESULT).is_file():
-            return Run(folder, _record(folder / RESULT))
+            return Run(folder, claim.read(folder / RESULT))
         trackers = _trackers(log_to)
         find_sources([corpus] if isinstance(corpus, str | Path) else corpus)
         sets, dev_sets = _pairs(recipe, dev, test, data)
@@ -125,8 +126,8 @@ def train(
         _refuse_equal_views(model, recipe, cleaned)
         evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
         if process() == 0:
-            _check(folder, identity, resume)
-            _claim(folder, identity, recipe, cleaned)
+            claim.check(folder, identity, resume)
+            claim.claim(folder, identity, _papers(recipe, cleaned))
             _announce(console, recipe, cleaned, sentences, dev_sets)
         taught = open_teachers(recipe, Context(cleaned, model, batches.rows(0, sentences) if sentences else None))
         before = _measure(model, sets, folder / "before.npz", console)
@@ -155,7 +156,7 @@ def train(
             "selection": {"sets": list(dev_sets), **asdict(fitted)},
             **judge(sets, before, after),
         }
-        _write(folder / RESULT, json.dumps(result, indent=2))
+        claim.write(folder / RESULT, json.dumps(result, indent=2))
         return Run(folder, result)
 
 
@@ -243,33 +244,13 @@ def _refuse_equal_views(model: SentenceTransformer, recipe: Preset, corpus: Corp
     model.eval()
 
 
-def _check(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
-    """Refuse another run's folder. An identity that is still empty is not compared."""
-    if not (folder / IDENTITY).is_file():
-        if any(path.name != f"{IDENTITY}.part" for path in folder.iterdir()):  # which a kill may have left
-            raise UserError(f"{folder} is not empty and holds no run", "choose a new or an empty folder")
-        return
-    if not resume:
-        raise UserError(f"{folder} holds a run already", "add --resume to go on with it, or choose another --output")
-    began = _record(folder / IDENTITY)
-    for key, value in identity.items():
-        then = began.get(key)
-        if value != "" and then != value:
-            shown = "the preset or its overrides" if key == "preset" else f"{key} = {value!r} (then {then!r})"
-            raise UserError(f"{folder} holds a run with other settings: {shown}", "resume with those it began with")
-
-
-def _claim(folder: Path, identity: Mapping[str, Any], recipe: Preset, corpus: Corpus) -> None:
-    """Everything has been checked: the folder is this run's from now on."""
-    texts = {  # the identity first: with it, the folder can be resumed
-        IDENTITY: json.dumps(identity, indent=2),
+def _papers(recipe: Preset, corpus: Corpus) -> dict[str, str]:
+    """What a run keeps from its beginning, for whoever reads it later."""
+    return {
         "preset.toml": recipe.toml(),
         "environment.json": json.dumps(environment(), indent=2),
         "sample.txt": "".join(" ".join(text.split()) + "\n" for text in _some(corpus)[:SHOWN]),
     }
-    for name, text in texts.items():
-        if not (folder / name).is_file():
-            _write(folder / name, text)
 
 
 def _some(corpus: Corpus) -> list[str]:
@@ -305,24 +286,3 @@ def _announce(
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _record(path: Path) -> dict[str, Any]:
-    """A JSON object that a run wrote."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise UserError(f"{path} is damaged", "put it right, or choose another --output")
-    return record
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
