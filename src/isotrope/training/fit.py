@@ -105,7 +105,7 @@ def fit(
         Stopped: after Ctrl-C; the checkpoint stands.
     """
     checkpoints = folder / "checkpoints"
-    # Under torchrun the processes meet here: until the main one has claimed the folder, none of the others writes to it.
+    # Under torchrun the processes meet here: until the main one has claimed the folder, no other writes to it.
     arguments = _arguments(preset, checkpoints, sentences, seed, log_to)
     checkpoints.mkdir(parents=True, exist_ok=True)
     main = process() == 0
