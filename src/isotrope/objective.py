@@ -91,7 +91,7 @@ class Objective(nn.Module):
         if len(columns) == 1:
             stack = self._encode(columns[0], range(self.passes), generator)
         else:
-            anchor, positives = self._encode(columns[0], [0], generator), range(1, self.passes)
+            anchor, positives = self._encode(columns[0], [0], generator), range(1, max(2, self.passes))
             stack = torch.cat([anchor, self._encode(columns[1], positives, generator)])
         hard = [self._encode(column, [0], generator)[0] for column in columns[2:]]
         negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
