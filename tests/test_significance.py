@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from isotrope.errors import UserError
-from isotrope.evaluation.significance import _differences, _ranks, _spearman, compare
+from isotrope.evaluation.significance import _differences, _ranks, _spearman, compare, compare_means
 from oracle.similarity import spearman as naive_spearman
 
 
@@ -165,3 +165,16 @@ def test_fast_enough_to_end_every_run():
 def test_unlike_results_are_refused(before, after, resamples, words):
     with pytest.raises(UserError, match=words):
         compare(before, after, resamples=resamples)
+
+
+def test_means_are_compared_on_the_same_cases() -> None:
+    generator = np.random.default_rng(0)
+    before = generator.random(300)
+    assert compare_means(before, before).verdict == "cannot be told"
+    better = compare_means(before, before + 0.1 + 0.01 * generator.random(300))
+    assert better.verdict == "better"
+    assert better.low <= better.difference <= better.high
+    worse = compare_means(before + 0.1, before)
+    assert (worse.verdict, worse.difference) == ("worse", pytest.approx(-0.1))
+    with pytest.raises(UserError, match="299"):
+        compare_means(before, before[:299])

@@ -45,7 +45,27 @@ def quickstart() -> str:
     path = HERE / "quickstart" / "quickstart.json"
     if not path.is_file():
         return "No quickstart run is committed yet."
-    return str(json.loads(path.read_text(encoding="utf-8"))["markdown"])
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    measures, text, seconds = result["measures"], result["text"], result["seconds"]["total"]
+    lines = ["| measure | before | after | change (95 %) |", "|---|--:|--:|--:|"]
+    titles = {
+        "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
+        "similarity": "Spearman × 100, 330 graded pairs",
+    }
+    for name, title in titles.items():
+        before, after, change, low, high = (
+            100 * measures[name][key] for key in ("before", "after", "difference", "low", "high")
+        )
+        lines.append(f"| {title} | {before:.2f} | {after:.2f} | {change:+.2f} ({low:+.2f} … {high:+.2f}) |")
+    for name in ("alignment", "uniformity"):
+        before, after = measures[name]["before"], measures[name]["after"]
+        lines.append(f"| {name} (lower is better) | {before:.3f} | {after:.3f} | {after - before:+.3f} |")
+    lines += [
+        "",
+        f"Verdict: *{result['verdict']}*. {text['sentences_trained_on']:,} sentences, {seconds / 60:.1f} minutes on "
+        f"{result['environment']['cores']} cores, at most {result['peak_memory_mb']:,} MB of memory.",
+    ]
+    return "\n".join(lines)
 
 
 def fill(text: str, name: str, content: str) -> str:

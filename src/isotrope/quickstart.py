@@ -21,11 +21,12 @@ from isotrope.data.docstrings import Docstrings, gather
 from isotrope.data.similarity import agreement, similarity_pairs
 from isotrope.encoder import load
 from isotrope.errors import UserError
-from isotrope.evaluation import significance
 from isotrope.evaluation.embed import Embedded, Encoder
 from isotrope.evaluation.geometry import alignment, uniformity
-from isotrope.evaluation.significance import Comparison, compare
+from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.folders import writing
+from isotrope.report import report
+from isotrope.training.claim import write
 from isotrope.training.environment import environment
 from isotrope.training.run import train
 
@@ -105,6 +106,7 @@ def quickstart(
             )  # fmt: skip
         with _timed(seconds, "after"), console.status("measuring the new model"):
             after = measure(load(run.model), text)
+        report(run.folder, run.folder / "report.html")
         tests = judge(before, after, seed)
         result = {
             "backbone": backbone,
@@ -132,7 +134,7 @@ def quickstart(
             "peak_memory_mb": peak_memory_mb(),
             "environment": environment(),
         }
-        _write(folder / RESULT, json.dumps(result, indent=2))
+        write(folder / RESULT, json.dumps(result, indent=2))
         return result
 
 
@@ -164,12 +166,11 @@ def reciprocal_ranks(queries: npt.ArrayLike, bodies: npt.ArrayLike, cutoff: int 
 
 def judge(before: Measured, after: Measured, seed: int = 0) -> dict[str, Comparison]:
     """Both tests: retrieval, a paired bootstrap over queries; similarity, a paired bootstrap over pairs."""
-    gold, old, new = similarity_pairs().gold, before.reciprocal, after.reciprocal
-    generator = np.random.default_rng(seed)
-    drawn = [np.mean((new - old)[generator.integers(len(old), size=len(old))]) for _ in range(RESAMPLES)]
-    similarity = compare({"": (gold, before.cosines)}, {"": (gold, after.cosines)}, resamples=RESAMPLES, seed=seed)
-    retrieval = significance._judge(float(np.mean(old)), float(np.mean(new)), np.array(drawn))
-    return {"retrieval": retrieval, "similarity": similarity}
+    gold = similarity_pairs().gold
+    return {
+        "retrieval": compare_means(before.reciprocal, after.reciprocal, RESAMPLES, seed),
+        "similarity": compare({"": (gold, before.cosines)}, {"": (gold, after.cosines)}, RESAMPLES, seed),
+    }
 
 
 def verdict(tests: Mapping[str, Comparison]) -> str:
@@ -197,7 +198,10 @@ def tell(result: Mapping[str, Any], folder: Path, console: Console) -> None:
     minutes, memory = divmod(round(result["seconds"]["total"]), 60), result["peak_memory_mb"]
     _say(console, f"verdict: {result['verdict']}\n(the rule: {RULE})")
     _say(console, f"took {minutes[0]} min {minutes[1]} s" + (f", at most {memory:,} MB of memory" if memory else ""))
-    _say(console, f"model:  {folder / 'run' / 'model'}\nresult: {folder / RESULT}")
+    _say(
+        console,
+        f"model:  {folder / 'run' / 'model'}\nreport: {folder / 'run' / 'report.html'}\nresult: {folder / RESULT}",
+    )
     _say(console, "your own text, a sentence a line, and your own model:")
     _say(console, "  isotrope train YOUR-TEXT.txt --backbone YOUR-MODEL --output runs/mine [--dev YOUR-PAIRS.tsv]")
 
@@ -251,13 +255,6 @@ def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     began = time.monotonic()
     yield
     seconds[name] = time.monotonic() - began
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def _say(console: Console, line: str) -> None:

@@ -75,6 +75,20 @@ def compare(
     return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
 
 
+def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
+    """Test whether the mean of one number a case, such as a query's reciprocal rank, differs: (N,), (N,) in one order.
+
+    Raises UserError where `resamples` is below 100 or the two differ in length.
+    """
+    if resamples < MINIMUM:
+        raise UserError(f"{resamples} resamples are too few for a 95 % interval", f"take at least {MINIMUM}")
+    if len(before) != len(after) or not len(before):
+        raise UserError(f"{len(before)} cases before and {len(after)} after", "score both models on the same cases")
+    generator, change = np.random.default_rng(seed), np.asarray(after) - np.asarray(before)
+    drawn = [np.mean(change[generator.integers(len(change), size=len(change))]) for _ in range(resamples)]
+    return _judge(float(np.mean(before)), float(np.mean(after)), np.array(drawn))
+
+
 def _check(
     before: Mapping[str, tuple[Vector, Vector]], after: Mapping[str, tuple[Vector, Vector]], resamples: int
 ) -> None:
