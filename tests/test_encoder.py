@@ -137,3 +137,28 @@ def test_saved_settings_are_in_the_words_of_version_5(tiny_model: Path, tmp_path
         name = "sentence_bert_config.json" if kind == "Transformer" else "config.json"
         settings = json.loads((tmp_path / "saved" / module["path"] / name).read_text())
         assert set(settings) == known[kind]
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet", "DistilBert", "Electra"])
+def test_other_encoders_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    """Hugging Face encoders of other kinds: random weights, the fixture's tokenizer, two views that differ."""
+    import transformers
+
+    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
+    shape = {"vocab_size": vocabulary, "max_position_embeddings": 80, "pad_token_id": 0}
+    shape |= (
+        {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+        if kind == "DistilBert"
+        else {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    )
+    config = getattr(transformers, f"{kind}Config")(**shape)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "model")
+    for pooling in ("cls", "mean", "first_last"):
+        encoder = load(tmp_path / "model", pooling, dropout=0.2, device="cpu")
+        save(encoder, tmp_path / "saved")
+        assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), encoder.encode(TEXT))
+        features = encoder.train().preprocess(TEXT)
+        first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))
+        assert first.shape == (7, 32)
+        assert not torch.equal(first, second)

@@ -339,3 +339,13 @@ def test_average_as_the_papers_round_it():
     del result["STS14"]
     with pytest.raises(UserError, match="STS14"):
         suite.average(result)
+
+
+@needs_raw
+def test_the_raw_files_are_found_where_senteval_s_are_not(tmp_path):
+    for name in ("sts-raw", "stsb-raw", "sick-raw"):
+        (tmp_path / name).symlink_to(DATA / name)
+    for task in ("STS16", "STSBenchmark", "SICKRelatedness"):
+        found, raw = load_sts(tmp_path, task), load_sts(DATA, task, layout="raw")
+        assert all(found[part].first == raw[part].first for part in raw)
+        assert any(found[part].first != pairs.first for part, pairs in load_sts(DATA, task).items())

@@ -194,3 +194,8 @@ def test_dev_scores_are_spearman_of_the_saved_model(finished: Run, pairs_file: P
                      for side in (kept["pairs"].first, kept["pairs"].second))  # fmt: skip
     found = spearman((first * second).sum(-1).numpy(), kept["pairs"].gold)
     assert found == pytest.approx(finished.result["selection"]["best_score"], abs=1e-3)
+
+
+def test_accumulation_takes_several_batches_a_step(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", "train.accumulation=4", dev="none", test="none")
+    assert run.result["selection"]["steps"] == 5, "320 sentences, 16 a batch, 4 batches a step"

@@ -39,19 +39,20 @@ SPLITS: dict[str, dict[str, int]] = {
 }
 STS_TASKS: tuple[str, ...] = (*SUBSETS, *SPLITS)
 
-LAYOUTS = ("senteval", "raw")
+LAYOUTS = ("auto", "senteval", "raw")
 _SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
 _REMEDY = "check the download, and set ISOTROPE_DATA or pass --data with the folder that holds senteval/"
 
 
 def load_sts(
-    data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test"), layout: str = "senteval"
+    data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test"), layout: str = "auto"
 ) -> dict[str, Pairs]:
     """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for STSBenchmark, SICKRelatedness.
 
     `data` is the folder that holds `senteval/`, or that folder itself, or one that holds `downstream/`; None means the
     environment variable ISOTROPE_DATA. With `layout="raw"` it holds `sts-raw/`, `stsb-raw/`, `sick-raw/`, the official
-    files before tokenisation. `splits` says which of train, dev and test to read where a task has them.
+    files before tokenisation, whose scores differ a little; "auto" takes them where SentEval's are not. `splits` says
+    which of train, dev and test to read where a task has them.
 
     Raises UserError for an unknown task, split or layout, a missing file, a wrong row count or a malformed line.
     """
@@ -59,6 +60,8 @@ def load_sts(
         raise UserError(f"unknown STS task {task!r}", f"choose from {', '.join(STS_TASKS)}")
     if layout not in LAYOUTS:
         raise UserError(f"unknown layout {layout!r}", f"choose from {', '.join(LAYOUTS)}")
+    if layout == "auto":
+        layout = "raw" if (data_folder(data) / "sts-raw").is_dir() and not _has_senteval(data) else "senteval"
     folder = _task_folder(data, task, layout)
     if task in SUBSETS:
         stem = "STS2016" if task == "STS16" and layout == "raw" else "STS"
@@ -86,6 +89,13 @@ def data_folder(data: str | Path | None) -> Path:
             f"the data folder {folder} does not exist", "set ISOTROPE_DATA or pass --data with an existing one"
         )
     return folder
+
+
+def _has_senteval(data: str | Path | None) -> bool:
+    try:
+        return downstream_folder(data).is_dir()
+    except UserError:
+        return False
 
 
 def downstream_folder(data: str | Path | None) -> Path:

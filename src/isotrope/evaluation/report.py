@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.data.pairs import read_pairs
-from isotrope.data.senteval import downstream_folder
+from isotrope.data.senteval import data_folder
 from isotrope.encoder import load
 from isotrope.encoder.load import locate
 from isotrope.errors import UserError
@@ -46,7 +46,7 @@ def evaluate_models(
     for suite in asked:
         check(suite, chosen)
     if asked:
-        downstream_folder(data)
+        data_folder(data)
     for name in models:
         locate(name)
     results: dict[str, dict[str, Any]] = {}

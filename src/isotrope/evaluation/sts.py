@@ -34,7 +34,7 @@ def evaluate_sts(
     task: str | Sequence[str],
     data: str | Path | None,
     splits: Sequence[str] = ("dev", "test"),
-    layout: str = "senteval",
+    layout: str = "auto",
 ) -> dict[str, Any]:
     """Evaluate one or several STS tasks; see `score` for the result and `load_sts` for `data`, `splits`, `layout`."""
     tasks = [task] if isinstance(task, str) else list(task)
