@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 app = typer.Typer(no_args_is_help=True, help="The methods, as data: list them, show one, compare two.")
 console = Console()
@@ -39,7 +39,7 @@ def presets_diff(first: str, second: str) -> None:
     from isotrope.preset_text import flat
 
     left, right = (flat(read_preset(name)) for name in (first, second))
-    shown = Table("key", first, second, box=None)
+    shown = Table(*(Column(name, overflow="fold") for name in ("key", first, second)), box=None)
     for key in sorted(left.keys() | right.keys()):
         if left.get(key) != right.get(key):
             shown.add_row(key, *(json.dumps(side[key]) if key in side else "" for side in (left, right)))

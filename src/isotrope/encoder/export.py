@@ -9,6 +9,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder.bars import without_bars
+
 # sentence-transformers 6 writes names that version 5 does not know; version 6 reads the older ones as well.
 CLASSIC = "sentence_transformers.models."
 MODES = {
@@ -25,7 +27,8 @@ def save(model: SentenceTransformer, folder: Path) -> None:
     """Write ``model`` to ``folder`` (safetensors), whole or not at all: beside it first, then renamed."""
     draft = folder.with_name(folder.name + ".part")
     shutil.rmtree(draft, ignore_errors=True)
-    model.save_pretrained(str(draft), create_model_card=False)
+    with without_bars():
+        model.save_pretrained(str(draft), create_model_card=False)
     modules = _read(draft / "modules.json")
     for module in modules:
         if module["type"].startswith("sentence_transformers."):

@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
+from isotrope.encoder.bars import without_bars
 from isotrope.encoder.pooling import LAYERS, pooling_modules
 from isotrope.errors import UserError
 
@@ -127,13 +128,14 @@ def _config(where: str, model: str) -> PreTrainedConfig:
 
 def _open(where: str, model: str, device: str | None, config_overrides: dict[str, Any]) -> SentenceTransformer:
     try:
-        return SentenceTransformer(
-            where,
-            device=device,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
-            config_kwargs=config_overrides,
-        )
+        with without_bars():
+            return SentenceTransformer(
+                where,
+                device=device,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+                config_kwargs=config_overrides,
+            )
     except (OSError, ValueError, KeyError, SafetensorError, RuntimeError, TypeError, AttributeError) as error:
         raise _explain(error, where, model) from error
 

@@ -1,0 +1,20 @@
+"""transformers draws a progress bar for a second's work; ours would have to make room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from transformers.utils import logging
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """No bar of transformers' while this lasts; afterwards as it was."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
