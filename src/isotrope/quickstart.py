@@ -34,7 +34,7 @@ Vector = npt.NDArray[np.float64]
 
 BACKBONE, PRESET = "isotrope/tiny", "simcse"
 POOLING = "mean"  # before and after; the better one of a raw language model, whose [CLS] means little
-SETTINGS = (f"encoder.pooling={POOLING}", "train.eval_steps=100", "train.save_steps=100")
+SETTINGS = (f"encoder.pooling={POOLING}", "train.learning_rate=1e-4", "train.eval_steps=100", "train.save_steps=100")
 CUTOFF = 10  # a body found at a lower place counts as not found
 POSITIVE = 4.0  # pairs graded at least so are positives of the alignment
 RESAMPLES = 2000
