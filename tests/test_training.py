@@ -199,3 +199,24 @@ def test_dev_scores_are_spearman_of_the_saved_model(finished: Run, pairs_file: P
 def test_accumulation_takes_several_batches_a_step(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     run = small_run(tiny_model, corpus_file, tmp_path / "run", "train.accumulation=4", dev="none", test="none")
     assert run.result["selection"]["steps"] == 5, "320 sentences, 16 a batch, 4 batches a step"
+
+
+def test_the_head_is_clipped_with_the_encoder(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """At a norm far below AdamW's epsilon nothing moves, unless something escaped the clipping."""
+
+    def head(name: str, *overrides: str) -> torch.Tensor:
+        run = small_run(tiny_model, corpus_file, tmp_path / name, *overrides, dev="none", test="none", sentences=64)
+        saved = run.folder / "checkpoints" / "checkpoint-4" / "objective.safetensors"
+        return load_file(saved)["components.0.linear.weight"]
+
+    clipped = head("clipped", "train.max_grad_norm=1e-15")
+    slow = head("slow", "train.learning_rate=1e-12")  # as it was drawn
+    assert (clipped - slow).abs().max() < 1e-8
+    assert (head("free") - slow).abs().max() > 1e-4
+
+
+def test_another_dev_set_is_another_run(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), sentences=64)
+    (run.folder / "result.json").unlink()
+    with pytest.raises(UserError, match="dev = 'none'"):
+        small_run(tiny_model, corpus_file, run.folder, dev="none", test="none", sentences=64, resume=True)

@@ -111,7 +111,7 @@ def train(
     folder = Path(output)
     data = data or os.environ.get("ISOTROPE_DATA") or None
     with writing(folder):
-        identity = {"preset": recipe.toml(), "corpus": "", "seed": seed, "sentences": sentences}
+        identity = {"preset": recipe.toml(), "corpus": "", "dev": "", "seed": seed, "sentences": sentences}
         if process() == 0:
             claim.check(folder, identity, resume)
         if (folder / RESULT).is_file():
@@ -122,7 +122,7 @@ def train(
         model = _student(recipe)
         cleaned = open_corpus(corpus, cache=cache("corpora"), text=text, positive=positive, negatives=negatives)
         batches = PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
-        identity["corpus"] = cleaned.key
+        identity |= {"corpus": cleaned.key, "dev": ", ".join(dev_sets) or "none"}
         _refuse_equal_views(model, recipe, cleaned)
         evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
         if process() == 0:
