@@ -141,6 +141,8 @@ def pretrain(
     tokens: Annotated[int | None, typer.Option(min=1, help="Budget of tokens; default: the size's.")] = None,
     cold_start: Annotated[bool, typer.Option("--cold-start", help="Random embeddings, not word vectors.")] = False,
     held_out: Annotated[list[str] | None, typer.Option(help="Text whose loss is told, never trained on.")] = None,
+    compile_: Annotated[bool, typer.Option("--compile", help="torch.compile: faster, needs a compiler.")] = False,
+    licence: Annotated[str, typer.Option(help="Of the text, for the model's card.")] = "not stated",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
 ) -> None:
     """Train a small language model from nothing but text: an encoder for `isotrope train` to begin with."""
@@ -155,6 +157,8 @@ def pretrain(
             warm_start=not cold_start,
             tokens=tokens,
             held_out=held_out or [],
+            compile=compile_,
+            licence=licence,
             resume=resume,
             say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
         )
