@@ -1,4 +1,4 @@
-"""Run under torchrun by test_training: trains and leaves every rank's objective, encoder and head, to compare."""
+"""Run under torchrun by tests: trains and leaves every rank's objective, encoder and head, to compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import isotrope
 import isotrope.training.fit as fit_module
 
 torch.set_num_threads(1)
-table, backbone, output, batch, dropout = sys.argv[1:]
+table, backbone, output, batch, dropout, *more = sys.argv[1:]
 built: list[Any] = []
 build = fit_module.build_objective
 
@@ -28,7 +28,7 @@ isotrope.train(
     table, backbone=backbone, output=output, dev="none", test="none", positive="positive", text="text",
     overrides=[
         f"train.batch_size={batch}", f"encoder.dropout={dropout}", "train.learning_rate=1e-3", "encoder.pooling=mean",
-        "train.save_steps=1000", "train.eval_steps=1000",
+        "train.save_steps=1000", "train.eval_steps=1000", *more,
     ],
 )  # fmt: skip
 state = {name.replace("model.module.", "model."): value.contiguous() for name, value in built[0].state_dict().items()}

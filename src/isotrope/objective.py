@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.distributed import gather
+from isotrope.data.permutation import derive
+from isotrope.distributed import gather, rank
+from isotrope.encoder.features import embed, whole
 from isotrope.errors import UserError
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -35,7 +37,8 @@ class Objective(nn.Module):
         passes: forward passes of the encoder a sentence, each with its own dropout mask.
         teachers: name -> teacher, for the steps and terms that ask for one.
         dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
-        seed: of the random steps; with the step number it fixes every draw, on every process alike.
+        seed: of the random steps; with the step number it fixes every draw, on every process alike (and with the
+            process's own number those of the token steps).
 
     Raises:
         UserError: in the first training step if the anchor and its positive are equal, or if teachers have no row ids.
@@ -79,26 +82,25 @@ class Objective(nn.Module):
         for step in self.views:
             views = step(views)
         if self.training and self.step == 0 and torch.equal(views.stack[0], views.stack[-1]):
-            raise UserError(
-                "the two views of every sentence are equal, so there is nothing to learn",
-                "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view",
-            )
+            remedy = "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view"
+            raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
         return views
 
     def encode(self, columns: list[Features], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+        # Each rank has its own sentences to change; their widths must not reach what all ranks share.
+        own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - rank()))
         if len(columns) == 1:
-            stack = self._encode(columns[0], range(self.passes), generator)
+            stack = self._encode(columns[0], range(self.passes), own)
         else:
-            anchor, positives = self._encode(columns[0], [0], generator), range(1, max(2, self.passes))
-            stack = torch.cat([anchor, self._encode(columns[1], positives, generator)])
-        hard = [self._encode(column, [0], generator)[0] for column in columns[2:]]
+            anchor, positives = self._encode(columns[0], [0], own), range(1, max(2, self.passes))
+            stack = torch.cat([anchor, self._encode(columns[1], positives, own)])
+        hard = [self._encode(column, [0], own)[0] for column in columns[2:]]
         negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
         if labels is None and self.teachers:
-            raise UserError(
-                "the data has no row ids for the teachers", "add an integer column 'label' with the row numbers"
-            )
+            remedy = "add an integer column 'label' with the row numbers"
+            raise UserError("the data has no row ids for the teachers", remedy)
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
         taught = {name: gather(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
         return Views(Batch(gather(rows), generator), gather(stack, dim=1), gather(negatives), taught)
@@ -107,7 +109,7 @@ class Objective(nn.Module):
         """The same text through the encoder once a pass, all in one forward -> (len(passes), N, D)."""
         copies = []
         for number in passes:
-            copy = dict(column)
+            copy = column | whole(self.model, column) if self.tokens else dict(column)
             for step, on in self.tokens:
                 copy = step(copy, generator) if number in on else copy
             copies.append(copy)
@@ -115,7 +117,7 @@ class Objective(nn.Module):
             key: _join([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
             for key, value in copies[0].items()
         }
-        return self.model(merged)["sentence_embedding"].unflatten(0, (len(copies), -1))  # type: ignore[no-any-return]
+        return embed(self.model, merged).unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
 
     def loss(self, views: Views) -> dict[str, Tensor]:
         """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half precision."""

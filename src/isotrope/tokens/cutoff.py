@@ -1,4 +1,4 @@
-"""Token and span cutoff (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1), in the input.
+"""Token, span and feature cutoff (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1), in the input.
 
 https://aclanthology.org/2021.acl-long.393
 """
@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.errors import UserError
 from isotrope.tokens._inner import inner, random_order
 from isotrope.types import Fraction
 
@@ -28,13 +29,30 @@ def cutoff(attention_mask: Tensor, ratio: float, span: bool, generator: torch.Ge
     return attention_mask.masked_fill(among & (place >= 0) & (place < erased), 0)
 
 
+def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
+    """Erase ⌊ratio·d⌋ of the d features, the same ones in all tokens of a sentence. (N, 1, d) -> (N, 1, d)."""
+    place = torch.rand(keep.shape, generator=generator).to(keep.device).argsort(dim=-1).argsort(dim=-1)
+    return keep.masked_fill(place < int(ratio * keep.shape[-1]), 0)
+
+
 @dataclass(frozen=True)
 class Cutoff:
-    """An erased token gets attention 0: no token and no pooling sees it; positions stay. BibTeX: yan2021consert."""
+    """An erased token gets attention 0: no token and no pooling sees it; positions stay. BibTeX: yan2021consert.
 
-    unit: Literal["token", "span"] = "token"
+    An erased feature is 0 in the token embeddings, [CLS] and [SEP] included, before positions are added; what stays is
+    not scaled up.
+
+    Raises:
+        UserError: ``unit = "feature"``, and the encoder has no table of token embeddings.
+    """
+
+    unit: Literal["token", "span", "feature"] = "token"
     ratio: Fraction = 0.15
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        if self.unit == "feature":
+            if "feature_keep" not in features:
+                raise UserError("unit = 'feature': the encoder has no token embeddings", "choose token or span")
+            return {**features, "feature_keep": feature_cutoff(features["feature_keep"], self.ratio, generator)}
         mask = cutoff(features["attention_mask"], self.ratio, self.unit == "span", generator)
         return {**features, "attention_mask": mask}
