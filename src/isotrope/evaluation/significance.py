@@ -80,13 +80,45 @@ def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: in
 
     Raises UserError where `resamples` is below 100 or the two differ in length.
     """
+    return _judge(*_mean_differences(before, after, resamples, np.random.default_rng(seed)))
+
+
+def compare_tasks(
+    before: Mapping[str, Vector], after: Mapping[str, Vector], resamples: int = 1000, seed: int = 0
+) -> Comparison:
+    """`compare_means` for several tasks, each resampled by itself; the difference is the mean of theirs.
+
+    Raises UserError where the two differ in tasks or lengths, where there is none, or `resamples` is below 100.
+    """
+    if not before or before.keys() != after.keys():
+        raise _different_tasks(before, after)
+    points, drawn = {}, {}
+    for task, old in before.items():
+        generator = np.random.default_rng([seed, zlib.crc32(task.encode())])
+        *points[task], drawn[task] = _mean_differences(old, after[task], resamples, generator)
+    per_task = {task: _judge(*points[task], drawn[task]) for task in before}
+    old_mean, new_mean = np.mean(list(points.values()), axis=0)
+    return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
+
+
+def _mean_differences(
+    before: Vector, after: Vector, resamples: int, generator: np.random.Generator
+) -> tuple[float, float, Vector]:
+    """Mean of (N,), mean of (N,), and their difference on each of R resamples (R,)."""
     if resamples < MINIMUM:
         raise UserError(f"{resamples} resamples are too few for a 95 % interval", f"take at least {MINIMUM}")
     if len(before) != len(after) or not len(before):
         raise UserError(f"{len(before)} cases before and {len(after)} after", "score both models on the same cases")
-    generator, change = np.random.default_rng(seed), np.asarray(after) - np.asarray(before)
+    change = np.asarray(after) - np.asarray(before)
     drawn = [np.mean(change[generator.integers(len(change), size=len(change))]) for _ in range(resamples)]
-    return _judge(float(np.mean(before)), float(np.mean(after)), np.array(drawn))
+    return float(np.mean(before)), float(np.mean(after)), np.array(drawn)
+
+
+def _different_tasks(before: Mapping[str, object], after: Mapping[str, object]) -> UserError:
+    return UserError(
+        f"the models were scored on different tasks: {', '.join(before) or 'none'}; {', '.join(after) or 'none'}",
+        "score both on the same ones",
+    )
 
 
 def _check(
@@ -97,10 +129,7 @@ def _check(
             f"{resamples} resamples are too few for a 95 % interval", f"take at least {MINIMUM}, better 1000"
         )
     if not before or before.keys() != after.keys():
-        raise UserError(
-            f"the models were scored on different tasks: {', '.join(before) or 'none'}; {', '.join(after) or 'none'}",
-            "score both on the same ones",
-        )
+        raise _different_tasks(before, after)
     for task, (gold, old) in before.items():
         other, new = after[task]
         if not np.array_equal(gold, other) or len(old) != len(gold) or len(new) != len(gold):

@@ -36,16 +36,27 @@ def evaluate_sts(
     splits: Sequence[str] = ("dev", "test"),
     layout: str = "auto",
 ) -> dict[str, Any]:
-    """Evaluate one or several STS tasks; see `score` for the result and `load_sts` for `data`, `splits`, `layout`."""
+    """Evaluate one or several STS tasks; see `evaluate_sets` for the result, `load_sts` for the other arguments."""
     tasks = [task] if isinstance(task, str) else list(task)
-    sets = {name: load_sts(data, name, splits, layout) for name in tasks}
-    return score(sets, similarities(encoder, sets))
+    return evaluate_sets(encoder, {name: load_sts(data, name, splits, layout) for name in tasks})
 
 
 def evaluate_pairs(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     """Evaluate the user's own pairs (`read_pairs`), as a task of their name that has a test split alone."""
-    sets = {pairs.name: {"test": pairs}}
-    return score(sets, similarities(encoder, sets))
+    return evaluate_sets(encoder, {pairs.name: {"test": pairs}})
+
+
+def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
+    """What `score` gives for each task, and under "per_pair" the "gold" and "cosine" of each pair behind its headline.
+
+    Raises UserError where the encoder's output has the wrong shape or is not finite.
+    """
+    cosines = similarities(encoder, sets)
+    per_pair = {
+        task: {"gold": gold.tolist(), "cosine": cosine.tolist()}
+        for task, (gold, cosine) in headline(sets, cosines).items()
+    }
+    return {task: {**result, "per_pair": per_pair[task]} for task, result in score(sets, cosines).items()}
 
 
 def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:

@@ -1,0 +1,36 @@
+"""Two models' results on one suite, compared case by case: pairs, lists, queries or samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from isotrope.evaluation.significance import Comparison, compare, compare_tasks
+
+Results = Mapping[str, Mapping[str, Any]]  # task -> its result, as `isotrope.evaluate` gives it
+Judge = Callable[[Results, Results, int], Comparison]
+
+
+def by_pairs(before: Results, after: Results, seed: int = 0) -> Comparison:
+    """Paired bootstrap over sentence pairs of Spearman's correlation, averaged over the tasks."""
+
+    def cases(results: Results) -> dict[str, Any]:
+        pairs = {task: result["per_pair"] for task, result in results.items()}
+        return {task: (np.array(p["gold"]), np.array(p["cosine"])) for task, p in pairs.items()}
+
+    return compare(cases(before), cases(after), seed=seed)
+
+
+def by_cases(kind: str, measure: str) -> Judge:
+    """Paired bootstrap of the mean of one number a case, averaged over the tasks: `result[kind][measure]`."""
+
+    def judge(before: Results, after: Results, seed: int = 0) -> Comparison:
+        old, new = (
+            {task: np.array(result[kind][measure], dtype=np.float64) for task, result in results.items()}
+            for results in (before, after)
+        )
+        return compare_tasks(old, new, seed=seed)
+
+    return judge
