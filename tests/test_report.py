@@ -18,12 +18,13 @@ import isotrope
 from conftest import sentences
 from isotrope.cli import app
 from isotrope.errors import UserError
+from isotrope.evaluation.bands import by_gold, scale
 from isotrope.evaluation.geometry import alignment, uniformity
+from isotrope.evaluation.spectrum import effective_rank, unit, variance_shares
 from isotrope.report import figures, report
-from isotrope.report.bands import by_gold, scale
 from isotrope.report.page import PAPERS
 from isotrope.report.record import Record
-from isotrope.report.space import Space, effective_rank, unit, variance_shares
+from isotrope.report.space import Space
 
 HOSTILE = "<script>alert('corpus')</script> & $\\frac{1}$ the river"
 EVERY = {"loss", "dev", "path", "cosines", "in-batch", "spectrum"}

@@ -2,24 +2,29 @@
 
 Alignment and uniformity: Wang and Isola, ICML 2020, https://arxiv.org/abs/2005.10242 (their α = 2, t = 2), as SimCSE
 (Gao et al., 2021, section 5, https://arxiv.org/abs/2104.08821) uses them on STS-B. Mean cosine: Ethayarajh, EMNLP 2019,
-https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is.
+https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is. Spectrum and IsoScore: `spectrum.py`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from isotrope.data.pairs import Pairs
 from isotrope.data.senteval import load_sts
 from isotrope.errors import UserError
+from isotrope.evaluation.bands import by_gold, scale
 from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.spectrum import Vector, effective_rank, iso_score, unit, variance_shares
 
 Rows = npt.ArrayLike | torch.Tensor
 
-POSITIVE = 4.0  # STS-B pairs with a score above this are positives (Gao et al., 2021)
+POSITIVE = 0.8  # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
+QUANTILES, BINS = (0.05, 0.25, 0.5, 0.75, 0.95), 40
 _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
 
@@ -60,18 +65,56 @@ def mean_cosine(x: Rows) -> float:
     return float((common @ common - n) / (n * (n - 1)))  # ‖Σu‖² = n + 2 · sum over pairs
 
 
-def evaluate_geometry(encoder: Encoder, data: str | Path | None) -> dict[str, dict[str, float]]:
-    """Alignment of STS-B dev pairs with a gold score above 4; uniformity and mean cosine of its distinct sentences."""
-    pairs = load_sts(data, "STSBenchmark", ("dev",))["dev"]
+def evaluate_geometry(encoder: Encoder, data: str | Path | None) -> dict[str, dict[str, Any]]:
+    """The geometry of STS-B's dev pairs, the papers' choice; see `pair_geometry`."""
+    return {"STSBenchmark": pair_geometry(encoder, load_sts(data, "STSBenchmark", ("dev",))["dev"])}
+
+
+def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
+    """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
+
+    "alignment" of the "positives", the pairs whose score lies above four fifths of the scale (None without any; of a
+    scale to 5: above 4); of the distinct "sentences": "uniformity", "mean_cosine", "iso_score" of the vectors as they
+    are, "effective_rank" and the covariance "spectrum" (shares, largest first) of the vectors on the unit sphere, where
+    cosines live. "bands" holds the cosines by gold score: see `cosine_bands`.
+
+    Raises UserError for an encoder that does not give (n, D) numbers, or gives one vector for all.
+    """
     embedded = Embedded(encoder, (*pairs.first, *pairs.second))
-    close = pairs.gold > POSITIVE
+    low, high = scale(pairs.gold)
+    close = pairs.gold > low + POSITIVE * (high - low)
     first, second = embedded(pairs.first)[close], embedded(pairs.second)[close]
-    measures = {
-        "alignment": alignment(first, second),
+    shares = variance_shares(unit(embedded.vectors))
+    return {
+        "alignment": alignment(first, second) if close.any() else None,
         "uniformity": uniformity(embedded.vectors),
         "mean_cosine": mean_cosine(embedded.vectors),
+        "iso_score": iso_score(embedded.vectors),
+        "effective_rank": effective_rank(shares),
+        "positives": int(close.sum()),
+        "sentences": len(embedded.sentences),
+        "bands": cosine_bands(pairs.gold, embedded.cosines(pairs)),
+        "spectrum": shares.tolist(),
     }
-    return {"STSBenchmark": {**measures, "positives": int(close.sum()), "sentences": len(embedded.sentences)}}
+
+
+def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
+    """Distribution of cosines (N,) in each of five bands of gold (N,), lowest first: RankCSE Fig. 5.
+
+    Each has "band" ("0–1" … "4–5"), "pairs", "mean" and "sd", "quantiles" ("0.05" … "0.95") (None and empty where it
+    has no pair) and "histogram": pairs in 40 bins of width 0.05 from −1 to 1.
+    """
+    return [
+        {
+            "band": label,
+            "pairs": len(some["cosine"]),
+            "mean": float(some["cosine"].mean()) if len(some["cosine"]) else None,
+            "sd": float(some["cosine"].std()) if len(some["cosine"]) else None,
+            "quantiles": {str(q): float(np.quantile(some["cosine"], q)) for q in QUANTILES if len(some["cosine"])},
+            "histogram": np.histogram(some["cosine"].clip(-1, 1), BINS, (-1, 1))[0].tolist(),
+        }
+        for label, some in by_gold(gold, {"cosine": cosines})
+    ]
 
 
 def _unit(x: Rows, at_least: int = 1) -> npt.NDArray[np.float64]:

@@ -72,9 +72,16 @@ def points(result: Mapping[str, Any]) -> float:
 def _table(suite: str, results: Mapping[str, Mapping[str, Any]]) -> Table:
     first = next(iter(results.values()))[suite]
     if suite == "geometry":
-        measures = list(next(iter(first.values())))
+        measures = [m for m, value in next(iter(first.values())).items() if isinstance(value, (int, float))]
         rows = [[name, *(f"{next(iter(r[suite].values()))[m]:.4f}" for m in measures)] for name, r in results.items()]
         return suite, ["model", *measures], rows
+    if suite == "ranking":
+        rows = [
+            [f"{name}, {title}", *(f"{100 * task[key]:.2f}" for task in r[suite].values())]
+            for key, title in (("kendall", "KCC"), ("ndcg", "NDCG"))
+            for name, r in results.items()
+        ]
+        return "ranking: KCC and NDCG × 100", ["model", *(SHORT.get(task, task) for task in first)], rows
     rows = [[name, *(f"{points(task):.2f}" for task in r[suite].values())] for name, r in results.items()]
     header = ["model", *(SHORT.get(task, task) for task in first)]
     if suite == "sts" and len(first) == 7:

@@ -11,6 +11,7 @@ from isotrope.data.senteval import SPLITS, STS_TASKS
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.geometry import evaluate_geometry
+from isotrope.evaluation.ranking import SETTINGS, evaluate_ranking
 from isotrope.evaluation.sts import evaluate_sts
 
 
@@ -25,6 +26,7 @@ class Suite:
 
 SUITES: Mapping[str, Suite] = {
     "sts": Suite(STS_TASKS, ("test",), lambda encoder, tasks, data, _: evaluate_sts(encoder, tasks, data)),
+    "ranking": Suite(STS_TASKS, tuple(SETTINGS), evaluate_ranking),
     "geometry": Suite(("STSBenchmark",), ("test",), lambda encoder, _tasks, data, _: evaluate_geometry(encoder, data)),
 }
 

@@ -12,12 +12,13 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from isotrope.errors import UserError
+from isotrope.evaluation.bands import by_gold
 from isotrope.evaluation.report import SHORT
+from isotrope.evaluation.spectrum import effective_rank
 from isotrope.folders import writing
 from isotrope.report import figures
-from isotrope.report.bands import by_gold
 from isotrope.report.record import Record
-from isotrope.report.space import Space, effective_rank, neighbour_table, spaces
+from isotrope.report.space import Space, neighbour_table, spaces
 
 SIGNS = {"better": "▲", "worse": "▼", "cannot be told": "◆", "unfinished": "…"}
 PAPERS = {  # name as the captions give it -> where to read it

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import encode
+from isotrope.evaluation.spectrum import Vector, unit, variance_shares
 from isotrope.report.record import Record
 
-Vector = npt.NDArray[np.float64]
 FEWEST = 10  # sentences; fewer have no distribution
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
 
@@ -34,32 +34,9 @@ class Space:
         return cls(cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))
 
 
-def unit(vectors: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Rows of (N, D) divided by their norm, a zero row left as it is."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(np.divide(rows, norms, out=rows.copy(), where=norms > 0))
-
-
 def cosines(rows: npt.NDArray[np.float64]) -> Vector:
     """Cosines of all pairs i < j of unit rows (N, D) -> (N (N − 1) / 2,)."""
     return np.asarray((rows @ rows.T)[np.triu_indices(len(rows), 1)])
-
-
-def variance_shares(rows: npt.NDArray[np.float64]) -> Vector:
-    """Eigenvalues of the covariance of rows (N, D), largest first, as shares of their sum -> (min(D, N − 1),)."""
-    values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
-    values = values[: min(rows.shape[1], len(rows) - 1)]  # centring takes one dimension of N away
-    return np.asarray(values / max(values.sum(), np.finfo(float).tiny))
-
-
-def effective_rank(shares: Vector) -> float:
-    """Exponential of the entropy of shares (K,): how many equal directions would spread as much, 1 … K.
-
-    Roy and Vetterli, EUSIPCO 2007: The effective rank: a measure of effective dimensionality.
-    """
-    some = shares[shares > 0]
-    return float(np.exp(-np.sum(some * np.log(some))))
 
 
 def neighbours(rows: npt.NDArray[np.float64], asked: int, count: int) -> list[list[tuple[int, float]]]:

@@ -19,7 +19,7 @@ def scale(gold: Vector) -> tuple[float, float]:
 
 def by_gold(gold: Vector, cosines: Mapping[str, Vector]) -> list[tuple[str, dict[str, Vector]]]:
     """Cosines by band of gold (N,), lowest first: (label, {name: (n,)}). A pair is in one band; the last is closed."""
-    edges = np.linspace(*scale(gold), BANDS + 1)
+    edges = np.linspace(*scale(gold), BANDS + 1).round(12)  # a score of 0.6 lies on the edge 0.6, not below it
     band = np.clip(np.searchsorted(edges, gold, side="right") - 1, 0, BANDS - 1)  # (N,)
     return [
         (f"{edges[i]:.3g}–{edges[i + 1]:.3g}", {name: values[band == i] for name, values in cosines.items()})

@@ -1,0 +1,209 @@
+"""Ranking tasks: does a model put the sentences that people compared with one query into people's order?
+
+RankCSE (Liu et al., ACL 2023), Appendix G, https://aclanthology.org/2023.acl-long.771: a sentence of an STS set that
+occurs in more than three scored pairs is a query, the other sentences of its pairs are its list. Kendall's coefficient
+(KCC) and NDCG (Järvelin and Kekäläinen, 2002, https://doi.org/10.1145/582415.582418) compare the order of the cosines
+with that of the scores; a task's number is the mean over its lists. No code of the authors is public: what the appendix
+leaves open stands in `Choices`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from isotrope.data.pairs import Pairs
+from isotrope.data.senteval import load_sts
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import Embedded, Encoder
+
+Vector = npt.NDArray[np.float64]
+Tau = Literal["a", "b", "c"]
+Gain = Literal["linear", "exponential"]
+
+# Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B and SICK-R.
+SETTINGS: Mapping[str, tuple[str, ...]] = {"test": ("test",), "all": ("train", "dev", "test")}
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What Appendix G leaves open. The defaults read it literally, and are ours where it says nothing.
+
+    Attributes:
+        more_than: scored pairs that a query must exceed.
+        side: the side of a pair on which the query may stand: "either", "first" or "second".
+        duplicates: a sentence that was scored against the query several times stays so often in its list ("keep"), or
+            once with the mean score ("mean"; it then counts once towards `more_than`). STS12 repeats many pairs.
+        constant: lists whose scores are all equal have no order: left out ("skip"), or 0 in both measures ("zero").
+        tau: Kendall's tau-b (corrected for ties), tau-a (none) or tau-c (Stuart's).
+        gain: NDCG's gain is the score itself ("linear") or 2^score − 1 ("exponential").
+        at: NDCG of the first `at` places; None for the whole list.
+
+    Raises UserError for a value that is none of these.
+    """
+
+    more_than: int = 3
+    side: Literal["either", "first", "second"] = "either"
+    duplicates: Literal["keep", "mean"] = "keep"
+    constant: Literal["skip", "zero"] = "skip"
+    tau: Tau = "b"
+    gain: Gain = "linear"
+    at: int | None = None
+
+    def __post_init__(self) -> None:
+        for key, known in _KNOWN.items():
+            if getattr(self, key) not in known:
+                raise UserError(f"{key} = {getattr(self, key)!r} is unknown", f"choose from {', '.join(known)}")
+        if self.more_than < 1:
+            raise UserError(f"more_than = {self.more_than}: a list of one has no order", "choose 1 or more")
+        if self.at is not None and self.at < 1:
+            raise UserError(f"at = {self.at}: NDCG needs a place", "choose 1 or more, or None for the whole list")
+
+
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    "side": ("either", "first", "second"),
+    "duplicates": ("keep", "mean"),
+    "constant": ("skip", "zero"),
+    "tau": ("a", "b", "c"),
+    "gain": ("linear", "exponential"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RankingList:
+    """A query, the n sentences that people compared with it, and their scores."""
+
+    query: str
+    candidates: list[str]  # (n,)
+    gold: Vector  # (n,)
+
+
+def evaluate_ranking(
+    encoder: Encoder,
+    tasks: Sequence[str],
+    data: str | Path | None,
+    setting: str = "test",
+    choices: Choices = Choices(),
+) -> dict[str, Any]:
+    """Rank every list of some STS tasks; see `rank` for the result and `load_sts` for `data`.
+
+    The subsets of STS12 … STS16 form one set, as "all" does. `setting` "test" takes the test split of STSBenchmark and
+    SICKRelatedness, "all" their three splits together, which is where the lists of RankCSE's Table 1 come from.
+    """
+    return rank(encoder, {task: list(load_sts(data, task, SETTINGS[setting]).values()) for task in tasks}, choices)
+
+
+def rank(
+    encoder: Encoder,
+    sets: Mapping[str, Sequence[Pairs]],
+    choices: Choices = Choices(),
+) -> dict[str, Any]:
+    """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once over all sets.
+
+    Gives, for each set, the means "kendall" and "ndcg" as fractions, "lists" they are taken over, "pairs" in these
+    lists, lists of "constant" score, the "choices", and "per_list" with both measures of each list, in one order for
+    every model, so that `isotrope.evaluation.significance.compare_means` can pair them.
+
+    Raises UserError where a set has no list with an order, or a score is negative.
+    """
+    lists = {name: ranking_lists(pairs, choices) for name, pairs in sets.items()}
+    for name, some in lists.items():
+        if not any(np.ptp(one.gold) > 0 for one in some):
+            raise UserError(
+                f"{name} has no list to rank: no sentence with more than {choices.more_than} scored pairs that differ",
+                "give pairs that share sentences, or lower more_than",
+            )
+    embedded = Embedded(encoder, (s for some in lists.values() for one in some for s in (one.query, *one.candidates)))
+    return {name: _score(some, embedded, choices) for name, some in lists.items()}
+
+
+def ranking_lists(sets: Iterable[Pairs], choices: Choices = Choices()) -> list[RankingList]:
+    """The queries of some pairs with their lists, in order of first occurrence: what there is to rank."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for pairs in sets:
+        for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
+            if choices.side != "second":
+                found.setdefault(first, []).append((second, gold))
+            if choices.side == "second" or (choices.side == "either" and first != second):  # with itself: one pair
+                found.setdefault(second, []).append((first, gold))
+    if choices.duplicates == "mean":
+        found = {query: _merged(list_) for query, list_ in found.items()}
+    return [
+        RankingList(query, [sentence for sentence, _ in list_], np.array([gold for _, gold in list_]))
+        for query, list_ in found.items()
+        if len(list_) > choices.more_than
+    ]
+
+
+def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
+    """Kendall's rank correlation of scores (n,) with gold (n,); 0 where one of them is constant.
+
+    With C concordant and D discordant pairs of n: tau-a is (C − D) / (n (n − 1) / 2), tau-b (C − D) / √(pairs not tied
+    in scores · pairs not tied in gold), tau-c (C − D) · 2m / (n² (m − 1)), m the smaller number of distinct values.
+    """
+    above = np.triu_indices(len(gold), 1)
+    x, y = (np.sign(values[:, None] - values[None, :])[above] for values in (scores, gold))  # (n (n − 1) / 2,)
+    surplus, untied = float(x @ y), float(np.sqrt(np.sum(x != 0)) * np.sqrt(np.sum(y != 0)))
+    if untied == 0:
+        return 0.0
+    if tau == "c":
+        m = min(len(np.unique(scores)), len(np.unique(gold)))
+        return surplus * 2 * m / (len(gold) ** 2 * (m - 1))
+    return surplus / (untied if tau == "b" else len(x))
+
+
+def ndcg(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
+    """Normalised discounted cumulative gain of the order of scores (n,), gold (n,) at least 0; 0 where no gain exists.
+
+    DCG = Σ gain_r / log₂(r + 1) over the places r = 1 … n (or `at`), divided by that of the best order. Sentences of
+    equal score share the mean of their gains: the expectation over the orders that they may have.
+    """
+    if np.min(gold) < 0:
+        raise UserError(f"NDCG of a negative score ({np.min(gold):g})", "give scores of 0 or more")
+    gains = gold if gain == "linear" else np.exp2(gold) - 1
+    discount = 1 / np.log2(np.arange(len(gold)) + 2)
+    discount[len(gold) if at is None else at :] = 0
+    best = float(np.sort(gains)[::-1] @ discount)
+    _, level, sizes = np.unique(-scores, return_inverse=True, return_counts=True)  # best first
+    shared = np.bincount(level, weights=gains) / sizes  # (levels,)
+    return float(np.repeat(shared, sizes) @ discount) / best if best > 0 else 0.0
+
+
+def _merged(list_: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    scores: dict[str, list[float]] = {}
+    for sentence, gold in list_:
+        scores.setdefault(sentence, []).append(gold)
+    return [(sentence, float(np.mean(golds))) for sentence, golds in scores.items()]
+
+
+def _score(lists: list[RankingList], embedded: Embedded, choices: Choices) -> dict[str, Any]:
+    ordered = [one for one in lists if np.ptp(one.gold) > 0]
+    kept = ordered if choices.constant == "skip" else lists
+    flat = Pairs(
+        "",
+        [one.query for one in kept for _ in one.candidates],
+        [sentence for one in kept for sentence in one.candidates],
+        np.concatenate([one.gold for one in kept]),
+    )
+    ends = np.cumsum([len(one.candidates) for one in kept])
+    cosines = np.split(embedded.cosines(flat), ends[:-1])  # one (n,) a list
+    both = [
+        (kendall(scores, one.gold, choices.tau), ndcg(scores, one.gold, choices.gain, choices.at))
+        if np.ptp(one.gold) > 0
+        else (0.0, 0.0)
+        for scores, one in zip(cosines, kept, strict=True)
+    ]
+    per_list = {name: [pair[i] for pair in both] for i, name in enumerate(("kendall", "ndcg"))}
+    return {
+        **{name: float(np.mean(values)) for name, values in per_list.items()},
+        "lists": len(kept),
+        "pairs": len(flat),
+        "constant": len(lists) - len(ordered),
+        "choices": asdict(choices),
+        "per_list": per_list,
+    }
