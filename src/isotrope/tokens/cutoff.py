@@ -43,7 +43,7 @@ class Cutoff:
     not scaled up.
 
     Raises:
-        UserError: ``unit = "feature"``, and the encoder has no table of token embeddings.
+        UserError: ``unit = "feature"``, and the encoder takes no input embeddings.
     """
 
     unit: Literal["token", "span", "feature"] = "token"
@@ -52,7 +52,7 @@ class Cutoff:
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         if self.unit == "feature":
             if "feature_keep" not in features:
-                raise UserError("unit = 'feature': the encoder has no token embeddings", "choose token or span")
+                raise UserError("unit = 'feature': this encoder takes no input embeddings", "choose token or span")
             return {**features, "feature_keep": feature_cutoff(features["feature_keep"], self.ratio, generator)}
         mask = cutoff(features["attention_mask"], self.ratio, self.unit == "span", generator)
         return {**features, "attention_mask": mask}
