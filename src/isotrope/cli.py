@@ -18,11 +18,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from isotrope.cli_data import app as data_app
 from isotrope.cli_presets import app as presets_app
 from isotrope.errors import Stopped, UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
+app.add_typer(data_app, name="data")
 console, errors = Console(), Console(stderr=True)
 
 

@@ -24,8 +24,10 @@ def cache(*parts: str) -> Path:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path, again: str = "go on with --resume") -> Iterator[None]:
     """Make ``folder`` and write there; what cannot be written is the user's to put right, and no empty folder stays.
+
+    ``again`` is what to do after space was freed.
 
     Raises:
         UserError: the folder cannot be made or written to, or its disk is full.
@@ -40,13 +42,13 @@ def writing(folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno in FULL:
-            raise full(folder) from error
+            raise full(folder, again) from error
         if error.errno in REFUSED and not _usable(folder):
             raise UserError(f"{folder} cannot be written to ({error.strerror})", "choose another folder") from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
         if "No space left" in str(error) or "File too large" in str(error) or _free(folder) < SPARE:
-            raise full(folder) from error
+            raise full(folder, again) from error
         raise
     finally:
         if made:
@@ -54,9 +56,9 @@ def writing(folder: Path) -> Iterator[None]:
                 folder.rmdir()  # goes only if nothing was written
 
 
-def full(folder: Path) -> UserError:
+def full(folder: Path, again: str = "go on with --resume") -> UserError:
     """The one line for a full disk."""
-    return UserError(f"no space left to write {folder}", "free some, then go on with --resume")
+    return UserError(f"no space left to write {folder}", f"free some, then {again}")
 
 
 def _usable(folder: Path) -> bool:
