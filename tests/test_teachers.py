@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import replace
@@ -252,6 +253,24 @@ class TestCache:
         found = [np.load(tmp_path / f"{number}.npy") for number in range(3)]
         assert np.array_equal(found[0], found[1])
         assert np.array_equal(found[0], found[2])
+
+    def test_makes_room_after_thirty_days_without_use(
+        self, corpus: Corpus, tiny_model: Path, other_model: Path, cache: Path
+    ) -> None:
+        def put(model: Path, **options: Any) -> str:
+            before = files(cache)
+            teacher("cached", Context(corpus), model=str(model), **options)
+            return next(iter(files(cache) - before), "")
+
+        old, used, fresh = put(tiny_model), put(tiny_model, pooling="cls"), put(tiny_model, max_length=9)
+        (cache / "0.part").touch()
+        long_ago = time.time() - _store.UNUSED - 60
+        for name in (old, used, "0.part"):
+            os.utime(cache / name, (long_ago, long_ago))
+        assert put(tiny_model, pooling="cls") == "", "opening it is a use"
+        new = put(other_model)
+        assert files(cache) == {used, fresh, new}
+        assert not (cache / "0.part").exists()
 
     def test_names_a_damaged_file(self, corpus: Corpus, tiny_model: Path, cache: Path) -> None:
         teacher("cached", Context(corpus), model=str(tiny_model))

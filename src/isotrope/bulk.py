@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from isotrope.bulk_output import Manifest, Npy, Parts, Vectors, clear, destinati
 from isotrope.data.files import LONGEST_LINE, Source, checksum, find_sources
 from isotrope.data.readers import Columns, rows
 from isotrope.encoder import load
+from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.types import Encoder
 
@@ -131,23 +131,7 @@ def _model_checksum(encoder: Encoder, probe: Vectors) -> str:
     """Of the weights, the configuration and the tokenizer; of an unknown encoder, its class and a vector (1, D)."""
     if not isinstance(encoder, SentenceTransformer):
         return xxhash.xxh3_128_hexdigest(_class_name(encoder).encode() + probe.astype(np.float16).tobytes())
-    config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-    settings = config.to_dict() if config is not None else {}
-    settings.pop("_name_or_path", None)  # a model that has moved is the same model
-    tokenizer: Any = getattr(encoder, "tokenizer", None)
-    tokenizer = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(tokenizer, "to_str"):
-        words = json.loads(tokenizer.to_str())
-        words |= {"truncation": None, "padding": None}  # these two follow the latest batch
-    else:
-        words = repr(tokenizer)
-    prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
-    described = json.dumps([repr(encoder), settings, words, prompts], sort_keys=True, default=str)
-    total = xxhash.xxh3_128(described.encode())
-    for name, tensor in sorted(encoder.state_dict().items()):
-        total.update(f"|{name} {tensor.dtype} {tuple(tensor.shape)}|".encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return total.hexdigest()
+    return model_checksum(encoder)
 
 
 def _class_name(encoder: object) -> str:

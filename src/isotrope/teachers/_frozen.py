@@ -5,19 +5,18 @@ It is never a submodule of the objective: a trainer would take it for the studen
 
 # Annotations are evaluated here and now (no __future__ import), so that subclasses in other files inherit types.
 
-import json
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-import xxhash
 from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from isotrope.encoder import load
+from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.teachers._context import Context
@@ -72,18 +71,5 @@ class Frozen:
         return F.normalize(rows.float(), dim=-1)
 
     def key(self) -> str:
-        """Checksum of all that decides the embeddings: weights, modules, tokenizer, prompts, length, precision."""
-        encoder = self.encoder
-        config: Any = getattr(getattr(encoder[0], "auto_model", None), "config", None)
-        settings = {} if config is None else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
-        words: Any = getattr(encoder, "tokenizer", None)
-        words = getattr(words, "backend_tokenizer", words)
-        if hasattr(words, "to_str"):  # truncation and padding follow the latest batch
-            words = {k: v for k, v in json.loads(words.to_str()).items() if k not in {"truncation", "padding"}}
-        prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
-        described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, self.bf16]
-        total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
-        for name, tensor in sorted(encoder.state_dict().items()):
-            total.update(f"|{name} {tuple(tensor.shape)}|".encode())
-            total.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return total.hexdigest()
+        """Checksum of all that decides the embeddings, the precision among it."""
+        return model_checksum(self.encoder, self.bf16)

@@ -6,6 +6,8 @@ import io
 import json
 import os
 import shutil
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from isotrope.teachers._frozen import Frozen
 from isotrope.types import Batch
 
 VERSION = 1  # of the layout below; part of the key
+UNUSED = 30 * 24 * 3600  # seconds; embeddings that no run has opened for so long make room for new ones
 SHARD = 4096  # rows between two points from which a killed pass goes on
 
 
@@ -38,7 +41,8 @@ class Store:
         """Find the file in the cache, or encode the corpus into it; of several processes one does, the others wait.
 
         The file's name is a checksum of the model, its settings, the corpus and the rows, so it is never stale; it
-        appears whole or not at all. What a killed pass had done counts in the next.
+        appears whole or not at all. What a killed pass had done counts in the next. Before a new one is written, those
+        that no run has opened for 30 days are removed.
 
         Raises:
             UserError: no space or no right to write, a damaged file, a model that gives NaN.
@@ -53,7 +57,10 @@ class Store:
         if not path.is_file():
             with writing(folder), FileLock(folder / f".{key}.lock"):
                 if not path.is_file():
+                    _prune(folder)
                     _write(path, shape, frozen, context, rows)
+        with suppress(OSError):  # another user's cache
+            os.utime(path)
         try:
             vectors = np.load(path, mmap_mode="r")
             if vectors.shape != shape:
@@ -73,6 +80,14 @@ class Store:
             problem = f"the teacher has no embedding of row {wanted[~inside][0]}"
             raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
         return torch.from_numpy(np.array(self.vectors[places])).to(batch.rows.device)
+
+
+def _prune(folder: Path) -> None:
+    """Remove what no run has opened for long; a run that has it open keeps it."""
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > UNUSED:
+                path.unlink()
 
 
 def _write(path: Path, shape: tuple[int, int], frozen: Frozen, context: Context, rows: Rows | None) -> None:

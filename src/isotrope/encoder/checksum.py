@@ -1,0 +1,30 @@
+"""What an encoder is, in one line: the key under which its embeddings are kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+import xxhash
+from sentence_transformers import SentenceTransformer
+
+
+def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
+    """Of all that decides the embeddings: weights, modules, tokenizer, prompts, length, and what the caller adds.
+
+    A model that has moved is the same model; what follows the latest batch (truncation, padding) does not count.
+    """
+    config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
+    settings = {} if config is None else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
+    words: Any = getattr(encoder, "tokenizer", None)
+    words = getattr(words, "backend_tokenizer", words)
+    if hasattr(words, "to_str"):
+        words = {k: v for k, v in json.loads(words.to_str()).items() if k not in {"truncation", "padding"}}
+    prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
+    described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, *further]
+    total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
+    for name, tensor in sorted(encoder.state_dict().items()):
+        total.update(f"|{name} {tensor.dtype} {tuple(tensor.shape)}|".encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return total.hexdigest()
