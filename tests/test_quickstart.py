@@ -21,7 +21,7 @@ from isotrope.data.docstrings import Docstrings, gather, installed
 from isotrope.data.similarity import agreement, similarity_pairs
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import Comparison
-from isotrope.quickstart import LEVEL, Measured, judge, measure, quickstart, reciprocal_ranks, tell, verdict
+from isotrope.quickstart import LEVEL, Measured, judge, measure, quickstart, tell, verdict
 from test_docstrings import build_site
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.learning_rate=1e-3"]
@@ -139,27 +139,6 @@ def test_a_folder_with_something_else_is_left_alone(tiny_model: Path, text: Docs
     with pytest.raises(UserError, match="does not exist"):
         quickstart(tmp_path / "new", backbone="./no-such-model", text=text)
     assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("cutoff", [1, 3, 10])
-def test_reciprocal_ranks_against_a_naive_oracle(cutoff: int) -> None:
-    generator = np.random.default_rng(0)
-    bodies = generator.normal(size=(40, 8))
-    queries = bodies + generator.normal(size=(40, 8))
-    expected = []
-    for i, query in enumerate(queries):
-        cosines = [query @ body / np.linalg.norm(query) / np.linalg.norm(body) for body in bodies]
-        place = sorted(range(40), key=lambda j: -cosines[j]).index(i) + 1
-        expected.append(1 / place if place <= cutoff else 0)
-    found = reciprocal_ranks(queries, 7 * bodies, cutoff)
-    np.testing.assert_allclose(found, expected)
-    assert 0 < np.mean(found) < 1
-
-
-def test_a_collapsed_model_finds_nothing() -> None:
-    same = np.tile(np.random.default_rng(0).normal(size=(1, 16)).astype(np.float32), (11, 1))
-    assert not reciprocal_ranks(same, same).any()
-    assert not reciprocal_ranks(np.zeros((11, 4)), np.ones((11, 4))).any()
 
 
 def test_both_tests_see_a_difference_where_there_is_one_and_none_where_there_is_none() -> None:

@@ -23,6 +23,7 @@ from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded, Encoder
 from isotrope.evaluation.geometry import alignment, uniformity
+from isotrope.evaluation.retrieval import reciprocal_ranks
 from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.folders import writing
 from isotrope.report import report
@@ -35,7 +36,6 @@ Vector = npt.NDArray[np.float64]
 BACKBONE, PRESET = "isotrope/tiny", "simcse"
 POOLING = "mean"  # before and after; the better one of a raw language model, whose [CLS] means little
 SETTINGS = (f"encoder.pooling={POOLING}", "train.learning_rate=1e-4", "train.eval_steps=100", "train.save_steps=100")
-CUTOFF = 10  # a body found at a lower place counts as not found
 POSITIVE = 4.0  # pairs graded at least so are positives of the alignment
 RESAMPLES = 2000
 LEVEL = 0.05 / 2  # two tests share the 5 % (Bonferroni)
@@ -150,18 +150,6 @@ def measure(encoder: Encoder, text: Docstrings) -> Measured:
         alignment=alignment(first[close], second[close]),
         uniformity=uniformity(embedded(list(dict.fromkeys([*pairs.first, *pairs.second])))),
     )
-
-
-def reciprocal_ranks(queries: npt.ArrayLike, bodies: npt.ArrayLike, cutoff: int = CUTOFF) -> Vector:
-    """1 / place of body i in the order of its cosine with query i, 0 beyond the cutoff: (Q, D), (Q, D) → (Q,).
-
-    Their mean is MRR@10 (Voorhees, TREC-8 1999). Ties count against the model: a collapsed one finds nothing.
-    """
-    a, b = (np.asarray(x, dtype=np.float64) for x in (queries, bodies))
-    a, b = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (a, b))
-    cosines = np.round(a @ b.T, 12)  # (Q, Q); equal bodies' cosines differ by rounding alone
-    places = np.sum(cosines >= np.diagonal(cosines)[:, None], axis=1)
-    return np.where(places <= cutoff, 1.0 / places, 0.0)
 
 
 def judge(before: Measured, after: Measured, seed: int = 0) -> dict[str, Comparison]:

@@ -1,0 +1,128 @@
+"""Retrieval by cosine: does a query find what is relevant to it, in a domain of one's own?
+
+Search is exact, in blocks. Ties count against the model: among equal cosines the least relevant text comes first, so a
+collapsed encoder finds nothing. Queries to which nothing is relevant are left out, as trec_eval does.
+
+Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415.582418, with the grade itself as gain and
+log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array, eye_array
+
+from isotrope.data.domains import Domain, load_domain
+from isotrope.evaluation.clustering import v_measures
+from isotrope.evaluation.embed import Embedded, Encoder, Floats
+
+CUTOFF = 10  # places that nDCG and MRR look at
+RECALLS = (10, 100)  # places of the recalls
+DECIMALS = 12  # cosines that agree so far are ties: those of equal texts differ by rounding alone
+_BLOCK = 8_000_000  # cosines at a time: some 200 MB, whatever the corpus
+
+Vector = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What Q queries found, and what they could have found: grades, best place first."""
+
+    found: Vector  # (Q, K)
+    ideal: Vector  # (Q, K)
+    relevant: npt.NDArray[np.int64]  # (Q,) texts with a grade above 0 in the whole corpus
+
+
+def evaluate_retrieval(
+    encoder: Encoder, tasks: Sequence[str], data: str | Path | None, setting: str = "test"
+) -> dict[str, Any]:
+    """Evaluate on SciFact, Banking77, StackOverflow; see `isotrope.data.domains` for what "test" and "dev" hold.
+
+    All data is read before anything is encoded. Gives for each task what `evaluate_domain` gives.
+
+    Raises UserError as `load_domain` does, and where the encoder's output has the wrong shape or is not finite.
+    """
+    domains = {task: load_domain(data, task, setting) for task in tasks}
+    return {task: evaluate_domain(encoder, domain) for task, domain in domains.items()}
+
+
+def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
+    """Means over queries of "ndcg@10", "mrr@10", "recall@10", "recall@100", as fractions, and the numbers of texts.
+
+    Where the queries have classes, also "v_measure", the mean over five k-means clusterings of them, and its standard
+    deviation "v_measure_sd". "per_query" holds the measures of each query that has something to find.
+    """
+    embedded = Embedded(encoder, [*domain.queries, *domain.corpus])
+    measures = per_query(embedded, domain)
+    result = {name: float(values.mean()) for name, values in measures.items()}
+    if domain.labels is not None:
+        v = v_measures(embedded(domain.queries), domain.labels)
+        result |= {"v_measure": float(v.mean()), "v_measure_sd": float(v.std(ddof=1))}
+    counts = {"queries": len(measures["ndcg@10"]), "corpus": len(domain.corpus)}
+    return result | counts | {"per_query": {name: values.tolist() for name, values in measures.items()}}
+
+
+def per_query(embedded: Embedded, domain: Domain) -> dict[str, Vector]:
+    """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""
+    queries, corpus = embedded(domain.queries), embedded(domain.corpus)
+    ranked = search(queries, corpus, domain.grades, max(CUTOFF, *RECALLS), domain.own)
+    asked = ranked.relevant > 0
+    measures = {f"ndcg@{CUTOFF}": ndcg(ranked, CUTOFF), f"mrr@{CUTOFF}": reciprocal_rank(ranked, CUTOFF)}
+    measures |= {f"recall@{k}": recall(ranked, k) for k in RECALLS}
+    return {name: values[asked] for name, values in measures.items()}
+
+
+def ndcg(ranked: Ranked, k: int) -> Vector:
+    """Discounted gain of the first k places, over that of the best order: (Q,); 0 where nothing is relevant."""
+    discount = 1 / np.log2(np.arange(2, min(k, ranked.found.shape[1]) + 2))
+    gained, possible = (grades[:, :k] @ discount for grades in (ranked.found, ranked.ideal))
+    return np.divide(gained, possible, out=np.zeros_like(gained), where=possible > 0)
+
+
+def reciprocal_rank(ranked: Ranked, k: int) -> Vector:
+    """1 / place of the first relevant text, 0 beyond k: (Q,)."""
+    hits = ranked.found[:, :k] > 0
+    return np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+
+
+def recall(ranked: Ranked, k: int) -> Vector:
+    """Share of a query's relevant texts among the first k: (Q,); 0 where nothing is relevant."""
+    return np.asarray((ranked.found[:, :k] > 0).sum(axis=1) / np.maximum(ranked.relevant, 1))
+
+
+def reciprocal_ranks(queries: Floats, bodies: Floats, cutoff: int = CUTOFF) -> Vector:
+    """1 / place of body i in the order of its cosine with query i, 0 beyond the cutoff: (Q, D), (Q, D) → (Q,)."""
+    return reciprocal_rank(search(queries, bodies, csr_array(eye_array(len(queries))), cutoff), cutoff)
+
+
+def search(queries: Floats, corpus: Floats, grades: csr_array, depth: int, own: bool = False) -> Ranked:
+    """The grades at the first `depth` places of each query, by cosine: (Q, D), (M, D), (Q, M) → K = min(depth, M).
+
+    With `own` the corpus is the queries, and none finds itself. A vector of zeros has cosine 0 with all.
+    """
+    depth = min(depth, len(corpus))
+    a, b = _unit(queries), _unit(corpus)
+    # Below the last decimal, grades order what cosines do not: the best last.
+    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(grades.max()))
+    found, ideal = [], []
+    step = max(1, _BLOCK // len(corpus))
+    for start in range(0, len(a), step):
+        grade = torch.from_numpy(grades[start : start + step].toarray())  # (B, M)
+        scores = torch.round(a[start : start + step] @ b.T, decimals=DECIMALS) - tie * grade
+        if own:
+            scores.diagonal(start).fill_(-torch.inf)  # text i of the corpus is query i
+        found.append(grade.gather(1, scores.topk(depth).indices))
+        ideal.append(grade.topk(depth).values)
+    counts = np.diff(grades.indptr).astype(np.int64)
+    return Ranked(torch.cat(found).numpy(), torch.cat(ideal).numpy(), counts)
+
+
+def _unit(rows: Floats) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64)), dim=1, eps=1e-12)
