@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,9 +10,12 @@ from rich.table import Column, Table
 
 from isotrope.errors import UserError
 
+if TYPE_CHECKING:
+    from isotrope.data.checking import Checked
+
 app = typer.Typer(no_args_is_help=True, help="The data of the evaluation: list it, fetch it, check it, prepare it.")
 console, errors = Console(), Console(stderr=True)
-WIDE = 200  # columns of a table in a file or a pipe
+WIDE = 400  # columns of a table in a file or a pipe
 
 Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
 Only = Annotated[str | None, typer.Option(help="Data sets or groups (sts, transfer, …), with commas; all.")]
@@ -72,20 +75,25 @@ def data_check(folder: Folder = None, only: Only = None) -> None:
     target = _given(folder)
     checked = check(target, _names(only))
     for one in checked:
-        _say(f"{one.source.name}: {one.state} ({one.source.rows})")
-    findings = [finding for one in checked for finding in one.findings]
-    if not findings:
+        _say(f"{one.source.name}: {one.state} ({one.source.rows}){_note(one)}")
+    wrong = [one for one in checked if one.findings]
+    if not wrong:
         return
+    findings = [finding for one in wrong for finding in one.findings]
     shown = _table("file", "is", "in full", "remedy")
     for finding in findings:
         shown.add_row(finding.path, finding.kind, finding.detail, finding.remedy)
     _show(shown)
-    first, more, remedy = findings[0], "", findings[0].remedy
-    if len({finding.remedy for finding in findings}) > 1:
+    first, remedy = findings[0], findings[0].remedy
+    if any(finding.remedy != remedy for finding in findings):
         remedy = f"isotrope data fetch {target}, then isotrope data prepare {target}: both leave what is right"
-    if len(findings) > 1:
-        more = f", and {len(findings) - 1} more"
-    raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){more}", remedy)
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){_note(wrong[0])}{more}", remedy)
+
+
+def _note(one: Checked) -> str:
+    there = any(finding.kind != "missing" for finding in one.findings)
+    return f"; {one.source.note}" if one.source.note and there else ""
 
 
 @app.command("prepare")

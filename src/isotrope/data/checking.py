@@ -55,10 +55,10 @@ def _check(folder: Path, source: Source, required: bool) -> Checked:
     fetch, prepare = (f"isotrope data {verb} {folder} --only {source.name}" for verb in ("fetch", "prepare"))
     fetched = _any(folder / source.folder, source.files)
     made = source.prepared_folder is not None and _any(folder / source.prepared_folder, source.prepared)
-    findings = _faults(folder, source, source.folder, source.files, fetch) if fetched else []
+    findings = _faults(folder, source.folder, source.files, fetch) if fetched else []
     if made:
         remedy = prepare if fetched else f"{fetch}, then prepare it"
-        findings += _faults(folder, source, str(source.prepared_folder), source.prepared, remedy)
+        findings += _faults(folder, str(source.prepared_folder), source.prepared, remedy)
     elif fetched and source.prepared_folder and not findings:
         findings = [Finding(source.prepared_folder, "not prepared", "the official files alone", prepare)]
     elif not fetched and required:
@@ -70,10 +70,9 @@ def _any(folder: Path, files: Iterable[File]) -> bool:
     return any((folder / file.name).exists() for file in files)
 
 
-def _faults(folder: Path, source: Source, below: str, files: Iterable[File], remedy: str) -> list[Finding]:
-    note = f"; {source.note}" if source.note else ""
+def _faults(folder: Path, below: str, files: Iterable[File], remedy: str) -> list[Finding]:
     return [
-        Finding(f"{below}/{file.name}", wrong.kind, wrong.detail + note, remedy)
+        Finding(f"{below}/{file.name}", wrong.kind, wrong.detail, remedy)
         for file in files
         if not file.document and (wrong := fault(folder / below / file.name, file))
     ]

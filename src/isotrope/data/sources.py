@@ -89,7 +89,7 @@ def choose(names: Iterable[str] = ()) -> tuple[Source, ...]:
     Raises UserError for an unknown name.
     """
     wanted = [name.strip().lower() for name in names] or [*REQUIRED, *BESIDES]
-    known = {key for source in sources() for key in (source.name.lower(), source.group)} | {"all"}
+    known = {source.name.lower() for source in sources()} | {*GROUPS, "all"}
     for name in wanted:
         if name not in known:
             raise UserError(

@@ -16,8 +16,8 @@ CHUNK = 1 << 20
 class Fault:
     """What is wrong with a file.
 
-    `kind` is "missing", "unreadable", "empty", "swapped", "line ends", "corrupt" (another number of lines) or
-    "changed" (the right number, other text).
+    `kind` is "missing", "unreadable", "empty", "swapped", "converted" (Windows line ends), "corrupt"
+    (another number of lines) or "changed" (the right number, other text).
     """
 
     kind: str
@@ -40,7 +40,7 @@ def fault(path: Path, file: File) -> Fault | None:
     if other:
         return Fault("swapped", f"it is {other}")
     if seen.unix_sha256 == file.sha256:
-        return Fault("line ends", "the right text with Windows line ends")
+        return Fault("converted", "the right text with Windows line ends")
     if seen.lines != file.lines:
         return Fault("corrupt", f"{seen.lines} lines, {file.lines} expected")
     return Fault("changed", f"{seen.lines} lines as expected, but other text")
