@@ -225,10 +225,12 @@ def _resolve(name: str, seen: Sequence[str]) -> Table:
 
 
 def _merge(base: Table, top: Table) -> Table:
-    """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away."""
+    """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of the order too."""
     for key, value in top.items():
         if value is False and isinstance(base.get(key), dict):
             del base[key]
+            if key in base.get("order", []):
+                base["order"] = [label for label in base["order"] if label != key]
         elif isinstance(value, dict) and isinstance(base.get(key), dict):
             _merge(base[key], value)
         else:
