@@ -114,7 +114,7 @@ def test_a_hub_name_goes_to_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules["isotrope.encoder.load"]
     monkeypatch.setattr(module.AutoConfig, "from_pretrained", answer)
     monkeypatch.setattr(module, "SentenceTransformer", answer)
-    load("bert-base-uncased", dropout=0.2)
+    load("bert-base-uncased", dropout=0.2, packed=False)
     (first, config), (second, model) = asked
     assert first == second == "bert-base-uncased"
     assert config["trust_remote_code"] is model["trust_remote_code"] is False

@@ -12,9 +12,11 @@ from typing import Any
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.encoder.bars import without_bars
+from isotrope.encoder.packed import pack
 from isotrope.encoder.pooling import LAYERS, pooling_modules
 from isotrope.errors import UserError
 
@@ -40,6 +42,7 @@ def load(
     dropout: float | None = None,
     normalize: bool | None = None,
     device: str | None = None,
+    packed: bool = True,
 ) -> SentenceTransformer:
     """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
@@ -53,6 +56,8 @@ def load(
         dropout: set every dropout probability of the encoder, where the two views of contrastive learning come from.
         normalize: end with unit rows or not; by default as the model has it (never, where ``pooling`` is given).
         device: by default CUDA, then MPS, then the CPU.
+        packed: compute no padding where the architecture is known (see `encoder.packed`): equal embeddings, sooner.
+            A model that is to be traced or exported to another format wants False.
 
     Raises:
         UserError: there is no such model, it has no tokenizer, its weights are broken or not safetensors.
@@ -83,6 +88,8 @@ def load(
         if longest is not None and not 2 < max_length <= longest:
             raise UserError(f"max_length = {max_length} does not fit {model}", f"choose 3 to {longest} tokens")
         encoder.max_seq_length = max_length
+    if packed and isinstance(encoder[0], Transformer):
+        pack(encoder[0].auto_model)
     return encoder
 
 

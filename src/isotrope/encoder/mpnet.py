@@ -1,0 +1,48 @@
+"""MPNet over packed rows: it knows nothing of transformers' attention interface, so its attention is replaced."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
+
+from isotrope.encoder.attention import Packing, attend
+
+# Of the forward pass under way. MPNet hands nothing down to its layers, and has no gradient checkpointing that would
+# come back to it later.
+packing_of_pass: ContextVar[Packing | None] = ContextVar("packing_of_pass", default=None)
+
+
+class _Encoder(MPNetEncoder):
+    def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """(1, T, D) -> the relative positions' bias of one sentence (1, H, L, L)."""
+        packing = packing_of_pass.get()
+        if packing is not None:
+            x = x.new_empty(1, packing.bias.shape[-1], 0)
+        return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+class _SelfAttention(MPNetSelfAttention):
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor, position_bias: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, ...]:
+        """(1, T, D) -> (1, T, D); the mask is the packing's bias."""
+        packing = packing_of_pass.get()
+        if packing is None:
+            return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-any-return]
+        shape = (1, -1, self.num_attention_heads, self.attention_head_size)
+        q, k, v = (part(hidden_states).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v))
+        dropout = self.dropout.p if self.training else 0.0
+        found = attend(q, k, v, packing, attention_mask + position_bias, dropout, None)
+        return (self.o(found.flatten(2)),)
+
+
+def take_over(model: nn.Module) -> None:
+    """Let ``model``'s encoder and attention modules read the packing; weights and their names stay."""
+    for module in model.modules():
+        if type(module) is MPNetEncoder:
+            module.__class__ = _Encoder
+        elif type(module) is MPNetSelfAttention:
+            module.__class__ = _SelfAttention

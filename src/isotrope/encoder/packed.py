@@ -1,0 +1,94 @@
+"""Packed encoding: a batch is one row of its real tokens, so padding costs nothing in any linear layer.
+
+N sentences of l_i tokens run through embeddings, linear layers, norms and MLP as (1, T, D), T = Σ l_i. Attention alone
+sees (N, H, L, d) again. What comes out is padded as it always was, so poolings, losses that patch the model's forward
+and saved models know nothing of it: the encoder gets two hooks and another attention function, its weights stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from isotrope.encoder import mpnet
+from isotrope.encoder.attention import NAME, Packing
+from isotrope.encoder.dropout import quicken
+
+FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}  # model types, by where positions begin
+BEHIND_PADDING_INDEX = {"roberta", "xlm-roberta", "camembert", "mpnet"}
+PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
+ELSEWHERE = ("past_key_values", "encoder_hidden_states", "output_attentions")  # what asks for more than an encoder
+MULTIPLE = 256  # of tokens, on a GPU: a few shapes for its allocator, its kernels and a compiler
+
+
+def supports(model: PreTrainedModel) -> bool:
+    """Whether `pack` knows this architecture; others go on padded, with the same numbers."""
+    config = getattr(model, "config", None)
+    kind = getattr(config, "model_type", None)
+    return kind in FROM_FIRST_COLUMN | BEHIND_PADDING_INDEX and not getattr(config, "is_decoder", False)
+
+
+def pack(model: PreTrainedModel) -> None:
+    """Make a transformers encoder compute real tokens alone, in place; one that is not supported stays as it is.
+
+    ``model(input_ids (N, L), attention_mask (N, L), …)`` gives what it gave, to rounding, with zeros for padding.
+    Dropout draws other masks from the same seed.
+    """
+    if not supports(model):
+        return
+    if model.config.model_type == "mpnet":
+        mpnet.take_over(model)
+    else:
+        model.set_attn_implementation(NAME)
+    quicken(model)
+    model.register_forward_pre_hook(_enter, with_kwargs=True)
+    model.register_forward_hook(_leave, with_kwargs=True)
+
+
+def _enter(
+    model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Padded inputs -> packed inputs and their packing, on the way into the model."""
+    packing = None
+    mask = kwargs.get("attention_mask")
+    asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
+    if isinstance(mask, Tensor) and mask.ndim == 2 and not args and not asked and kwargs.get("return_dict", True):
+        packing = Packing.of(mask, model.config.num_attention_heads, MULTIPLE if mask.is_cuda else 1)
+        inputs = {"position_ids": _positions(model, kwargs)} | {
+            key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
+        }
+        packed = {key: packing.pack(value.expand(*mask.shape, *value.shape[2:])) for key, value in inputs.items()}
+        # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
+        kwargs = kwargs | packed | {"attention_mask": packing.bias, "packing": packing}
+    mpnet.packing_of_pass.set(packing)
+    return args, kwargs
+
+
+def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
+    """The position ids (N, L) or (1, L) that the model would give its padded input."""
+    mask, ids = kwargs["attention_mask"], kwargs.get("input_ids")
+    columns = torch.arange(mask.shape[1], device=mask.device)[None]
+    if model.config.model_type in FROM_FIRST_COLUMN:
+        return columns
+    padding: int = model.embeddings.padding_idx
+    if ids is None:
+        return columns + padding + 1
+    real: Tensor = (ids != padding).long()
+    return real.cumsum(dim=1) * real + padding
+
+
+def _leave(model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """Packed outputs -> padded outputs (N, L, D), on the way out."""
+    packing: Packing | None = kwargs.get("packing")
+    if packing is None:
+        return output
+    mpnet.packing_of_pass.set(None)
+    output["last_hidden_state"] = packing.pad(output["last_hidden_state"])
+    if output.get("hidden_states") is not None:
+        output["hidden_states"] = tuple(packing.pad(layer) for layer in output["hidden_states"])
+    if output.get("pooler_output") is not None:
+        output["pooler_output"] = model.pooler(output["last_hidden_state"])
+    return output
