@@ -1,0 +1,41 @@
+"""The baselines by plain loops, from their papers, for the tests of the fast versions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def whitening(x: np.ndarray, k: int) -> np.ndarray:
+    """Su et al., 2021, Algorithm 1: (N, D) -> (N, k), by power iteration; the signs are arbitrary."""
+    centred = np.array([row - sum(x) / len(x) for row in x])
+    covariance = sum(np.outer(row, row) for row in centred) / len(x)
+    columns = []
+    for _ in range(k):
+        direction = np.ones(len(covariance))
+        for _ in range(5000):
+            direction = covariance @ direction
+            direction /= np.sqrt(direction @ direction)
+        variance = direction @ covariance @ direction
+        columns.append([row @ direction / np.sqrt(variance) for row in centred])
+        covariance = covariance - variance * np.outer(direction, direction)
+    return np.array(columns).T
+
+
+def averaged(vectors: dict[str, list[float]], texts: list[str], weight=lambda word: 1.0) -> np.ndarray:
+    rows = []
+    for text in texts:
+        known = [word for word in text.split() if word in vectors]
+        total = np.zeros(len(next(iter(vectors.values()))))
+        for word in known:
+            total += weight(word) * np.array(vectors[word], dtype=float)
+        rows.append(total / max(len(known), 1))
+    return np.array(rows)
+
+
+def sif(vectors: dict[str, list[float]], texts: list[str], counts: dict[str, int], a: float, remove: int) -> np.ndarray:
+    """Arora et al., 2017, Algorithm 1, with as many directions removed as asked."""
+    rows = averaged(vectors, texts, lambda word: a / (a + counts.get(word, 0) / sum(counts.values())))
+    directions = np.linalg.svd(rows)[2]
+    for direction in directions[:remove]:
+        rows = np.array([row - (row @ direction) * direction for row in rows])
+    return rows
