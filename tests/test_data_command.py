@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import isotrope.data.sources as known
+from conftest import ROOT
 from isotrope.data.archives import unpack
 from isotrope.data.checking import check
 from isotrope.data.download import check_web, download
@@ -105,6 +106,12 @@ def test_the_rows_are_those_that_loading_asserts() -> None:
         assert rows[task] == [sum(subsets.values())]
     for task, splits in SPLITS.items():
         assert rows[task] == list(splits.values())
+
+
+def test_the_page_states_every_source() -> None:
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    for s in sources():
+        assert f"| {s.name} | {s.title} | {s.rows} | {s.licence} | [page]({s.home}) |" in page
 
 
 def test_choosing() -> None:
