@@ -58,7 +58,7 @@ def test_a_row_needs_nothing_but_settings(row: str, wide: Path) -> None:
 
 
 def test_the_rows_are_those_of_the_papers() -> None:
-    """How many each table has (RankCSE's Table 5 without DiffCSE's), and cells that can be correlations or accuracies."""
+    """How many each table has (RankCSE's Table 5 without DiffCSE's), and cells that scores can be."""
     counts: dict[str, int] = {}
     for name, row in ROWS.items():
         table = name.partition(":")[0]

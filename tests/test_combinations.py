@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -17,7 +19,10 @@ from conftest import sentences
 from isotrope.objective import Objective
 from isotrope.preset import build_objective, read_preset
 from isotrope.scores.instance_weight import InstanceWeight
-from isotrope.types import Batch
+from isotrope.scores.noise import Noise
+from isotrope.terms.infonce import InfoNCE
+from isotrope.types import Batch, Scores, Views
+from isotrope.views.sgw import group_whiten
 
 SETTINGS = [
     "views.sgw.groups=16",
@@ -79,6 +84,60 @@ def test_noise_and_weights_reach_every_positive(tiny_model: Path) -> None:
     assert candidates == anchors + 4 * 16, "batch and noise"
     assert scores.keep[:, :anchors].sum() < anchors**2, "the weights removed some"
     assert torch.equal(scores.keep.diagonal(), torch.ones(anchors))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(1, 3), st.booleans(), st.integers(0, 10_000))
+def test_without_noise_and_above_one_dclr_is_infonce(count: int, positives: int, zero_logit: bool, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    stack = torch.randn(1 + positives, count, 6, generator=generator, dtype=torch.float64)
+    rows = F.normalize(torch.randn(count, 6, generator=generator, dtype=torch.float64), dim=-1)
+    batch = Batch(torch.arange(count), generator)
+    plain = Scores.from_views(Views(batch, stack, stack.new_zeros(count, 0, 6), {"guide": rows}))
+    dclr = InstanceWeight("guide", 1.0 + 1e-6, noise=True, zero_logit=zero_logit)(Noise(ratio=0.0)(plain))
+    assert InfoNCE()(dclr).item() == InfoNCE()(plain).item()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(3, 20), st.integers(2, 8), st.floats(0.01, 100), st.integers(0, 10_000))
+def test_as_many_groups_as_channels_is_standardisation(count: int, dim: int, scale: float, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    z = scale * torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    order = torch.randperm(dim, generator=generator)
+    expected = (z - z.mean(dim=0)) / z.std(dim=0, unbiased=False)
+    assert torch.allclose(group_whiten(z, dim, order), expected, rtol=1e-9, atol=1e-9)
+
+
+SATURATED = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three"]
+
+
+@pytest.mark.parametrize("text", ["one sentence", "half of them twice"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("name", SATURATED)
+def test_saturated_in_half_precision(name: str, dropout: float, text: str, tiny_model: Path) -> None:
+    """Whole presets at τ = .01 under bf16 autocast: equal sentences, cosines of 1, equal eigenvalues, teacher ties."""
+    preset = read_preset(name)
+    overrides = [
+        f"terms.{label}.{key}=0.01"
+        for label, table in preset.terms.items()
+        for key in ("temperature", "teacher_temperature")
+        if key == "temperature" or table.get("kind") == "listnet"
+    ]
+    overrides += ["views.sgw.groups=16"] if "sgw" in preset.views else []
+    encoder = isotrope.load(tiny_model, "mean", dropout=dropout, device="cpu").train()
+    tied = dict.fromkeys(preset.teachers, lambda batch: F.normalize(torch.ones(len(batch.rows), 32), dim=-1))
+    torch.manual_seed(0)
+    objective = build_objective(read_preset(name, overrides), encoder, teachers=tied).train()
+    objective.step = 1  # the first step refuses equal views, where nothing is to be learned
+    drawn = sentences(8)
+    chosen = [drawn[0]] * 12 if text == "one sentence" else [*drawn, *drawn[:4]]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = objective([encoder.preprocess(chosen)], torch.arange(12))
+    sum(losses.values()).backward()
+    assert all(loss.dtype == torch.float32 and torch.isfinite(loss) for loss in losses.values())
+    gradients = [weight.grad for weight in objective.parameters() if weight.grad is not None]
+    assert gradients
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
 WHITENED = ["whitenedcse", "whitenedcse-bert-base-released", "whitened-dclr", "whitened-rank", "all-three"]

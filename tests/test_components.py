@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,32 @@ def test_a_teacher_gives_unit_rows_without_gradient(
     assert torch.equal(rows[0], rows[2])
 
 
+def gradcheck(stage: str, kind: str, **options: Any) -> bool:
+    """Against finite differences, in float64, through the embeddings (the teachers' have no gradient)."""
+    made = build(stage, kind)
+    if options:
+        made = component(stage, kind, **options)
+    made = made.double() if isinstance(made, nn.Module) else made
+
+    def loss(stack: Tensor) -> Tensor:
+        given = views(stack)
+        given = replace(given, teachers={name: rows.double() for name, rows in given.teachers.items()})
+        given = replace(given, negatives=given.negatives.double())
+        if stage == "views":
+            return InfoNCE(0.3)(Scores.from_views(made(given)))
+        if stage == "scores":
+            return InfoNCE(0.3)(made(Scores.from_views(given)))
+        return made(Scores.from_views(given))  # type: ignore[no-any-return]
+
+    return torch.autograd.gradcheck(loss, draw(V, N, D).double().requires_grad_())
+
+
+@pytest.mark.parametrize(("stage", "kind"), [each for each in EVERY if each[0] in ("views", "scores", "terms")])
+def test_a_gradient_is_that_of_finite_differences(stage: str, kind: str) -> None:
+    # What the ascent moves is held (test_noise looks at it there): it follows the anchors without a gradient.
+    assert gradcheck(stage, kind, **({"steps": 0} if kind == "noise" else {}))
+
+
 MARGIN = '''
 """A hinge on the positive's lead over the mean candidate (a test's own; Sec. 0)."""
 
@@ -175,6 +202,7 @@ def test_a_new_file_is_a_component(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert "margin" in kinds("terms")
         test_a_component_says_what_it_is("terms", "margin")
         check_terms("margin")
+        assert gradcheck("terms", "margin")
         preset = tmp_path / "mine.toml"
         preset.write_text('extends = "simcse"\n[terms.margin]\nlead = 1.5\n[terms.second]\nkind = "margin"\n')
         model = load(tiny_model, "mean", dropout=0.1, device="cpu").train()
