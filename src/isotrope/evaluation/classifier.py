@@ -1,0 +1,261 @@
+"""SentEval's linear softmax classifier, hundreds at a time.
+
+SentEval trains one small classifier after another: its time goes into launching operations on matrices of 64 rows. Here
+all classifiers of a task take their steps together. F training sets share one matrix of features; each set has R
+classifiers that differ in the L2 penalty alone, so that they share its minibatches:
+
+    features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
+
+Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
+others. Adam and RMSprop are torch's own, on one tensor for all. Training sets go through in blocks that fit into the
+cache, one thread a block: the numbers do not depend on how many threads there are.
+
+Every fit starts from the seed 1111, as in SentEval, which reseeds numpy's and torch's global generators for it. Here
+generators of the same kind, but our own, are used: the same initial weights, the same minibatches in the same order,
+and the global ones stay untouched. What differs from the original on a CPU is rounding, which over thousands of steps
+now and then moves one sample across the boundary.
+
+Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+
+SEED = 1111  # SentEval's
+MAX_EPOCH = 200
+HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
+BLOCK = (
+    1 << 18
+)  # values in the minibatches of one block (1 MiB): they are read twice in a step and should stay in cache
+
+Rows = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Orders = Mapping[tuple[int, int], Sequence[Rows]]  # `TrainingSet.kind` → a permutation an epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a classifier is trained, and in how many folds."""
+
+    folds: int
+    optimizer: str
+    batch_size: int
+    tenacity: int  # checks without a better dev accuracy that are forgiven, counted over the whole training
+    epoch_size: int  # epochs between two checks
+
+
+# SentEval's settings: the first for published numbers, the second for prototypes.
+SETTINGS = {"test": Setting(10, "adam", 64, 5, 4), "fast": Setting(5, "rmsprop", 128, 3, 2)}
+
+# Default learning rates; fused: one pass over memory. With the names of what the optimizer remembers of each weight.
+_OPTIMIZERS: dict[str, tuple[Callable[[list[Tensor]], Optimizer], tuple[str, ...]]] = {
+    "adam": (partial(torch.optim.Adam, fused=True), ("exp_avg", "exp_avg_sq")),
+    "rmsprop": (torch.optim.RMSprop, ("square_avg",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """Rows of the feature matrix to train on and to check on."""
+
+    train: Rows  # (n,)
+    dev: Rows  # (m,)
+    drawn: int = 0  # size of the permutation that split off the dev set: the minibatches' orders are drawn after it
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        """What decides the orders of the minibatches: sets of one kind share them."""
+        return self.drawn, len(self.train)
+
+    def orders(self) -> Iterator[Rows]:
+        """A permutation of the n rows for each epoch."""
+        generator = np.random.RandomState(SEED)
+        generator.permutation(self.drawn)
+        while True:
+            yield generator.permutation(len(self.train))
+
+
+def hold_out(rows: Rows) -> TrainingSet:
+    """A random twentieth of the rows becomes the dev set."""
+    order = rows[np.random.RandomState(SEED).permutation(len(rows))]
+    cut = int(HOLDOUT * len(rows))
+    return TrainingSet(train=order[cut:], dev=order[:cut], drawn=len(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The best state of each classifier by its dev accuracy, the earliest among equals, and that accuracy."""
+
+    accuracy: Floats  # (F, R)
+    weights: Tensor  # (F, R, K, D + 1), the bias last
+
+    def predict(self, x: Tensor, member: int, penalty: int = 0) -> Rows:
+        """Classes (n,) of x (n, D + 1) by one of the classifiers."""
+        return np.asarray((x @ self.weights[member, penalty].T).argmax(dim=1).numpy())
+
+
+def with_bias(features: npt.NDArray[Any]) -> Tensor:
+    """Features (N, D) in float32 with a column of ones, (N, D + 1)."""
+    x = torch.ones(len(features), features.shape[1] + 1)
+    x[:, :-1] = torch.from_numpy(features)
+    return x
+
+
+def train(
+    x: Tensor,  # (N, D + 1), as from with_bias
+    y: Tensor,  # (N,) classes 0 … K - 1
+    sets: Sequence[TrainingSet],  # F of them
+    penalties: Floats,  # (F, R)
+    classes: int,  # K
+    setting: Setting,
+) -> Trained:
+    """Train F × R classifiers, each until its own early stop, and keep the best state of each."""
+    trained = Trained(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
+    steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
+    with _workers() as workers:
+        for count in sorted(set(steps)):  # nearly always one
+            members = [member for member, other in enumerate(steps) if other == count]
+            group = _Group(x, y, [sets[member] for member in members], penalties[members], classes, setting)
+            while group.active:
+                group.round(workers)
+            trained.accuracy[members], trained.weights[members] = group.accuracy, group.best
+    return trained
+
+
+@contextmanager
+def _workers() -> Iterator[ThreadPoolExecutor]:
+    """As many threads as torch has, each of them alone at its block."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+            yield workers
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Group:
+    """F training sets with equally many steps an epoch, of which A are still active."""
+
+    def __init__(
+        self, x: Tensor, y: Tensor, sets: Sequence[TrainingSet], penalties: Floats, classes: int, setting: Setting
+    ) -> None:
+        self.x, self.y, self.sets, self.setting = x, y, sets, setting
+        self.active = list(range(len(sets)))
+        self.penalties = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]  # (A, R, 1, 1)
+        self.weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (A, R, K, D + 1)
+        self.state = {name: torch.zeros_like(self.weights) for name in _OPTIMIZERS[setting.optimizer][1]}
+        self.orders = {rows.kind: rows.orders() for rows in sets}
+        self.epoch = self.step = 0
+        self.accuracy = np.full(penalties.shape, -1.0)  # (F, R), the best so far
+        self.misses = np.zeros(penalties.shape, dtype=np.int64)  # (F, R) checks without a better accuracy
+        self.best = self.weights.clone()  # (F, R, K, D + 1)
+
+    def round(self, workers: ThreadPoolExecutor) -> None:
+        """Train the active sets until the next check; a set whose classifiers have all stopped leaves."""
+        epochs = range(self.setting.epoch_size)
+        orders = {kind: [next(order) for _ in epochs] for kind, order in self.orders.items()}
+        size = BLOCK // (self.setting.batch_size * self.x.shape[1])
+        parts = np.array_split(np.arange(len(self.active)), -(-len(self.active) // max(1, size)))
+        blocks = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
+        scores = np.concatenate(list(workers.map(lambda block: self._train(block, orders), blocks)))  # (A, R)
+        self.epoch += len(epochs)
+        self.step += len(epochs) * -(-len(self.sets[0].train) // self.setting.batch_size)
+        self._check(scores)
+
+    def _check(self, scores: Floats) -> None:
+        tenacity, active = self.setting.tenacity, np.array(self.active)
+        running = self.misses[active] <= tenacity  # (A, R)
+        better = running & (scores > self.accuracy[active])
+        self.misses[active] += running & ~better
+        for row, penalty in zip(*np.nonzero(better), strict=True):
+            self.accuracy[active[row], penalty] = scores[row, penalty]
+            self.best[active[row], penalty] = self.weights[row, penalty]
+        left = (self.misses[active] <= tenacity).any(axis=1) & (self.epoch <= MAX_EPOCH)
+        if not left.all():
+            rows = torch.from_numpy(np.flatnonzero(left))
+            self.active = active[left].tolist()
+            self.weights, self.penalties = self.weights[rows], self.penalties[rows]
+            self.state = {name: value[rows] for name, value in self.state.items()}
+
+    def _train(self, block: slice, orders: Orders) -> Floats:
+        """Train b of the active sets for a round; their dev accuracies (b, R)."""
+        sets, weights = [self.sets[member] for member in self.active[block]], self.weights[block]
+        optimizer = _OPTIMIZERS[self.setting.optimizer][0]([weights])
+        optimizer.state[weights] = {"step": torch.tensor(float(self.step))}
+        optimizer.state[weights] |= {
+            name: value[block] for name, value in self.state.items()
+        }  # views: changed in place
+        for epoch in range(self.setting.epoch_size):
+            rows, shares = _minibatches(sets, [orders[rows.kind][epoch] for rows in sets], self.setting.batch_size)
+            _descend(self.x, self.y, rows, shares, weights, self.penalties[block], optimizer)
+        return np.stack([self._score(rows.dev, classifiers) for rows, classifiers in zip(sets, weights, strict=True)])
+
+    def _score(self, dev: Rows, weights: Tensor) -> Floats:
+        """Accuracies (R,) of classifiers (R, K, D + 1)."""
+        logits = (self.x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
+        return np.asarray((logits.argmax(dim=2) == self.y[dev][:, None]).sum(dim=0).numpy() / len(dev))
+
+
+def _descend(
+    x: Tensor, y: Tensor, rows: Tensor, shares: Tensor, weights: Tensor, penalties: Tensor, optimizer: Optimizer
+) -> None:
+    """One epoch: S steps on minibatches (S, b, B) with the weights (b, R, K, D + 1)."""
+    steps, sets, size = rows.shape
+    classifiers, classes = weights.shape[1:3]
+    targets = (y[rows][:, :, None, None] == torch.arange(1, classes)[:, None]).to(x.dtype)  # (S, b, 1, K - 1, B)
+    batch = torch.empty(sets, size, x.shape[1])
+    gradient = weights.grad = torch.empty_like(weights)
+    for step in range(steps):
+        torch.index_select(x, 0, rows[step].flatten(), out=batch.view(-1, x.shape[1]))
+        directions = (weights[:, :, 1:] - weights[:, :, :1]).flatten(1, 2)  # (b, R (K - 1), D + 1)
+        odds = torch.bmm(directions, batch.mT).view(sets, classifiers, classes - 1, size)
+        errors = _probabilities(odds).sub_(targets[step]).mul_(shares[step])
+        slopes = torch.bmm(errors.flatten(1, 2), batch).view(sets, classifiers, classes - 1, -1)
+        torch.mul(weights, penalties, out=gradient)
+        gradient[:, :, 1:] += slopes
+        gradient[:, :, 0] -= slopes.sum(dim=2)
+        optimizer.step()
+
+
+def _probabilities(odds: Tensor) -> Tensor:
+    """Softmax over class 0, whose logit is 0, and the others, (b, R, K - 1, B); without class 0 again."""
+    if odds.shape[2] == 1:
+        return odds.sigmoid_()
+    return F.pad(odds, (0, 0, 1, 0)).softmax(dim=2)[:, :, 1:]
+
+
+def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Rows], size: int) -> tuple[Tensor, Tensor]:
+    """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills up the last ones."""
+    steps = -(-len(orders[0]) // size)
+    rows = np.zeros((len(sets), steps * size), dtype=np.int64)
+    shares = np.zeros((len(sets), steps * size), dtype=np.float32)
+    for index, (members, order) in enumerate(zip(sets, orders, strict=True)):
+        count, last = len(order), (steps - 1) * size
+        rows[index, :count] = members.train[order]
+        shares[index, :last], shares[index, last:count] = 1 / size, 1 / (count - last)
+    by_step = [torch.from_numpy(a.reshape(len(sets), steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
+    return by_step[0], by_step[1][:, :, None, None]
+
+
+def _initial(classes: int, width: int) -> Tensor:
+    """Weights (K, D + 1) of torch's Linear right after seeding: uniform within 1 / sqrt(D), the bias drawn last."""
+    generator = torch.Generator().manual_seed(SEED)
+    weights, bound = torch.empty(classes, width), 1 / math.sqrt(width - 1)
+    weights[:, :-1] = torch.empty(classes, width - 1).uniform_(-bound, bound, generator=generator)
+    weights[:, -1] = torch.empty(classes).uniform_(-bound, bound, generator=generator)
+    return weights

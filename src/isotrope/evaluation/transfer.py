@@ -1,0 +1,153 @@
+"""Transfer by SentEval's protocol: how well a linear classifier on frozen sentence vectors does eight tasks.
+
+- MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold the L2 penalty is chosen by an inner k-fold, and a
+  classifier with it is trained on the fold's training part, of which a random 5 % is the dev set.
+- TREC, MRPC: the penalty is chosen by k-fold on the training set; one more training with 5 % held out, and the test.
+- SST2, SST5: the penalty is chosen on the given dev set. SentEval then trains that classifier once more from the same
+  seed, which gives it again: here it is the one tested.
+
+The setting "test" (10 folds, Adam, minibatches of 64, tenacity 5, a check every 4 epochs) is for published numbers,
+"fast" (5 folds, RMSprop, 128, 3, 2) for prototypes. Samples are sorted by their number of words and their class before
+they are cut into folds, accuracies rounded to SentEval's two decimals (of percent) before they are compared: the first
+of equal penalties wins. Seeds are SentEval's 1111, in generators of our own (`isotrope.evaluation.classifier`).
+
+What else differs: every distinct sentence is encoded once and in one call, and vectors are in float32.
+
+Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from torch import Tensor
+
+from isotrope.data.transfer import CLASSES, Labelled, load_transfer
+from isotrope.errors import UserError
+from isotrope.evaluation.classifier import (
+    SEED,
+    SETTINGS,
+    Floats,
+    Rows,
+    Setting,
+    TrainingSet,
+    hold_out,
+    train,
+    with_bias,
+)
+from isotrope.evaluation.embed import Embedded, Encoder
+
+Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
+
+PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
+
+
+def evaluate_transfer(
+    encoder: Encoder, tasks: str | Sequence[str], data: str | Path | None, setting: str = "test"
+) -> dict[str, Any]:
+    """Evaluate one or several transfer tasks; see `load_transfer` for `data`.
+
+    Gives, for each task, "accuracy", "dev_accuracy" (by which the penalty was chosen; a mean over folds where there are
+    some), "ntrain", "ntest" (with nested folds every sample is in both), and for MRPC "f1": fractions and counts.
+
+    Raises UserError for an unknown task or setting, bad data, or an encoder that does not give (n, D) numbers.
+    """
+    if setting not in SETTINGS:
+        raise UserError(f"unknown transfer setting {setting!r}", f"choose from {', '.join(SETTINGS)}")
+    names = [tasks] if isinstance(tasks, str) else list(tasks)
+    parts = {name: load_transfer(data, name) for name in names}
+    return {name: _evaluate(encoder, parts[name], CLASSES[name], SETTINGS[setting]) for name in names}
+
+
+def nested_folds(x: Tensor, y: Tensor, classes: int, setting: Setting) -> dict[str, Any]:
+    """Accuracies by nested k-fold on features x (N, D + 1) with classes y (N,)."""
+    outer = _folds(y, np.arange(len(y)), setting.folds)
+    inner = [fold for rows in outer for fold in _folds(y, rows.train, setting.folds)]
+    scores = train(x, y, inner, _grid(len(inner)), classes, setting).accuracy
+    percents = [_means(part) for part in np.split(scores, setting.folds)]  # one list of R a fold
+    chosen = np.array([[PENALTIES[int(np.argmax(row))]] for row in percents])
+    final = train(x, y, [hold_out(rows.train) for rows in outer], chosen, classes, setting)
+    tests = [_accuracy(final.predict(x[rows.dev], fold), y[rows.dev]) for fold, rows in enumerate(outer)]
+    dev = float(np.mean([max(row) for row in percents]))
+    return _result(float(np.mean(tests)), dev, len(y), len(y))
+
+
+def cross_validation(train_set: Problem, test_set: Problem, classes: int, setting: Setting) -> dict[str, Any]:
+    """Accuracies on a test set, the penalty chosen by k-fold on the training set; f1 where there are two classes."""
+    (x, y), (x_test, y_test) = train_set, test_set
+    everything = np.arange(len(y))
+    folds = _folds(y, everything, setting.folds)
+    percents = _means(train(x, y, folds, _grid(len(folds)), classes, setting).accuracy)
+    chosen = np.array([[PENALTIES[int(np.argmax(percents))]]])
+    predicted = train(x, y, [hold_out(everything)], chosen, classes, setting).predict(x_test, 0)
+    result = _result(_accuracy(predicted, y_test), max(percents), len(y), len(y_test))
+    return result | ({"f1": round(float(f1_score(y_test, predicted)), 4)} if classes == 2 else {})
+
+
+def given_dev(
+    train_set: Problem, dev_set: Problem, test_set: Problem, classes: int, setting: Setting
+) -> dict[str, Any]:
+    """Accuracies on a test set, the penalty chosen on the dev set."""
+    x, y = (torch.cat(both) for both in zip(train_set, dev_set, strict=True))
+    count = len(train_set[1])
+    split = TrainingSet(np.arange(count), np.arange(count, len(y)))
+    trained = train(x, y, [split], _grid(1), classes, setting)
+    percents = [round(100 * float(accuracy), 2) for accuracy in trained.accuracy[0]]
+    predicted = trained.predict(test_set[0], 0, int(np.argmax(percents)))
+    return _result(_accuracy(predicted, test_set[1]), max(percents), count, len(test_set[1]))
+
+
+def _evaluate(encoder: Encoder, parts: dict[str, Labelled], classes: int, setting: Setting) -> dict[str, Any]:
+    embedded = Embedded(encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ()))))
+    problems = {split: _problem(part, embedded) for split, part in parts.items()}
+    if "all" in problems:
+        return nested_folds(*problems["all"], classes, setting)
+    if "dev" in problems:
+        return given_dev(problems["train"], problems["dev"], problems["test"], classes, setting)
+    return cross_validation(problems["train"], problems["test"], classes, setting)
+
+
+def _problem(part: Labelled, embedded: Embedded) -> Problem:
+    """Features (N, D + 1) and classes (N,), sorted as SentEval sorts them: the folds depend on the order."""
+    lengths = np.array([[len(s.split()) for s in texts] for texts in (part.first, part.second or part.first)])
+    order = np.lexsort((part.labels, lengths[1], lengths[0]))  # stable; the last key decides first
+    u = embedded([part.first[row] for row in order])
+    if part.second is not None:
+        v = embedded([part.second[row] for row in order])
+        u = np.concatenate([np.abs(u - v), u * v], axis=1)  # (N, 2 D)
+    return with_bias(u), torch.from_numpy(part.labels[order])
+
+
+def _folds(y: Tensor, rows: Rows, count: int) -> list[TrainingSet]:
+    """Stratified folds of some of the rows; each is the dev part of one."""
+    cut = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED).split(rows, y[rows])
+    return [TrainingSet(rows[train_part], rows[dev_part]) for train_part, dev_part in cut]
+
+
+def _grid(sets: int) -> Floats:
+    return np.tile(PENALTIES, (sets, 1))
+
+
+def _means(scores: Floats) -> list[float]:
+    """Mean over folds of accuracies (k, R), in percent with two decimals."""
+    return [round(100 * float(np.mean(column)), 2) for column in scores.T]
+
+
+def _accuracy(predicted: Rows, y: Tensor) -> float:
+    return round(100 * float((predicted == y.numpy()).mean()), 2)
+
+
+def _result(test: float, dev: float, ntrain: int, ntest: int) -> dict[str, Any]:
+    """From percent, rounded as SentEval does, to fractions."""
+    return {
+        "accuracy": round(round(test, 2) / 100, 4),
+        "dev_accuracy": round(round(dev, 2) / 100, 4),
+        "ntrain": ntrain,
+        "ntest": ntest,
+    }
