@@ -71,12 +71,22 @@ def test_whitening_keeps_the_directions_of_largest_variance():
 
 
 def test_whitening_leaves_out_directions_that_are_not_used():
-    x = anisotropic(rows=4).astype(np.float32).astype(np.float64)  # four rows vary in three directions
-    assert whitening(x)[1].shape == (6, 3)
-    with pytest.raises(UserError, match="4 sentences in 6 dimensions vary in 3: choose k up to 3"):
-        whitening(x, 4)
-    with pytest.raises(UserError, match="fit on more"):
-        whitening(np.ones((1, 3)))
+    """Vectors whose channels add up to the same number, as a LayerNorm leaves them, in float32."""
+    x = anisotropic(dimensions=6)
+    x = (100 + x - x.mean(axis=1, keepdims=True)).astype(np.float32).astype(np.float64)
+    mean, matrix = whitening(x)
+    assert matrix.shape == (6, 5)
+    z = (x - mean) @ matrix
+    np.testing.assert_allclose(z.T @ z / len(z), np.eye(5), atol=1e-6)
+    np.testing.assert_array_equal(whitening(x, 6)[1], matrix)
+
+
+def test_whitening_wants_enough_sentences():
+    with pytest.raises(UserError, match="6 sentences cannot whiten 6 dimensions: fit on more"):
+        whitening(anisotropic(rows=6))
+    assert whitening(anisotropic(rows=6), 3)[1].shape == (6, 3)
+    with pytest.raises(UserError, match="k = 7 of 6 dimensions: choose k up to 6"):
+        whitening(anisotropic(), 7)
 
 
 # Flow

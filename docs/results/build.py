@@ -1,4 +1,4 @@
-"""Writes the README's result tables from the committed result files; with --check, fails where they are stale.
+"""Writes the documents' result tables from the committed result files; with --check, fails where they are stale.
 
 python docs/results/build.py [--check]
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-README = HERE.parent.parent / "README.md"
+DOCS = HERE.parent
+README = DOCS.parent / "README.md"
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
@@ -68,23 +70,83 @@ def quickstart() -> str:
     return "\n".join(lines)
 
 
+def baselines() -> str:
+    """Each backbone, and what whitening and flow change."""
+    path = HERE / "baselines.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    lines: list[str] = []
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        if not lines:
+            tasks = [SHORT.get(task, task) for task in row["tasks"]]
+            lines += [
+                f"| encoder | fitted on | {' | '.join(tasks)} | average | change (95 %) |",
+                "|---|---|" + "--:|" * (len(tasks) + 2),
+            ]
+        c = row["against"]
+        change = f"{100 * c['difference']:+.2f} ({100 * c['low']:+.2f} … {100 * c['high']:+.2f})"
+        cells = [points(value) for value in row["tasks"].values()]
+        lines.append(
+            f"| `{row['name']}` | {row['fitted_on'] or ''} | {' | '.join(cells)} | {points(row['average'])} | "
+            f"{change if row['fitted_on'] else ''} |"
+        )
+    return "\n".join(lines)
+
+
+def ranking() -> str:
+    """KCC and NDCG of each model, then the averages under the other choices."""
+    path = HERE / "ranking.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    models: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"]
+    lines: list[str] = []
+    for setting in ("test", "all"):
+        first = next(iter(models.values()))[setting]
+        tasks = [task for task in first if task != "average"]
+        names = [f"{SHORT.get(task, task)} ({first[task]['lists']})" for task in tasks]
+        lines += [f"| setting `{setting}` | | {' | '.join(names)} | average |", "|---|---|" + "--:|" * (len(tasks) + 1)]
+        for key, title in (("kendall", "KCC"), ("ndcg", "NDCG")):
+            for name, result in models.items():
+                cells = [points(result[setting][task][key]) for task in [*tasks, "average"]]
+                lines.append(f"| {name} | {title} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += [f"| average of the test setting with | {' | '.join(models)} |", "|---|" + "--:|" * len(models)]
+    rows = [("the defaults", [result["test"]["average"] for result in models.values()])]
+    for at, other in enumerate(next(iter(models.values()))["choices"]):
+        title = ", ".join(f"`{key} = {value}`" for key, value in other["choices"].items())
+        rows.append((title, [result["choices"][at] for result in models.values()]))
+    for title, averages in rows:
+        cells = [f"{points(one['kendall'])} / {points(one['ndcg'])}" for one in averages]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def fill(text: str, name: str, content: str) -> str:
     """Replace what stands between the markers of a table."""
     begin, end = f"<!-- {name}: made by docs/results/build.py -->", f"<!-- /{name} -->"
     head, _, rest = text.partition(begin)
     _, closed, tail = rest.partition(end)
     if not closed:
-        raise SystemExit(f"README.md lacks the markers of {name}")
+        raise SystemExit(f"the markers of {name} are missing")
     return f"{head}{begin}\n{content}\n{end}{tail}"
 
 
+PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
+    README: (runs, quickstart),
+    DOCS / "methods" / "baselines.md": (baselines,),
+    DOCS / "ranking.md": (ranking,),
+}
+
+
 def main() -> None:
-    """Rewrite the README, or check it."""
-    old = README.read_text(encoding="utf-8")
-    new = fill(fill(old, "runs", runs()), "quickstart", quickstart())
-    if "--check" in sys.argv and new != old:
-        raise SystemExit("README.md is stale: run python docs/results/build.py")
-    README.write_text(new, encoding="utf-8")
+    """Rewrite the documents, or check them."""
+    for page, tables in PAGES.items():
+        old = new = page.read_text(encoding="utf-8")
+        for table in tables:
+            new = fill(new, table.__name__, table())
+        if "--check" in sys.argv and new != old:
+            raise SystemExit(f"{page.name} is stale: run python docs/results/build.py")
+        page.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

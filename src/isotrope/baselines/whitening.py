@@ -14,24 +14,29 @@ ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in direct
 def whitening(vectors: Matrix, k: int | None = None) -> tuple[Matrix, Matrix]:
     """Mean μ (D,) and W = (U Λ^-1/2)[:, :k] (D, k) of vectors (N, D): (x − μ) W has the identity as covariance.
 
-    U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type). Without k all directions that have
-    variance. Su et al., 2021, Algorithm 1, https://arxiv.org/abs/2103.15316.
+    U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. Directions
+    without variance are left out, so that there may be fewer than k: a last LayerNorm takes one away from every
+    mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size.
+
+    Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1.
 
     Raises:
-        UserError: the vectors vary in fewer than k directions.
+        UserError: more dimensions are asked for than there are; too few sentences for them.
     """
+    rows, dim = vectors.shape
+    wanted = dim if k is None else k
+    if wanted > dim:
+        raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")
+    if rows <= wanted:
+        raise UserError(
+            f"{rows} sentences cannot whiten {wanted} dimensions", "fit on more sentences, or choose a smaller k"
+        )
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     values, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
     values, directions = values[::-1], directions[:, ::-1]
-    live = int(np.sum(values > ROUNDING * max(values[0], 0)))
-    wanted = live if k is None else k
-    if wanted > live or live == 0:
-        raise UserError(
-            f"whitening to k = {wanted or 1}: {len(vectors)} sentences in {len(mean)} dimensions vary in {live}",
-            f"choose k up to {live}" if live else "fit on more sentences",
-        )
-    return mean, directions[:, :wanted] / np.sqrt(values[:wanted])
+    live = min(wanted, int(np.sum(values > ROUNDING * values[0])))
+    return mean, directions[:, :live] / np.sqrt(values[:live])
 
 
 class Whitening(Step):
