@@ -2,8 +2,9 @@
 
 Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, https://arxiv.org/abs/2011.05864.
 The map is Glow (Kingma and Dhariwal, NeurIPS 2018, https://arxiv.org/abs/1807.03039): steps of actnorm, mixing of the
-channels, coupling. The public BERT-flow takes random permutations for Glow's invertible 1×1 convolution and additive couplings for
-its affine ones; both pairs are options. Without the multi-scale split of either: all channels pass all steps.
+channels, coupling. The public BERT-flow has random permutations where Glow has an invertible 1×1 convolution, and
+additive couplings where it has affine ones; both pairs are options. Without their multi-scale split: all channels pass
+all steps.
 """
 
 from __future__ import annotations
