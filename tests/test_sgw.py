@@ -293,9 +293,9 @@ def test_running_statistics_follow_equation_13() -> None:
             mean, covariance = centre, np.trace(spread) / 6 * np.eye(6)
         mean, covariance = beta * mean + (1 - beta) * centre, beta * covariance + (1 - beta) * spread
         step(views(batch))
-    assert np.allclose(step.mean.numpy(), mean, atol=1e-5)
-    assert np.allclose(step.covariance.numpy(), covariance, atol=1e-4)
-    assert int(step.batches) == 4
+    assert np.allclose(step.momentum.mean.numpy(), mean, atol=1e-5)
+    assert np.allclose(step.momentum.covariance.numpy(), covariance, atol=1e-4)
+    assert int(step.momentum.batches) == 4
 
 
 def test_evaluation_is_one_map_whatever_the_batch() -> None:
@@ -362,11 +362,11 @@ def test_state_is_saved_and_restored() -> None:
     first, second = sgw(dim=12, groups=4, running=True), sgw(dim=12, groups=4, running=True)
     for seed in range(3):
         first(views(draw(2, 16, 12, seed=seed)))
-    assert set(first.state_dict()) == {"mean", "covariance", "batches"}
+    assert set(first.state_dict()) == {"momentum.mean", "momentum.covariance", "momentum.batches"}
     second.load_state_dict(first.state_dict())
     stack = draw(2, 16, 12, seed=9)
     assert torch.equal(second(views(stack)).stack, first(views(stack)).stack)
-    assert torch.equal(second.covariance, first.covariance)
+    assert torch.equal(second.momentum.covariance, first.momentum.covariance)
 
 
 @pytest.mark.parametrize(

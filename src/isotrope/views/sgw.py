@@ -17,6 +17,7 @@ from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
 from isotrope.views._groups import check_groups, join, moments, ridge, split
 from isotrope.views._inverse_sqrt import Method, inverse_sqrt
+from isotrope.views._momentum import Momentum, blocks
 
 
 def group_whiten(
@@ -78,10 +79,6 @@ class SGW(nn.Module):
         UserError: groups do not divide D; copies that cannot differ; a training batch of one sentence.
     """
 
-    mean: Tensor  # (D,)
-    covariance: Tensor  # (D, D): whole, since every shuffle takes other blocks of it
-    batches: Tensor  # () how many the two have seen
-
     def __init__(
         self,
         dim: Count,
@@ -103,10 +100,7 @@ class SGW(nn.Module):
             )
         self.groups, self.method, self.shuffle, self.copies = groups, method, shuffle, copies
         self.detach, self.normalize, self.running = detach, normalize, running
-        self.momentum, self.eps = momentum, eps
-        self.register_buffer("mean", torch.zeros(dim))
-        self.register_buffer("covariance", torch.eye(dim))
-        self.register_buffer("batches", torch.tensor(0))
+        self.dim, self.eps, self.momentum = dim, eps, Momentum(dim, momentum)
 
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
@@ -126,42 +120,24 @@ class SGW(nn.Module):
     def _order(self, count: int, generator: torch.Generator) -> Tensor:
         """A permutation of the channels for every view, from the batch's generator -> (V, D)."""
         if self.shuffle and self.training:
-            return torch.rand(count, len(self.mean), generator=generator, dtype=torch.float64).argsort(-1)
-        return torch.arange(len(self.mean)).expand(count, -1)
+            return torch.rand(count, self.dim, generator=generator, dtype=torch.float64).argsort(-1)
+        return torch.arange(self.dim).expand(count, -1)
 
     def _statistics(self, stack: Tensor, x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
         """What to whiten x (V, G, N, C) with: mean (V, G, 1, C) and covariance (V, G, C, C)."""
         count, size = x.shape[-2:]
-        few = count <= size
+        if self.training and count == 1:
+            raise UserError("a batch of one sentence cannot be whitened", "train with batches of two or more")
         if self.training:
-            if count == 1:
-                raise UserError("a batch of one sentence cannot be whitened", "train with batches of two or more")
-            running = self.running or few
-            mean, covariance = self._update(stack if running else stack.detach())
+            running = self.running or count <= size
+            statistics = self.momentum((stack if running else stack.detach()).flatten(0, 1))  # of all passes together
         else:
-            running = bool(self.batches)
-            mean, covariance = self.mean.to(x), self.covariance.to(x)
-            if few and not running:
-                raise UserError(
-                    f"a batch of {count} cannot whiten {size} channels a group", "train first: that gathers statistics"
-                )
-        if not running:
-            return moments(x)
-        place = order.view(len(order), self.groups, size)  # (V, G, C)
-        return mean[place].unsqueeze(-2), covariance[place[..., :, None], place[..., None, :]]
-
-    def _update(self, stack: Tensor) -> tuple[Tensor, Tensor]:
-        """Eq. 13 with this batch, all passes together -> mean (D,), covariance (D, D)."""
-        centre, spread = moments(stack.flatten(0, 1))
-        mean, covariance = self.mean, self.covariance
-        if not self.batches:
-            mean, covariance = centre[0].detach(), spread.detach().diagonal().mean() * torch.eye(len(spread)).to(spread)
-        mean = torch.lerp(centre[0], mean.to(centre), self.momentum)
-        covariance = torch.lerp(spread, covariance.to(spread), self.momentum)
-        self.mean.copy_(mean.detach())
-        self.covariance.copy_(covariance.detach())
-        self.batches.add_(1)
-        return mean, covariance
+            running, statistics = bool(self.momentum.batches), self.momentum.kept(x)
+        if running:
+            return blocks(statistics, order, self.groups)
+        if count <= size:
+            raise UserError(f"a batch of {count} cannot whiten {size} channels a group", "train first, for statistics")
+        return moments(x)
 
 
 def _precise(z: Tensor) -> Tensor:

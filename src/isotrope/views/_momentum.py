@@ -1,0 +1,49 @@
+"""Eq. 13 of WhitenedCSE: mean and covariance of all channels, followed from batch to batch.
+
+Zhuo et al., ACL 2023, Sec. 5.2. https://aclanthology.org/2023.acl-long.677
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.views._groups import moments
+
+
+class Momentum(nn.Module):
+    """μ ← β μ + (1 − β) x̄, Σ ← β Σ + (1 − β) σ; starts at the first batch's mean and mean variance."""
+
+    mean: Tensor  # (D,)
+    covariance: Tensor  # (D, D): whole, since every shuffle takes other blocks of it
+    batches: Tensor  # () how many the two have seen
+
+    def __init__(self, dim: int, beta: float) -> None:
+        super().__init__()
+        self.beta = beta
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("covariance", torch.eye(dim))
+        self.register_buffer("batches", torch.tensor(0))
+
+    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Count the rows (N, D), with gradient -> mean (D,), covariance (D, D)."""
+        centre, spread = moments(rows)
+        mean, covariance = self.kept(rows)
+        if not self.batches:
+            mean, covariance = centre[0].detach(), spread.detach().diagonal().mean() * torch.eye(len(spread)).to(spread)
+        mean, covariance = torch.lerp(centre[0], mean, self.beta), torch.lerp(spread, covariance, self.beta)
+        self.mean.copy_(mean.detach())
+        self.covariance.copy_(covariance.detach())
+        self.batches.add_(1)
+        return mean, covariance
+
+    def kept(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """What the batches so far have left -> mean (D,), covariance (D, D), in the precision of ``like``."""
+        return self.mean.to(like), self.covariance.to(like)
+
+
+def blocks(statistics: tuple[Tensor, Tensor], order: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Mean (V, G, 1, C) and covariance (V, G, C, C) of each view's groups, for orders (V, D) of the channels."""
+    mean, covariance = statistics
+    place = order.view(len(order), groups, -1)  # (V, G, C)
+    return mean[place].unsqueeze(-2), covariance[place[..., :, None], place[..., None, :]]
