@@ -23,6 +23,14 @@ def instance_weight(teacher: Tensor, threshold: float) -> Tensor:
     return ((teacher < threshold) | diagonal).to(teacher)
 
 
+def relative_to_mean(teacher: Tensor) -> Tensor:
+    """Cosines (N, M ≥ N) on a scale where 0 is the mean of two different sentences of the batch, and 1 stays 1."""
+    count = len(teacher)
+    others = teacher[:, :count].sum() - teacher.diagonal().sum()
+    mean = others / max(1, count * (count - 1))
+    return (teacher - mean) / (1 - mean).clamp(min=1e-6)  # a collapsed teacher: mean 1
+
+
 @dataclass(frozen=True)
 class InstanceWeight:
     """Candidates that the teacher finds too similar to the anchor are no negatives. BibTeX: zhou2022dclr.
@@ -38,6 +46,8 @@ class InstanceWeight:
             student's space: the teacher must have as many dimensions.
         zero_logit: as released: the *cosine* of a false negative becomes 0, so that its term is e⁰ instead of none. All
             terms see these cosines.
+        relative: measure φ from the batch's mean cosine (0) to equality (1). Some models give any two sentences .8,
+            others .1, and so do narrow and broad domains: an absolute φ would remove all negatives, or none.
 
     Raises:
         UserError: ``noise``, and the teacher has other dimensions than the student.
@@ -47,9 +57,12 @@ class InstanceWeight:
     threshold: Annotated[float, Field(allow_inf_nan=False)] = 0.9
     noise: bool = False
     zero_logit: bool = False
+    relative: bool = False
 
     def __call__(self, scores: Scores) -> Scores:
-        alpha = instance_weight(self._similarity(scores), self.threshold).to(scores.keep)  # (N, N) or (N, N + K)
+        similarity = self._similarity(scores)  # (N, N) or (N, N + K)
+        similarity = relative_to_mean(similarity) if self.relative else similarity
+        alpha = instance_weight(similarity, self.threshold).to(scores.keep)
         alpha = F.pad(alpha, (0, scores.keep.shape[1] - alpha.shape[1]), value=1.0)
         if self.zero_logit:
             return replace(scores, cosines=scores.cosines * alpha)

@@ -1,0 +1,211 @@
+"""A good model (all-MiniLM-L6-v2) adapted to a domain's unlabelled text: what it learns there, what it forgets.
+
+Four methods on the same sentences, batches of 64, 32 tokens, one epoch, dropout 0.1, bf16, one seed: isotrope's preset
+`adapt`, its `simcse` (on the model's own pooling), and sentence-transformers' MultipleNegativesRankingLoss (`mnrl`, its
+SimCSE) and GISTEmbedLoss (`gist`, guided by the model as it was), both on a duplicated column.
+
+    python benchmarks/adapt.py RUNS --data DATA            # the table's eight cells, on the domains' "test" setting
+    python benchmarks/adapt.py RUNS --data DATA --tune     # the grid that chose the settings, on "dev"
+
+A cell's result is written to docs/results/adapt when it is done and never computed again; a stopped call goes on.
+"dev" measures SciFact among the abstracts that its train claims cite, at 128 tokens, and STS-B dev alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from scipy.sparse import csr_array
+
+import isotrope
+from isotrope.data.corpus import Corpus, open_corpus
+from isotrope.data.domains import Domain, load_domain, unlabelled
+from isotrope.data.permutation import Permutation
+from isotrope.data.senteval import STS_TASKS, load_sts
+from isotrope.encoder import save
+from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.retrieval import per_query
+from isotrope.evaluation.significance import compare, compare_means
+from isotrope.evaluation.sts import headline, similarities
+from isotrope.folders import cache
+from isotrope.training.environment import environment
+
+BACKBONE, SEED = "isotrope/minilm", 0
+DOMAINS, METHODS = ("SciFact", "Banking77"), ("adapt", "simcse", "mnrl", "gist")
+SENTENCES = {"test": 8000, "dev": 3000}
+BATCH, LENGTH = 64, 32
+RATES = (5e-6, 2e-5, 8e-5)  # the grid, the same for each method
+CHOSEN = {"adapt": 2e-5, "simcse": 2e-5, "mnrl": 2e-5, "gist": 2e-5}  # by --tune; see docs/log.md
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "adapt"
+
+
+class Bf16:
+    """Encodes in bf16, which is three times as fast on a CPU that has it, before and after alike."""
+
+    def __init__(self, model: str, length: int | None) -> None:
+        self.model = isotrope.load(model, max_length=length)
+
+    def encode(self, sentences: list[str]) -> Any:
+        with torch.autocast(self.model.device.type, torch.bfloat16):
+            return self.model.encode(sentences, batch_size=64, show_progress_bar=False)
+
+
+def text(domain: str, data: str, count: int, folder: Path) -> Path:
+    """A file with a random sample of so many of the domain's distinct sentences."""
+    whole, chosen = folder / f"{domain}.txt", folder / f"{domain}-{count}.txt"
+    if not chosen.is_file():
+        whole.write_text("\n".join(" ".join(s.split()) for s in unlabelled(data, domain)) + "\n", encoding="utf-8")
+        corpus = cleaned(whole)
+        rows = Permutation(len(corpus), SEED)[np.arange(min(count, len(corpus)))]
+        chosen.write_text("\n".join(corpus.dataset[np.sort(rows)]["text"]) + "\n", encoding="utf-8")
+    return chosen
+
+
+def cleaned(path: Path) -> Corpus:
+    return open_corpus(path, cache=cache("corpora"))
+
+
+def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:
+    """The model's folder."""
+    if (folder / "model").is_dir():
+        return folder / "model"
+    if method in ("mnrl", "gist"):
+        folder.mkdir(parents=True, exist_ok=True)
+        save(sentence_transformers(method, rate, corpus, folder), folder / "model")
+        return folder / "model"
+    settings = [
+        f"train.learning_rate={rate}", f"train.batch_size={BATCH}", f"train.max_length={LENGTH}",
+        "train.precision=bf16", "train.eval_steps=100000", *overrides,
+    ]  # fmt: skip
+    settings += ["encoder.pooling=mean"] if method == "simcse" else []  # the model's own
+    run = isotrope.train(
+        corpus, output=folder, preset=method, backbone=BACKBONE, dev="none", test="none", seed=SEED,
+        overrides=settings, resume=True, console=Console(),
+    )  # fmt: skip
+    return run.model
+
+
+def sentence_transformers(method: str, rate: float, corpus: Path, folder: Path) -> Any:
+    """The same run with sentence-transformers' own trainer and loss."""
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
+
+    model, sentences = isotrope.load(BACKBONE, dropout=0.1, max_length=LENGTH), cleaned(corpus).dataset
+    if method == "mnrl":
+        loss: Any = MultipleNegativesRankingLoss(model)
+    else:
+        # At its defaults this does not train on a duplicated column. The guide finds every positive at cosine 1, so
+        # without a margin nothing is filtered, not even the anchor among the anchors; with one, a temperature of .01
+        # leaves a loss of 0. So it gets the threshold and the temperature of `adapt`.
+        loss = GISTEmbedLoss(model, isotrope.load(BACKBONE, max_length=LENGTH).eval(), temperature=0.05, margin=0.2)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "trainer"), num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=rate,
+        warmup_steps=0.05, bf16=True, seed=SEED, save_strategy="no", report_to="none", dataloader_drop_last=True,
+        use_cpu=not torch.cuda.is_available(), logging_steps=20,
+    )  # fmt: skip
+    columns = sentences.select_columns("text").rename_column("text", "anchor")
+    columns = columns.add_column("positive", columns["anchor"][:])
+    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=columns, loss=loss).train()
+    model.max_seq_length = isotrope.load(BACKBONE).max_seq_length
+    return model
+
+
+def dev_corpus(domain: Domain) -> Domain:
+    """Only what somebody finds relevant: a smaller search, for choosing settings."""
+    if domain.own:
+        return domain
+    cited = np.unique(domain.grades.indices)
+    return Domain(domain.name, domain.queries, [domain.corpus[i] for i in cited], csr_array(domain.grades[:, cited]))
+
+
+def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dict[str, Any]:
+    """Per query the retrieval measures, per pair the cosines; kept in a file."""
+    if not kept.is_file():
+        encoder, texts = Bf16(model, 128 if setting == "dev" else None), load_domain(data, domain, setting)
+        texts = dev_corpus(texts) if setting == "dev" else texts
+        sets = sts(setting, data)
+        found = {
+            f"query/{k}": v for k, v in per_query(Embedded(encoder, [*texts.queries, *texts.corpus]), texts).items()
+        }
+        pairs = headline(sets, similarities(encoder, sets))
+        found |= {f"gold/{task}": gold for task, (gold, _) in pairs.items()}
+        found |= {f"cosine/{task}": cosine for task, (_, cosine) in pairs.items()}
+        draft = kept.with_suffix(".part.npz")
+        np.savez(draft, **found)
+        draft.replace(kept)
+    with np.load(kept, allow_pickle=False) as file:
+        return dict(file)
+
+
+def sts(setting: str, data: str) -> Any:
+    tasks, part = (STS_TASKS, "test") if setting == "test" else (("STSBenchmark",), "dev")
+    sets = {task: load_sts(data, task, [part]) for task in tasks}
+    return {task: {"test": s["dev"]} if setting == "dev" else s for task, s in sets.items()}
+
+
+def cell(domain: str, method: str, rate: float, setting: str, args: argparse.Namespace, overrides: list[str]) -> None:
+    """Train, measure, compare, write."""
+    tuned = f"-{rate:g}" + "".join(f"-{o}" for o in overrides) if setting == "dev" else ""
+    name = f"{domain}-{method}{tuned}"
+    target = RESULTS / ("tuning" if setting == "dev" else "") / f"{name}.json"
+    if target.is_file():
+        return
+    folder = args.runs / setting
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus, began = text(domain, args.data, SENTENCES[setting], folder), time.monotonic()
+    model = train(method, rate, corpus, folder / name, overrides)
+    trained = time.monotonic() - began
+    old = measure(BACKBONE, domain, setting, args.data, folder / f"{domain}-before.npz")
+    new = measure(str(model), domain, setting, args.data, folder / f"{name}.npz")
+    result = {
+        "domain": domain, "method": method, "backbone": BACKBONE, "setting": setting, "learning_rate": rate,
+        "overrides": overrides, "sentences": len(cleaned(corpus)), "batch_size": BATCH, "max_length": LENGTH,
+        "precision": "bf16", "seed": SEED, "seconds": trained,
+        "retrieval": {key.split("/")[1]: asdict(compare_means(old[key], new[key])) for key in old if "query/" in key},
+        "sts": asdict(compare(pairs(old), pairs(new))), "environment": environment(),
+    }  # fmt: skip
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_suffix(".part")
+    draft.write_text(json.dumps(result, indent=2), encoding="utf-8")
+    draft.replace(target)
+    changes = {"ndcg@10": result["retrieval"]["ndcg@10"], "STS": result["sts"]}
+    told = (
+        f"{k} {100 * c['before']:.2f} → {100 * c['after']:.2f} ({c['verdict']}, p {c['p']:.3g})"
+        for k, c in changes.items()
+    )
+    print(f"{name}: {', '.join(told)}; trained in {trained:.0f} s", flush=True)
+
+
+def pairs(found: dict[str, Any]) -> dict[str, Any]:
+    return {key[5:]: (found[key], found["cosine/" + key[5:]]) for key in found if key.startswith("gold/")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="folder for models and what they measured; may be deleted afterwards")
+    parser.add_argument(
+        "--data", default=os.environ.get("ISOTROPE_DATA"), help="folder that holds domain/ and senteval/"
+    )
+    parser.add_argument("--tune", action="store_true", help="the grid of learning rates, on the dev settings")
+    parser.add_argument("--domain", choices=DOMAINS, action="append", help="one of them; by default both")
+    parser.add_argument("--method", choices=METHODS, action="append", help="some of them; by default all")
+    parser.add_argument("--rate", type=float, action="append", help="with --tune: instead of the grid")
+    parser.add_argument("--set", action="append", default=[], help="with --tune: key=value over the preset's keys")
+    args = parser.parse_args()
+    for domain in args.domain or DOMAINS:
+        for method in args.method or METHODS:
+            for rate in (args.rate or RATES) if args.tune else [CHOSEN[method]]:
+                cell(domain, method, rate, "dev" if args.tune else "test", args, args.set if args.tune else [])
+
+
+if __name__ == "__main__":
+    main()
