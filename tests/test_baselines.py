@@ -367,8 +367,11 @@ def test_mistakes_in_files_are_named(glove, tmp_path):
         check(f"{glove}+sif:freq=gone.txt")
     with pytest.raises(UserError, match=r"\+sif weighs words"):
         check(f"{glove}+whitening+sif")
+    check(f"{glove}+sif+whitening:k=2")
     bad = {
         "a b\n": "line 1: no word vector",
+        "# a title\n\nand text\n": "line 1: no word vector",
+        "10 3\nno numbers here\n": "line 2: no word vector",
         "the 1 2 3\ncat 1 two 3\n": "line 2: not 3 numbers",
         "the 1 2 3\ncat 1 2\n": "line 2: not 3 numbers",
         "the 1 2 3\ncat 1 2 nan\n": "line 2: not 3 numbers",

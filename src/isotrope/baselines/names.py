@@ -59,7 +59,12 @@ class Name:
     @property
     def is_word_vectors(self) -> bool:
         """Whether the source is a file."""
-        return Path(self.source).expanduser().is_file()
+        return self.path.is_file()
+
+    @property
+    def path(self) -> Path:
+        """The source as a path."""
+        return Path(self.source).expanduser()
 
 
 def check(name: str) -> None:
@@ -84,11 +89,8 @@ def open_encoder(name: str, pooling: str | None = None) -> Encoder:
     parsed = _checked(name)
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
-    encoder: Encoder
-    if parsed.is_word_vectors:
-        encoder = WordVectors(Path(parsed.source).expanduser())
-    else:
-        encoder = load(parsed.source, parsed.pooling or pooling)
+    vectors = parsed.is_word_vectors
+    encoder: Encoder = WordVectors(parsed.path) if vectors else load(parsed.source, parsed.pooling or pooling)
     for step in parsed.steps:
         encoder = step.behind(encoder)
     return encoder
@@ -100,6 +102,8 @@ def _checked(name: str) -> Name:
         locate(parsed.source)
     elif parsed.pooling is not None:
         raise UserError(f"{name}: word vectors have no pooling", f"leave @{parsed.pooling} out: they are averaged")
+    else:
+        WordVectors(parsed.path)
     if any(isinstance(step, Sif) and (i > 0 or not parsed.is_word_vectors) for i, step in enumerate(parsed.steps)):
         raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
     for step in parsed.steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,12 @@ class WordVectors:
             UserError: the file is missing, binary, or no file of word vectors.
         """
         self.source = source_of(Path(path))
-        first = next(iter(lines(self.source))).rstrip().split(" ")
-        self.header = len(first) == 2 and all(cell.isdigit() for cell in first)
+        head = list(islice(lines(self.source), 2))
+        first = head[0].rstrip().split(" ")
+        self.header = len(head) == 2 and len(first) == 2 and all(cell.isdigit() for cell in first)
         self.dim = int(first[1]) if self.header else len(first) - 1
-        if self.dim < 2:
-            raise UserError(f"{path}, line 1: no word vector", _FORMAT)
+        if self.dim < 2 or self._numbers(head[self.header]) is None:
+            raise UserError(f"{path}, line {1 + self.header}: no word vector", _FORMAT)
         self.weight: Callable[[str], float] = lambda word: 1.0
         self._known: dict[str, Vector] = {}
         self._asked: set[str] = set()
@@ -85,13 +87,17 @@ class WordVectors:
         cells = line.rstrip().split(" ")
         if len(cells) > self.dim + 1:  # some files have words with spaces: another word than it seems
             return None
-        try:
-            vector = np.array(cells[1:], dtype=np.float32)
-        except ValueError:
-            vector = np.array([np.nan])
-        if vector.shape != (self.dim,) or not np.isfinite(vector).all():
+        vector = self._numbers(line)
+        if vector is None:
             raise UserError(f"{self.source.path}, line {number}: not {self.dim} numbers", "fetch the file again")
         return vector
+
+    def _numbers(self, line: str) -> Vector | None:
+        try:
+            vector = np.array(line.rstrip().split(" ")[1:], dtype=np.float32)
+        except ValueError:
+            return None
+        return vector if vector.shape == (self.dim,) and np.isfinite(vector).all() else None
 
 
 def source_of(path: Path) -> Source:
