@@ -6,6 +6,7 @@ SimCSE) and GISTEmbedLoss (`gist`, guided by the model as it was), both on a dup
 
     python benchmarks/adapt.py RUNS --data DATA            # the table's eight cells, on the domains' "test" setting
     python benchmarks/adapt.py RUNS --data DATA --tune     # the grid that chose the settings, on "dev"
+    python benchmarks/adapt.py                             # only the table in docs/methods/adapt.md, from the results
 
 A cell's result is written to docs/results/adapt when it is done and never computed again; a stopped call goes on.
 "dev" measures SciFact among the abstracts that its train claims cite, at 128 tokens, and STS-B dev alone.
@@ -45,7 +46,9 @@ SENTENCES = {"test": 8000, "dev": 3000}
 BATCH, LENGTH = 64, 32
 RATES = (5e-6, 2e-5, 8e-5)  # the grid, the same for each method
 CHOSEN = {"adapt": 2e-5, "simcse": 2e-5, "mnrl": 2e-5, "gist": 2e-5}  # by --tune; see docs/log.md
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "adapt"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+RESULTS, PAGE = DOCS / "results" / "adapt", DOCS / "methods" / "adapt.md"
+BEGIN, END = "<!-- table: made by benchmarks/adapt.py -->", "<!-- /table -->"
 
 
 class Bf16:
@@ -189,9 +192,34 @@ def pairs(found: dict[str, Any]) -> dict[str, Any]:
     return {key[5:]: (found[key], found["cosine/" + key[5:]]) for key in found if key.startswith("gold/")}
 
 
+def table() -> str:
+    """The committed cells of the "test" setting, before and after."""
+    rows = ["| domain | method | nDCG@10 | change (95 %) | p | STS, seven sets | change (95 %) | p |"]
+    rows += ["|---|---|--:|--:|--:|--:|--:|--:|"]
+    for path in (RESULTS / f"{domain}-{method}.json" for domain in DOMAINS for method in METHODS):
+        if path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            cells = [change(found["retrieval"]["ndcg@10"]), change(found["sts"])]
+            rows.append(f"| {found['domain']} | {found['method']} | {' | '.join(cells)} |")
+    return "\n".join(rows) if len(rows) > 2 else "No run is committed yet."
+
+
+def change(c: dict[str, Any]) -> str:
+    before, after, difference, low, high = (100 * c[k] for k in ("before", "after", "difference", "low", "high"))
+    return f"{before:.2f} → {after:.2f} | {difference:+.2f} ({low:+.2f} … {high:+.2f}) | {c['p']:.3g}"
+
+
+def page() -> str:
+    """The method's page with its table as the results have it."""
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{head}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path, help="folder for models and what they measured; may be deleted afterwards")
+    parser.add_argument(
+        "runs", type=Path, nargs="?", help="folder for models and what they measured; may be deleted afterwards"
+    )
     parser.add_argument(
         "--data", default=os.environ.get("ISOTROPE_DATA"), help="folder that holds domain/ and senteval/"
     )
@@ -201,10 +229,11 @@ def main() -> None:
     parser.add_argument("--rate", type=float, action="append", help="with --tune: instead of the grid")
     parser.add_argument("--set", action="append", default=[], help="with --tune: key=value over the preset's keys")
     args = parser.parse_args()
-    for domain in args.domain or DOMAINS:
+    for domain in (args.domain or DOMAINS) if args.runs else ():
         for method in args.method or METHODS:
             for rate in (args.rate or RATES) if args.tune else [CHOSEN[method]]:
                 cell(domain, method, rate, "dev" if args.tune else "test", args, args.set if args.tune else [])
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

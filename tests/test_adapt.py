@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -119,3 +120,14 @@ def test_the_preset_asks_for_no_other_model() -> None:
     assert preset.teachers == {"before": {"kind": "initial"}}
     assert "mlp" not in preset.views
     assert preset.train.select == []
+
+
+def test_the_table_is_that_of_the_results() -> None:
+    """`python benchmarks/adapt.py` writes it."""
+    path = Path(__file__).resolve().parent.parent / "benchmarks" / "adapt.py"
+    spec = importlib.util.spec_from_file_location("adapt", path)
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    assert benchmark.page() == benchmark.PAGE.read_text(encoding="utf-8")
