@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
@@ -54,7 +55,8 @@ def evaluate_transfer(
     """Evaluate one or several transfer tasks; see `load_transfer` for `data`.
 
     Gives, for each task, "accuracy", "dev_accuracy" (by which the penalty was chosen; a mean over folds where there are
-    some), "ntrain", "ntest" (with nested folds every sample is in both), and for MRPC "f1": fractions and counts.
+    some), "ntrain", "ntest" (with nested folds every sample is in both), and for MRPC "f1": fractions and counts; and
+    `["per_sample"]["correct"]`, 1 or 0 for each test sample, in one order for all encoders.
 
     Raises UserError for an unknown task or setting, bad data, or an encoder that does not give (n, D) numbers.
     """
@@ -73,9 +75,11 @@ def nested_folds(x: Tensor, y: Tensor, classes: int, setting: Setting) -> dict[s
     percents = [_means(part) for part in np.split(scores, setting.folds)]  # one list of R a fold
     chosen = np.array([[PENALTIES[int(np.argmax(row))]] for row in percents])
     final = train(x, y, [hold_out(rows.train) for rows in outer], chosen, classes, setting)
-    tests = [_accuracy(final.predict(x[rows.dev], fold), y[rows.dev]) for fold, rows in enumerate(outer)]
-    dev = float(np.mean([max(row) for row in percents]))
-    return _result(float(np.mean(tests)), dev, len(y), len(y))
+    correct = np.zeros(len(y), dtype=bool)
+    for fold, rows in enumerate(outer):
+        correct[rows.dev] = final.predict(x[rows.dev], fold) == y[rows.dev].numpy()
+    test = float(np.mean([_percent(correct[rows.dev]) for rows in outer]))
+    return _result(test, float(np.mean([max(row) for row in percents])), len(y), correct)
 
 
 def cross_validation(train_set: Problem, test_set: Problem, classes: int, setting: Setting) -> dict[str, Any]:
@@ -86,7 +90,8 @@ def cross_validation(train_set: Problem, test_set: Problem, classes: int, settin
     percents = _means(train(x, y, folds, _grid(len(folds)), classes, setting).accuracy)
     chosen = np.array([[PENALTIES[int(np.argmax(percents))]]])
     predicted = train(x, y, [hold_out(everything)], chosen, classes, setting).predict(x_test, 0)
-    result = _result(_accuracy(predicted, y_test), max(percents), len(y), len(y_test))
+    correct = predicted == y_test.numpy()
+    result = _result(_percent(correct), max(percents), len(y), correct)
     return result | ({"f1": round(float(f1_score(y_test, predicted)), 4)} if classes == 2 else {})
 
 
@@ -99,8 +104,8 @@ def given_dev(
     split = TrainingSet(np.arange(count), np.arange(count, len(y)))
     trained = train(x, y, [split], _grid(1), classes, setting)
     percents = [round(100 * float(accuracy), 2) for accuracy in trained.accuracy[0]]
-    predicted = trained.predict(test_set[0], 0, int(np.argmax(percents)))
-    return _result(_accuracy(predicted, test_set[1]), max(percents), count, len(test_set[1]))
+    correct = trained.predict(test_set[0], 0, int(np.argmax(percents))) == test_set[1].numpy()
+    return _result(_percent(correct), max(percents), count, correct)
 
 
 def _evaluate(encoder: Encoder, parts: dict[str, Labelled], classes: int, setting: Setting) -> dict[str, Any]:
@@ -139,15 +144,16 @@ def _means(scores: Floats) -> list[float]:
     return [round(100 * float(np.mean(column)), 2) for column in scores.T]
 
 
-def _accuracy(predicted: Rows, y: Tensor) -> float:
-    return round(100 * float((predicted == y.numpy()).mean()), 2)
+def _percent(correct: npt.NDArray[np.bool_]) -> float:
+    return round(100 * float(correct.mean()), 2)
 
 
-def _result(test: float, dev: float, ntrain: int, ntest: int) -> dict[str, Any]:
-    """From percent, rounded as SentEval does, to fractions."""
+def _result(test: float, dev: float, ntrain: int, correct: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """From percent, rounded as SentEval does, to fractions; correct (M,) says which test samples were classed right."""
     return {
         "accuracy": round(round(test, 2) / 100, 4),
         "dev_accuracy": round(round(dev, 2) / 100, 4),
         "ntrain": ntrain,
-        "ntest": ntest,
+        "ntest": len(correct),
+        "per_sample": {"correct": correct.astype(int).tolist()},
     }

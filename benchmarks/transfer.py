@@ -1,0 +1,93 @@
+"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another; prints JSON.
+
+    python benchmarks/transfer.py [--data DIR] [--dimensions 64 384 768] [--fits 6] [--setting test] [--output FILE]
+
+The original trains 410 classifiers one after another. Its procedure, in plain torch (`tests/oracle/softmax.py`: one
+Linear, torch's optimizer, one minibatch at a time), is timed on some of them, spread over folds and penalties, and the
+mean is taken as that of all 410. Between any two of these fits a share of ours is timed (one outer fold's inner
+classifiers, all penalties), so that whatever else the machine does meets both; then the whole task once by ours. Both
+on one thread, in seconds of the process's own computing time; encoding is left out on both sides. Features of 64
+dimensions are means of words' random vectors; of more, a random nonlinear map of these.
+
+``same`` says of how many of the timed fits ours has exactly the original's dev accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isotrope.data.transfer import load_transfer
+from isotrope.evaluation import transfer
+from isotrope.evaluation.classifier import SETTINGS, Setting, train, with_bias
+from isotrope.evaluation.embed import Embedded
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from oracle import softmax
+from oracle.similarity import DATA, HashEncoder
+
+
+def features(data: Path, dimensions: int) -> tuple[Tensor, Tensor]:
+    """CR's features (N, D + 1) and classes (N,)."""
+    part = load_transfer(data, "CR")["all"]
+    x, y = transfer._problem(part, Embedded(HashEncoder(), part.first))
+    if dimensions == x.shape[1] - 1:
+        return x, y
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(x.shape[1], dimensions, generator=generator)
+    return with_bias(torch.tanh(x @ weights / 8).numpy() * 0.1), y
+
+
+def measure(data: Path, dimensions: int, fits: int, setting: Setting) -> dict[str, object]:
+    x, y = features(data, dimensions)
+    outer = transfer._folds(y, np.arange(len(y)), setting.folds)
+    inner = [transfer._folds(y, rows.train, setting.folds) for rows in outer]
+    single, share, same = [], [], 0
+    for number in range(fits):
+        fold, penalty = number % setting.folds, number % len(transfer.PENALTIES)
+        rows = inner[fold][number % setting.folds]
+        start = time.process_time()
+        plain = softmax.Classifier(dimensions, 2, transfer.PENALTIES[penalty], setting)
+        best = plain.fit(x[rows.train, :-1], y[rows.train], (x[rows.dev, :-1], y[rows.dev]))
+        middle = time.process_time()
+        ours = train(x, y, inner[fold], transfer._grid(len(inner[fold])), 2, setting)
+        share.append(time.process_time() - middle)
+        single.append(middle - start)
+        same += ours.accuracy[number % setting.folds, penalty] == best
+    start = time.process_time()
+    result = transfer.nested_folds(x, y, 2, setting)
+    seconds = time.process_time() - start
+    classifiers = setting.folds * (setting.folds * len(transfer.PENALTIES) + 1)
+    original = classifiers * float(np.mean(single))
+    error = classifiers * float(np.std(single, ddof=1)) / fits**0.5
+    return {
+        "dimensions": dimensions, "classifiers": classifiers, "timed": fits, "same": same,
+        "original_seconds_a_fit": round(float(np.mean(single)), 3), "original_seconds": round(original, 1),
+        "standard_error": round(error, 1), "our_seconds": round(seconds, 2),
+        "our_seconds_a_fold": round(float(np.median(share)), 3), "times_as_fast": round(original / seconds, 1),
+        "accuracy": result["accuracy"], "dev_accuracy": result["dev_accuracy"],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[64, 384, 768])
+    parser.add_argument("--fits", type=int, default=6)
+    parser.add_argument("--setting", choices=SETTINGS, default="test")
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    train(*features(given.data, 64), [transfer.hold_out(np.arange(200))], np.array([[1e-3]]), 2, SETTINGS["test"])
+    measured = [measure(given.data, d, given.fits, SETTINGS[given.setting]) for d in given.dimensions]
+    text = json.dumps({"task": "CR", "setting": given.setting, "torch": torch.__version__, "rows": measured}, indent=2)
+    print(text)
+    if given.output is not None:
+        given.output.write_text(text + "\n", encoding="utf-8")
