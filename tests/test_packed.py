@@ -103,16 +103,36 @@ def test_input_embeddings_are_packed_too(kind: str) -> None:
     assert torch.allclose(states(packed, features), states(plain, features), atol=1e-5)
 
 
+def rows_of_linear_layers(model: nn.Module) -> set[int]:
+    """Filled by the next forward pass: how many rows each linear layer of ``model`` was given."""
+    seen: set[int] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and "pooler" not in name:
+            module.register_forward_hook(lambda _, given, __: seen.add(given[0].numel() // given[0].shape[-1]))
+    return seen
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_linear_layers_see_real_tokens_alone(kind: str) -> None:
     _, packed = both(kind)
-    seen: set[int] = set()
-    for name, module in packed.named_modules():
-        if isinstance(module, nn.Linear) and "pooler" not in name:
-            module.register_forward_hook(lambda _, given, __: seen.add(given[0].numel() // given[0].shape[-1]))
+    seen = rows_of_linear_layers(packed)
     features = batch()
     packed(**features)
     assert seen == {int(features["attention_mask"].sum())}
+
+
+def test_sentence_transformers_reaches_the_packed_forward(tiny_model: Path) -> None:
+    """It calls the encoder's forward by name, where hooks would not run; copies compute with their own weights."""
+    model = load(tiny_model, "mean", device="cpu")
+    other = deepcopy(model)
+    for weight in other.parameters():
+        weight.data.zero_()
+    assert not other.encode(["a river"]).any()
+    for encoder in (model, other):
+        seen = rows_of_linear_layers(encoder)
+        features = encoder.preprocess(sentences(6))
+        encoder(dict(features))
+        assert seen == {int(features["attention_mask"].sum())}
 
 
 @pytest.mark.parametrize("kind", ["Bert", "MPNet", "ModernBert"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -12,13 +14,23 @@ from isotrope.encoder.attention import Packing, attend
 
 # Of the forward pass under way. MPNet hands nothing down to its layers, and has no gradient checkpointing that would
 # come back to it later.
-packing_of_pass: ContextVar[Packing | None] = ContextVar("packing_of_pass", default=None)
+_packing: ContextVar[Packing | None] = ContextVar("_packing", default=None)
+
+
+@contextmanager
+def passing(packing: Packing) -> Iterator[None]:
+    """The forward pass within is over these packed rows."""
+    token = _packing.set(packing)
+    try:
+        yield
+    finally:
+        _packing.reset(token)
 
 
 class _Encoder(MPNetEncoder):
     def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """(1, T, D) -> the relative positions' bias of one sentence (1, H, L, L)."""
-        packing = packing_of_pass.get()
+        packing = _packing.get()
         if packing is not None:
             x = x.new_empty(1, packing.bias.shape[-1], 0)
         return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
@@ -29,7 +41,7 @@ class _SelfAttention(MPNetSelfAttention):
         self, hidden_states: Tensor, attention_mask: Tensor, position_bias: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, ...]:
         """(1, T, D) -> (1, T, D); the mask is the packing's bias."""
-        packing = packing_of_pass.get()
+        packing = _packing.get()
         if packing is None:
             return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-any-return]
         shape = (1, -1, self.num_attention_heads, self.attention_head_size)

@@ -2,11 +2,12 @@
 
 N sentences of l_i tokens run through embeddings, linear layers, norms and MLP as (1, T, D), T = Σ l_i. Attention alone
 sees (N, H, L, d) again. What comes out is padded as it always was, so poolings, losses that patch the model's forward
-and saved models know nothing of it: the encoder gets two hooks and another attention function, its weights stay.
+and saved models know nothing of it: the encoder gets another forward and another attention function, its weights stay.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,27 +45,24 @@ def pack(model: PreTrainedModel) -> None:
     else:
         model.set_attn_implementation(NAME)
     quicken(model)
-    model.register_forward_pre_hook(_enter, with_kwargs=True)
-    model.register_forward_hook(_leave, with_kwargs=True)
+    model.forward = partial(_forward, model)  # sentence-transformers calls it by this name, past any hook
 
 
-def _enter(
-    model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Padded inputs -> packed inputs and their packing, on the way into the model."""
-    packing = None
+def _forward(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+    """``type(model).forward``, packed where there is an attention mask (N, L) and nothing but states is asked for."""
     mask = kwargs.get("attention_mask")
     asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
-    if isinstance(mask, Tensor) and mask.ndim == 2 and not args and not asked and kwargs.get("return_dict", True):
-        packing = Packing.of(mask, model.config.num_attention_heads, MULTIPLE if mask.is_cuda else 1)
-        inputs = {"position_ids": _positions(model, kwargs)} | {
-            key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
-        }
-        packed = {key: packing.pack(value.expand(*mask.shape, *value.shape[2:])) for key, value in inputs.items()}
-        # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
-        kwargs = kwargs | packed | {"attention_mask": packing.bias, "packing": packing}
-    mpnet.packing_of_pass.set(packing)
-    return args, kwargs
+    if args or asked or not isinstance(mask, Tensor) or mask.ndim != 2 or not kwargs.get("return_dict", True):
+        return type(model).forward(model, *args, **kwargs)
+    packing = Packing.of(mask, model.config.num_attention_heads, MULTIPLE if mask.is_cuda else 1)
+    inputs = {"position_ids": _positions(model, kwargs)} | {
+        key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
+    }
+    packed = {key: packing.pack(value.expand(*mask.shape, *value.shape[2:])) for key, value in inputs.items()}
+    # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
+    with mpnet.passing(packing):
+        output = type(model).forward(model, **kwargs | packed | {"attention_mask": packing.bias, "packing": packing})
+    return _padded(model, output, packing)
 
 
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
@@ -80,12 +78,8 @@ def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
     return real.cumsum(dim=1) * real + padding
 
 
-def _leave(model: PreTrainedModel, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    """Packed outputs -> padded outputs (N, L, D), on the way out."""
-    packing: Packing | None = kwargs.get("packing")
-    if packing is None:
-        return output
-    mpnet.packing_of_pass.set(None)
+def _padded(model: PreTrainedModel, output: Any, packing: Packing) -> Any:
+    """Packed states (1, T, D) -> padded ones (N, L, D)."""
     output["last_hidden_state"] = packing.pad(output["last_hidden_state"])
     if output.get("hidden_states") is not None:
         output["hidden_states"] = tuple(packing.pad(layer) for layer in output["hidden_states"])
