@@ -297,7 +297,7 @@ def test_missing_folders_are_named(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"suite": "transfr"}, "unknown suite 'transfr'.*choose from sts, geometry"),
+        ({"suite": "transfr"}, "unknown suite 'transfr'.*choose from sts, transfer, "),
         ({"suite": "sts", "tasks": ["STS17"]}, "no task 'STS17'.*STSBenchmark"),
         ({"suite": "sts", "tasks": []}, "no task chosen"),
         ({"suite": "sts", "setting": "fast"}, "no setting 'fast'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import cache as once
 from pathlib import Path
@@ -10,9 +11,8 @@ from typing import Any
 
 import xxhash
 
-import isotrope
-from isotrope import folders
 from isotrope.errors import UserError
+from isotrope.folders import cache
 
 CODE = ("data", "encoder", "evaluation", "baselines")  # folders of the package whose code decides a result
 
@@ -23,8 +23,8 @@ def remembered(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) ->
     The key has to hold all that decides the result but the code, which is added here: a changed evaluation begins anew.
     A file that cannot be read counts as missing; one that cannot be written is not kept, since the result stands.
     """
-    digest = xxhash.xxh3_128_hexdigest(json.dumps({**key, "code": code_checksum()}, sort_keys=True))
-    path = folders.cache("results", f"{digest}.json")
+    digest = xxhash.xxh3_128_hexdigest(json.dumps({**key, "code": code_checksum()}, sort_keys=True).encode())
+    path = cache("results", f"{digest}.json")
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -32,7 +32,7 @@ def remembered(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) ->
     result = compute()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{xxhash.xxh3_64_hexdigest(str(id(result)))}.part")
+        draft = path.with_suffix(f".{os.getpid()}.part")
         draft.write_text(json.dumps(result), encoding="utf-8")
         draft.replace(path)
     except OSError:
@@ -60,7 +60,7 @@ def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
 def code_checksum() -> str:
     """Checksum of the code that decides a result."""
     digest = xxhash.xxh3_128()
-    package = Path(isotrope.__file__).parent
+    package = Path(__file__).parents[1]
     for folder in CODE:
         for path in sorted((package / folder).rglob("*.py")):
             digest.update(path.read_bytes())

@@ -75,6 +75,25 @@ def compare(
     return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
 
 
+def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
+    """One model's Spearman on every resample of a task's pairs: task → (gold, cosines) to task → (R,).
+
+    The resamples depend on the task's name, its size and `seed` alone, so any two models' draws can be compared later.
+
+    Raises UserError where `resamples` is below 100.
+    """
+    _check(measured, measured, resamples)
+    return {
+        task: _differences(gold, None, cosines, resamples, np.random.default_rng([seed, zlib.crc32(task.encode())]))
+        for task, (gold, cosines) in measured.items()
+    }
+
+
+def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after: Vector) -> Comparison:
+    """Two scores and their draws (R,) on the same resamples; of several runs of a method, give the means of both."""
+    return _judge(before, after, np.asarray(drawn_after) - np.asarray(drawn_before))
+
+
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
     """Test whether the mean of one number a case, such as a query's reciprocal rank, differs: (N,), (N,) in one order.
 
@@ -92,10 +111,12 @@ def compare_tasks(
     """
     if not before or before.keys() != after.keys():
         raise _different_tasks(before, after)
-    points, drawn = {}, {}
+    points: dict[str, tuple[float, float]] = {}
+    drawn: dict[str, Vector] = {}
     for task, old in before.items():
         generator = np.random.default_rng([seed, zlib.crc32(task.encode())])
-        *points[task], drawn[task] = _mean_differences(old, after[task], resamples, generator)
+        mean, other, drawn[task] = _mean_differences(old, after[task], resamples, generator)
+        points[task] = mean, other
     per_task = {task: _judge(*points[task], drawn[task]) for task in before}
     old_mean, new_mean = np.mean(list(points.values()), axis=0)
     return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
@@ -136,8 +157,10 @@ def _check(
             raise UserError(f"the models were scored on different pairs of {task}", "score both on the same pairs")
 
 
-def _differences(gold: Vector, old: Vector, new: Vector, resamples: int, generator: np.random.Generator) -> Vector:
-    """Spearman of `new` minus Spearman of `old` on each of R resamples: (N,) three times → (R,)."""
+def _differences(
+    gold: Vector, old: Vector | None, new: Vector, resamples: int, generator: np.random.Generator
+) -> Vector:
+    """Spearman of `new` minus Spearman of `old` (None: 0) on each of R resamples: (N,) three times → (R,)."""
     n = len(gold)
     differences = []
     for start in range(0, resamples, step := max(1, _BLOCK // n)):
@@ -145,7 +168,8 @@ def _differences(gold: Vector, old: Vector, new: Vector, resamples: int, generat
         picks = generator.integers(n, size=(rows, n))
         # How often each pair was drawn: one bincount for all rows, row r counting from r·n on.
         times = np.bincount((picks + n * np.arange(rows)[:, None]).ravel(), minlength=rows * n).reshape(rows, n)
-        differences.append(_spearman(gold, new, times) - _spearman(gold, old, times))
+        scores = _spearman(gold, new, times)
+        differences.append(scores if old is None else scores - _spearman(gold, old, times))
     return np.asarray(np.concatenate(differences))
 
 

@@ -1,4 +1,4 @@
-"""One door to every evaluation, and the one number that papers compare."""
+"""One door to every evaluation, and the numbers that papers compare."""
 
 from __future__ import annotations
 
@@ -7,27 +7,125 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isotrope.data.domains import DOMAINS
+from isotrope.data.domains import SETTINGS as DOMAIN_SETTINGS
+from isotrope.data.pairs import Pairs
 from isotrope.data.senteval import SPLITS, STS_TASKS
+from isotrope.data.transfer import TRANSFER_TASKS
 from isotrope.errors import UserError
+from isotrope.evaluation.classifier import SETTINGS as TRANSFER_SETTINGS
+from isotrope.evaluation.compare import Judge, by_cases, by_pairs
 from isotrope.evaluation.embed import Encoder
-from isotrope.evaluation.geometry import evaluate_geometry
-from isotrope.evaluation.ranking import SETTINGS, evaluate_ranking
-from isotrope.evaluation.sts import evaluate_sts
+from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
+from isotrope.evaluation.ranking import SETTINGS as RANKING_SETTINGS
+from isotrope.evaluation.ranking import evaluate_ranking, rank
+from isotrope.evaluation.retrieval import evaluate_retrieval
+from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
+from isotrope.evaluation.transfer import evaluate_transfer
+
+Result = Mapping[str, Any]  # of one task
+Answer = Callable[[Encoder, list[str], str | Path | None, str], dict[str, Any]]  # (encoder, tasks, data, setting)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number of a task that tables show: its title there, where it stands in a result, what it is multiplied by."""
+
+    title: str
+    of: Callable[[Result], float]
+    scale: float = 100.0
+    lower: bool = False  # is better
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What a suite can be asked, and the function (encoder, tasks, data, setting) that answers."""
+    """What a suite can be asked, the function that answers, and how the answer is shown.
 
-    tasks: tuple[str, ...]
-    settings: tuple[str, ...]
-    evaluate: Callable[[Encoder, list[str], str | Path | None, str], dict[str, Any]]
+    `tasks` are those of each setting. `measures` begins with the one that papers compare. Their average is taken over
+    the tasks in `averaged`, where all are there. `folders` of the data folder hold what it reads. `compare` tests one
+    model's results against another's, case by case. `of_pairs` answers for the user's own pairs.
+    """
+
+    tasks: Mapping[str, tuple[str, ...]]
+    evaluate: Answer
+    measures: tuple[Measure, ...]
+    averaged: tuple[str, ...]
+    folders: tuple[str, ...]
+    compare: Judge | None = None
+    of_pairs: Callable[[Encoder, Pairs], dict[str, Any]] | None = None
 
 
+def _spearman(result: Result) -> float:
+    """Of "all" for STS12 … STS16, of the test split (or the one there is) for the others."""
+    scores = result["spearman"]
+    return float(next(scores[key] for key in ("all", "test", "dev") if key in scores))
+
+
+def _named(title: str, key: str, scale: float = 100.0, lower: bool = False) -> Measure:
+    """A number that stands in a result under `key`; NaN where the task has none."""
+    return Measure(title, lambda result: float("nan") if result.get(key) is None else float(result[key]), scale, lower)
+
+
+def _sts(encoder: Encoder, tasks: list[str], data: str | Path | None, setting: str) -> dict[str, Any]:
+    return evaluate_sts(encoder, tasks, data, ("dev", "test") if setting == "test" else ("dev",))
+
+
+_STS_DATA = ("senteval", "sts-raw", "stsb-raw", "sick-raw")
 SUITES: Mapping[str, Suite] = {
-    "sts": Suite(STS_TASKS, ("test",), lambda encoder, tasks, data, _: evaluate_sts(encoder, tasks, data)),
-    "ranking": Suite(STS_TASKS, tuple(SETTINGS), evaluate_ranking),
-    "geometry": Suite(("STSBenchmark",), ("test",), lambda encoder, _tasks, data, _: evaluate_geometry(encoder, data)),
+    "sts": Suite(
+        tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
+        evaluate=_sts,
+        measures=(Measure("Spearman × 100", _spearman),),
+        averaged=STS_TASKS,
+        folders=_STS_DATA,
+        compare=by_pairs,
+        of_pairs=lambda encoder, pairs: evaluate_pairs(encoder, pairs)[pairs.name],
+    ),
+    "transfer": Suite(
+        tasks=dict.fromkeys(TRANSFER_SETTINGS, TRANSFER_TASKS),
+        evaluate=evaluate_transfer,
+        measures=(_named("accuracy", "accuracy"),),
+        averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
+        folders=("senteval",),
+        compare=by_cases("per_sample", "correct"),
+    ),
+    "ranking": Suite(
+        tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
+        evaluate=evaluate_ranking,
+        measures=(_named("KCC × 100", "kendall"), _named("NDCG × 100", "ndcg")),
+        averaged=STS_TASKS,
+        folders=_STS_DATA,
+        compare=by_cases("per_list", "kendall"),
+        of_pairs=lambda encoder, pairs: rank(encoder, {pairs.name: [pairs]})[pairs.name],
+    ),
+    "geometry": Suite(
+        tasks={"test": ("STSBenchmark",)},
+        evaluate=lambda encoder, _tasks, data, _setting: evaluate_geometry(encoder, data),
+        measures=(
+            _named("alignment", "alignment", 1, lower=True),
+            _named("uniformity", "uniformity", 1, lower=True),
+            _named("mean cosine", "mean_cosine", 1, lower=True),
+            _named("IsoScore", "iso_score", 1),
+            _named("effective rank", "effective_rank", 1),
+        ),
+        averaged=(),
+        folders=_STS_DATA,
+        of_pairs=pair_geometry,
+    ),
+    "retrieval": Suite(
+        tasks=dict.fromkeys(DOMAIN_SETTINGS, DOMAINS),
+        evaluate=evaluate_retrieval,
+        measures=(
+            _named("nDCG@10", "ndcg@10"),
+            _named("MRR@10", "mrr@10"),
+            _named("recall@10", "recall@10"),
+            _named("recall@100", "recall@100"),
+            _named("V-measure", "v_measure"),
+        ),
+        averaged=DOMAINS,
+        folders=("domain",),
+        compare=by_cases("per_query", "ndcg@10"),
+    ),
 }
 
 
@@ -38,10 +136,13 @@ def run(
     tasks: Sequence[str] | None = None,
     setting: str = "test",
 ) -> dict[str, Any]:
-    """Evaluate anything with `encode(list[str])`; a result a task, in fractions.
+    """Evaluate anything with `encode(list[str])`; a result a task, in fractions, ready for JSON.
 
-    `data` is the folder that holds `senteval/` (None: ISOTROPE_DATA); `tasks` some of the suite's tasks (None: all).
-    "sts" gives what `isotrope.evaluation.sts.score` describes, "geometry" the measures of `evaluate_geometry`.
+    `data` is the folder that holds `senteval/` and `domain/` (None: ISOTROPE_DATA); `tasks` some of the suite's tasks
+    (None: all). What a task's result holds stand in `isotrope.evaluation`: `sts.score` ("sts"; the setting "dev" takes
+    the dev splits alone), `transfer.evaluate_transfer` ("transfer"; settings "test" and "fast"), `ranking.rank`
+    ("ranking"; "test", "all"), `geometry.pair_geometry` ("geometry") and `retrieval.evaluate_domain` ("retrieval";
+    "test", "dev"). Keys that begin with "per_" hold the single cases, which `compare.compare_results` pairs.
 
     Raises UserError for an unknown suite, task or setting, bad data, or an encoder that does not give (n, D) numbers.
     """
@@ -56,16 +157,22 @@ def check(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "
     """
     if suite not in SUITES:
         raise UserError(f"unknown suite {suite!r}", f"choose from {', '.join(SUITES)}")
-    known = SUITES[suite]
-    if setting not in known.settings:
-        raise UserError(f"suite {suite} has no setting {setting!r}", f"choose from {', '.join(known.settings)}")
-    chosen = [tasks] if isinstance(tasks, str) else list(known.tasks if tasks is None else tasks)
+    known = SUITES[suite].tasks
+    if setting not in known:
+        raise UserError(f"suite {suite} has no setting {setting!r}", f"choose from {', '.join(known)}")
+    chosen = [tasks] if isinstance(tasks, str) else list(known[setting] if tasks is None else tasks)
     for task in chosen:
-        if task not in known.tasks:
-            raise UserError(f"suite {suite} has no task {task!r}", f"choose from {', '.join(known.tasks)}")
+        if task not in known[setting]:
+            where = "" if setting == "test" else f" in the setting {setting}"
+            raise UserError(f"suite {suite} has no task {task!r}{where}", f"choose from {', '.join(known[setting])}")
     if not chosen:
-        raise UserError("no task chosen", f"choose from {', '.join(known.tasks)}")
+        raise UserError("no task chosen", f"choose from {', '.join(known[setting])}")
     return chosen
+
+
+def headlines(suite: str, result: Mapping[str, Result]) -> dict[str, float]:
+    """The one number of each task that papers compare, as a fraction (of "geometry": alignment, lower is better)."""
+    return {task: SUITES[suite].measures[0].of(of_task) for task, of_task in result.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +194,6 @@ def average(result: Mapping[str, Any]) -> Average:
     missing = [task for task in STS_TASKS if task not in result]
     if missing:
         raise UserError(f"no average without {', '.join(missing)}", "evaluate all seven STS tasks")
-    scores = [float(result[task]["spearman"]["test" if task in SPLITS else "all"]) for task in STS_TASKS]
+    scores = [_spearman(result[task]) for task in STS_TASKS]
     cells = [round(100 * score, 2) for score in scores]
     return Average(exact=sum(scores) / len(scores), printed=round(round(sum(cells) / len(cells), 2) / 100, 4))

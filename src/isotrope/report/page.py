@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from isotrope.errors import UserError
 from isotrope.evaluation.bands import by_gold
-from isotrope.evaluation.report import SHORT
+from isotrope.report.scores import SHORT
 from isotrope.evaluation.spectrum import effective_rank
 from isotrope.folders import writing
 from isotrope.report import figures

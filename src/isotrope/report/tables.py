@@ -38,7 +38,7 @@ def ranked(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int
         values = sorted({value for value in column if value == value}, reverse=not ascending)
         if len(column) < 2 or not values:
             continue
-        names: dict[float, Mark] = {values[0]: "best"} | ({values[1]: "second"} if len(values) > 1 else {})
+        names: dict[float, Mark] = dict(zip(values, ("best", "second"), strict=False))
         marks |= {(row, place): names[value] for row, value in enumerate(column) if value in names}
     return marks
 
@@ -89,11 +89,14 @@ def page(tables: Sequence[Table], title: str) -> str:
         "th,td{padding:.3rem .8rem;text-align:right;font-variant-numeric:tabular-nums}"
         "th:first-child,td:first-child{text-align:left}@media(max-width:40rem){table{display:block;overflow-x:auto}}"
     )
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
-    )
+    name = html.escape(title)
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{name}</title>'
     body = "\n".join(map(block, tables))
-    return f'<!doctype html>\n<html lang="en">\n<head>{head}<style>{css}</style></head>\n<body>\n<h1>{html.escape(title)}</h1>\n{body}\n</body>\n</html>\n'
+    lines = (
+        "<!doctype html>", '<html lang="en">', f"<head>{head}<style>{css}</style></head>",
+        f"<body>\n<h1>{name}</h1>\n{body}\n</body>", "</html>\n",
+    )  # fmt: skip
+    return "\n".join(lines)
 
 
 def terminal(table: Table) -> Shown:

@@ -1,0 +1,41 @@
+"""The papers' evaluation inside anyone's sentence-transformers training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
+
+from isotrope.evaluation.suite import check, headlines, run
+
+
+class SuiteEvaluator(BaseEvaluator):
+    """A suite as a sentence-transformers evaluator: one metric a task, and their mean under `SUITE_score`, fractions.
+
+    Give it to a trainer as `evaluator=`; `metric_for_best_model` is then "eval_" + `primary_metric`. The arguments are
+    those of `isotrope.evaluate`. By default STS on the dev splits of STS-B and SICK-R: what selects a model is not what
+    it is reported on.
+
+    Raises UserError for an unknown suite, task or setting, at once.
+    """
+
+    def __init__(
+        self,
+        suite: str = "sts",
+        data: str | Path | None = None,
+        tasks: Sequence[str] | None = None,
+        setting: str = "dev",
+    ) -> None:
+        super().__init__()
+        self.suite, self.data, self.setting = suite, data, setting
+        self.tasks = check(suite, tasks, setting)
+        self.primary_metric = f"{suite}_score"
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        """Metrics named `SUITE_TASK` and `SUITE_score`; raises UserError as `isotrope.evaluate` does."""
+        scores = headlines(self.suite, run(model, self.suite, self.data, self.tasks, self.setting))
+        named = {**scores, "score": sum(scores.values()) / len(scores)}
+        return {f"{self.suite}_{name}": value for name, value in named.items()}

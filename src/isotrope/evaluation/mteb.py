@@ -1,0 +1,39 @@
+"""Any encoder of ours for mteb: `mteb.evaluate(MtebEncoder(encoder, "me/mine"), tasks)`. Needs the extra `mteb`.
+
+What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is; this is for the others: word vectors,
+whitening, flow, an object of the user's own. Mind that mteb's SICK-R has 9,927 pairs where the papers' has 4,927, and
+that its STS scores of STS12 … STS16 are not the papers' "all".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import Encoder, Floats, encode
+
+try:
+    from mteb.models import ModelMeta
+    from mteb.models.abs_encoder import AbsEncoder
+except ImportError as error:
+    raise UserError("mteb is not installed", "pip install 'isotrope[mteb]'") from error
+
+
+class MtebEncoder(AbsEncoder):
+    """An encoder with `encode(list[str])` behind mteb's protocol (https://github.com/embeddings-benchmark/mteb).
+
+    `name` is what mteb files the results under, "organisation/model". Prompts are not used: none of these encoders was
+    trained with any.
+    """
+
+    def __init__(self, encoder: Encoder, name: str) -> None:
+        self.encoder = encoder
+        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": "unversioned"})
+
+    def encode(self, inputs: Iterable[Mapping[str, Sequence[str]]], **_: Any) -> Floats:
+        """Batches of texts → vectors (n, D); all batches in one call of the encoder.
+
+        Raises UserError where the encoder's output is not (n, D) or not finite.
+        """
+        return encode(self.encoder, [text for batch in inputs for text in batch["text"]])

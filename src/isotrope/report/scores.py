@@ -1,0 +1,95 @@
+"""Results of several models as the tables that papers print: a block a measure, a row a model, a column a task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from isotrope.evaluation.models import OWN
+from isotrope.evaluation.significance import Comparison
+from isotrope.evaluation.suite import SUITES, Measure, average
+from isotrope.report.tables import Table, ranked
+
+SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
+Results = Mapping[str, Mapping[str, Any]]  # model -> task -> result
+
+
+def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False) -> list[Table]:
+    """Model → suite → task → result, as `evaluate_models` gives it, as tables; with tests against the first model.
+
+    Raises UserError where models were judged on different cases.
+    """
+    models, found = list(results), []
+    for suite in next(iter(results.values())):
+        of_suite = {model: results[model][suite] for model in models}
+        found += tables(suite.removesuffix(OWN), of_suite, suite)
+        judge = SUITES[suite.removesuffix(OWN)].compare
+        if compare and judge is not None:
+            judged = {model: judge(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
+            found.append(comparison(suite, SUITES[suite.removesuffix(OWN)].measures[0].title, models[0], judged))
+    return found
+
+
+def tables(suite: str, results: Results, title: str | None = None) -> list[Table]:
+    """The tables of one suite: one a measure, or one for all where there is a single task.
+
+    The average is taken where all tasks are there that the papers average over; of "sts" it is the exact mean, not the
+    mean of rounded cells.
+    """
+    known, title = SUITES[suite], title or suite
+    of_task = next(iter(results.values()))
+    tasks = list(of_task)
+    if len(tasks) == 1:
+        shown = [m for m in known.measures if not math.isnan(m.of(of_task[tasks[0]]))]
+        columns = [[m.scale * m.of(r[tasks[0]]) for r in results.values()] for m in shown]
+        return [
+            _table(f"{title}: {SHORT.get(tasks[0], tasks[0])}", [m.title for m in shown], columns, shown, list(results))
+        ]
+    return [_of_measure(suite, measure, results, title) for measure in known.measures]
+
+
+def comparison(suite: str, measure: str, base: str, judged: Mapping[str, Comparison]) -> Table:
+    """What a paired bootstrap says of each model against the first: difference, interval, p, verdict."""
+    rows = [
+        [
+            name,
+            f"{100 * c.before:.2f}",
+            f"{100 * c.after:.2f}",
+            f"{100 * c.difference:+.2f}",
+            f"{100 * c.low:+.2f} … {100 * c.high:+.2f}",
+            f"{c.p:.3g}",
+            c.verdict,
+        ]
+        for name, c in judged.items()
+    ]
+    title = f"{suite}: {measure} against {base}, paired bootstrap over the same cases"
+    return Table(title, ["model", base, "its own", "change", "95 %", "p", "verdict"], rows)
+
+
+def _of_measure(suite: str, measure: Measure, results: Results, title: str) -> Table:
+    tasks = list(next(iter(results.values())))
+    has = [task for task in tasks if not all(math.isnan(measure.of(r[task])) for r in results.values())]
+    columns = [[measure.scale * measure.of(r[task]) for r in results.values()] for task in has]
+    names = [SHORT.get(task, task) for task in has]
+    averaged = SUITES[suite].averaged
+    if averaged and set(averaged) <= set(has):
+        names.append("Avg.")
+        columns.append([measure.scale * _average(suite, measure, r) for r in results.values()])
+    return _table(f"{title}: {measure.title}", names, columns, [measure] * len(names), list(results))
+
+
+def _average(suite: str, measure: Measure, result: Mapping[str, Any]) -> float:
+    if suite == "sts":
+        return average(result).exact
+    tasks = SUITES[suite].averaged
+    return sum(measure.of(result[task]) for task in tasks) / len(tasks)
+
+
+def _table(title: str, names: list[str], columns: list[list[float]], of: list[Measure], models: list[str]) -> Table:
+    cells = [
+        [f"{value:.{2 if m.scale == 100 else 4}f}" for value in column] for m, column in zip(of, columns, strict=True)
+    ]
+    rows = [[model, *row] for model, row in zip(models, zip(*cells, strict=True), strict=True)]
+    rounded = [[float(value) for value in column] for column in cells]
+    return Table(title, ["model", *names], rows, ranked(rounded, [m.lower for m in of]))
