@@ -1,4 +1,4 @@
-"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another; prints JSON.
+"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another; prints JSON, a line a dimension.
 
     python benchmarks/transfer.py [--data DIR] [--dimensions 64 384 768] [--fits 6] [--setting test] [--output FILE]
 
@@ -60,7 +60,7 @@ def measure(data: Path, dimensions: int, fits: int, setting: Setting) -> dict[st
         ours = train(x, y, inner[fold], transfer._grid(len(inner[fold])), 2, setting)
         share.append(time.process_time() - middle)
         single.append(middle - start)
-        same += ours.accuracy[number % setting.folds, penalty] == best
+        same += bool(ours.accuracy[number % setting.folds, penalty] == best)
     start = time.process_time()
     result = transfer.nested_folds(x, y, 2, setting)
     seconds = time.process_time() - start
@@ -86,8 +86,10 @@ if __name__ == "__main__":
     given = parser.parse_args()
     torch.set_num_threads(1)
     train(*features(given.data, 64), [transfer.hold_out(np.arange(200))], np.array([[1e-3]]), 2, SETTINGS["test"])
-    measured = [measure(given.data, d, given.fits, SETTINGS[given.setting]) for d in given.dimensions]
-    text = json.dumps({"task": "CR", "setting": given.setting, "torch": torch.__version__, "rows": measured}, indent=2)
-    print(text)
+    rows = []
+    for dimensions in given.dimensions:
+        rows.append(measure(given.data, dimensions, given.fits, SETTINGS[given.setting]))
+        print(json.dumps(rows[-1]), flush=True)
     if given.output is not None:
-        given.output.write_text(text + "\n", encoding="utf-8")
+        result = {"task": "CR", "setting": given.setting, "torch": torch.__version__, "rows": rows}
+        given.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
