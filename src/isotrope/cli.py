@@ -19,12 +19,17 @@ from rich.console import Console
 from rich.table import Table
 
 from isotrope.cli_data import app as data_app
+from isotrope.cli_evaluate import case, evaluate
 from isotrope.cli_presets import app as presets_app
+from isotrope.cli_study import study
 from isotrope.errors import Stopped, UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
+app.command()(evaluate)
+app.command()(case)
+app.command()(study)
 console, errors = Console(), Console(stderr=True)
 
 
@@ -167,29 +172,6 @@ def pretrain(
     except KeyboardInterrupt:
         raise Stopped("stopped") from None
     console.print(f"model: {model}", highlight=False, soft_wrap=True)
-
-
-@app.command()
-def evaluate(
-    models: Annotated[list[str], typer.Argument(help="Folders, hub names, or isotrope/tiny.")],
-    suite: Annotated[str, typer.Option(help="sts, geometry; several with commas.")] = "sts",
-    tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, with commas.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
-    pairs: Annotated[list[str] | None, typer.Option(help="Your own pairs: first, second, score (.tsv, .csv).")] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write the results here.")] = None,
-) -> None:
-    """Score models by the papers' protocol: the number of each task, their average, and all of it as JSON."""
-    from isotrope.evaluation.report import evaluate_models
-
-    tables = evaluate_models(models, suite.split(","), tasks, data, pairs or [], pooling, json_file)
-    for title, header, rows in tables:
-        shown = Table(*header, title=title)
-        for row in rows:
-            shown.add_row(*row)
-        console.print(shown)
-    if json_file:
-        console.print(f"written to {json_file}", highlight=False, soft_wrap=True)
 
 
 @app.command()

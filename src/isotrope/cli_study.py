@@ -1,0 +1,82 @@
+"""``isotrope study``: many runs, one table, and what it shows."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from isotrope.errors import Stopped, UserError
+
+console = Console()
+
+
+def study(
+    file: Annotated[str, typer.Argument(help="A .toml file, or the name of a study that comes with isotrope.")],
+    output: Annotated[str, typer.Option(help="Folder for the cells, the table and the figures.")],
+    corpus: Annotated[list[str] | None, typer.Option(help="Text, instead of the study's; again for more.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Model to begin with, in every row.")] = None,
+    sentences: Annotated[int | None, typer.Option(min=2, help="A run.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many a row, from 0.")] = None,
+    dev: Annotated[list[str] | None, typer.Option(help="Pairs that select: stsb, sickr, a .tsv file, none.")] = None,
+    test: Annotated[str | None, typer.Option(help="Pairs that judge: sts, stsb, dev-half, none.")] = None,
+    rows: Annotated[list[str] | None, typer.Option(help="Only this row; several with commas, or again.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, in every row that has the key.")] = None,
+    sweep: Annotated[list[str] | None, typer.Option(help="key=value,value: every row with each value.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; cores and GPUs are divided among them.")] = 1,
+    search: Annotated[bool, typer.Option("--search", help="Search [search]'s keys on the dev pairs instead.")] = False,
+) -> None:
+    """Run what is left of a study, and write its table: rows × seeds, tested, the papers' claims answered."""
+    from isotrope.study.spec import read_study
+    from isotrope.study.study import study as run
+
+    known = read_study(file).rows if rows else {}
+    only = [name for given in rows or [] for name in ([given] if given in known else given.split(","))]
+    options: dict[str, Any] = {
+        "output": output, "corpus": corpus, "data": data, "backbone": backbone, "sentences": sentences, "dev": dev,
+        "rows": only, "overrides": set_ or [], "jobs": jobs, "console": console,
+    }  # fmt: skip
+    try:
+        if search:
+            _search(file, options, seeds, test, sweep)
+            return
+        done = run(file, seeds=seeds, test=test, sweep=_sweeps(sweep or []), **options)
+    except Stopped as stopped:
+        raise KeyboardInterrupt from stopped  # the same command goes on by itself
+    if not console.is_terminal:
+        for page in done.pages:
+            console.print(f"written to {page}", highlight=False, soft_wrap=True)
+    else:
+        from rich.markdown import Markdown
+
+        console.print(Markdown(done.pages[0].read_text(encoding="utf-8")))
+    if done.failed:
+        problem = f"{len(done.failed)} of {done.record['scale']['cells']} cells are not finished"
+        raise UserError(problem, f"see {done.pages[0]}; when that is put right, the same command runs them")
+
+
+def _search(file: str, options: dict[str, Any], seeds: int | None, test: str | None, sweep: list[str] | None) -> None:
+    from isotrope.study.search import search
+
+    for name, value in (("--seeds", seeds), ("--test", test), ("--sweep", sweep)):
+        if value:
+            raise UserError(f"{name} says nothing to --search", "leave it out: a search has its own, and no test pairs")
+    path = search(file, **options)
+    console.print(f"best settings of each row: {path}", highlight=False, soft_wrap=True)
+
+
+def _sweeps(given: list[str]) -> dict[str, list[Any]]:
+    """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
+    found: dict[str, list[Any]] = {}
+    for text in given:
+        key, sign, values = text.partition("=")
+        if not (key.strip() and sign and values.strip()):
+            raise UserError(f"--sweep {text}: not of the form key=value,value", "write, for example, train.epochs=1,2")
+        try:
+            found[key.strip()] = tomllib.loads(f"values = [{values}]")["values"]
+        except tomllib.TOMLDecodeError:
+            found[key.strip()] = [value.strip() for value in values.split(",")]
+    return found

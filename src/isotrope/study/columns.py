@@ -1,0 +1,54 @@
+"""The columns of a study's table: what they are called, and where a finished cell has their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isotrope.errors import UserError
+from isotrope.evaluation.suite import headlines
+from isotrope.report.scores import SHORT
+
+STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
+GEOMETRY = ("alignment", "uniformity", "mean cosine")
+MEASURES = {"KCC": "kendall", "NDCG": "ndcg"}  # of the ranking suite
+RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "Avg."))
+KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RANKING, *GEOMETRY, "dev", "minutes")
+LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", "minutes")
+SUITES = ("transfer", "ranking", "geometry")  # those whose results have columns here
+UNSHOWN = ("dev", "minutes")  # unless a study asks for them: the first has selected, the second differs by machine
+
+
+def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
+    """Judged tasks (``before`` or ``after`` of a run) -> points; "Avg." is the mean of those there are."""
+    found = {SHORT.get(task, task): 100 * score for task, score in headlines("sts", result).items()}
+    return found | {"Avg.": sum(found.values()) / len(found)} if found else {}
+
+
+def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
+    """A suite's result -> points, or for geometry the measures as they are."""
+    if suite == "geometry":
+        measures = next(iter(result.values()))
+        return {column: float(measures[column.replace(" ", "_")]) for column in GEOMETRY}
+    if suite == "transfer":
+        found = {("SST" if task == "SST2" else task): 100 * scores["accuracy"] for task, scores in result.items()}
+        found.pop("SST5", None)  # is none of the papers' seven
+        return found | {"Transfer Avg.": sum(found.values()) / len(found)}
+    if suite == "ranking":
+        columns: dict[str, float] = {}
+        for name, key in MEASURES.items():
+            found = {f"{name} {SHORT.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
+            columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
+        return columns
+    raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(SUITES)}")
+
+
+def ordered(columns: set[str]) -> list[str]:
+    """Columns in the papers' order; those of the user's own pairs first."""
+    return [*sorted(columns - set(KNOWN)), *(column for column in KNOWN if column in columns)]
+
+
+def shown(column: str, value: float) -> str:
+    """A number as the papers print it."""
+    return f"{value:.3f}" if column in GEOMETRY else f"{value:.1f}" if column == "minutes" else f"{value:.2f}"

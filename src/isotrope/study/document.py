@@ -1,0 +1,174 @@
+"""A study's record as tables with notes, and these as Markdown, LaTeX and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from isotrope.folders import writing
+from isotrope.report.tables import Table, latex, markdown, page, ranked
+from isotrope.study.columns import LOWER_IS_BETTER, shown
+from isotrope.training.claim import write
+
+Record = Mapping[str, Any]
+Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard deviation (None for one seed), seeds
+
+TESTS = """Over seeds: t-test paired by seed, from three seeds on. Over pairs: paired bootstrap of the sentence pairs, \
+for the mean over the same seeds, on the same resamples for every seed and row; it answers for the choice of test \
+pairs alone. All p are corrected for the number of rows (Holm); intervals are not. The last column: the smallest true \
+difference that so many seeds find with a power of 0.8."""
+RULE = """A claim holds where the difference paired over seeds is above 0, and does not hold where it is below the \
+margin (half a point, unless the study says otherwise), each after Holm's correction over the claims at 5 %; else it \
+cannot be told. Differences are signed so that a gain is positive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table, and what has to be said of it."""
+
+    table: Table
+    notes: Sequence[str] = ()
+
+
+def write_pages(record: Record, folder: Path, figures: Mapping[str, str]) -> list[Path]:
+    """Write ``table.md``, ``table.tex`` and ``table.html`` -> their paths. ``figures``: title -> file beside them.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+    found = [s for s in (_scores(record), _differences(record), _claims(record), _failed(record)) if s.table.rows]
+    lead = [record["source"] and f"After {record['source']}.", _scale(record), record["note"]]
+    texts = {
+        "table.md": _markdown(record["title"], [text for text in lead if text], found, figures),
+        "table.tex": "\n".join(latex([s.table]) + "".join(f"% {note}\n" for note in s.notes) for s in found),
+        "table.html": _html(record["title"], [text for text in lead if text], found, figures),
+    }
+    with writing(folder):
+        for name, text in texts.items():
+            write(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def means(row: Record) -> Means:
+    """Of a row's scores, over its seeds."""
+    values: dict[str, list[float]] = {}
+    for scores in row["scores"].values():
+        for column, value in scores.items():
+            values.setdefault(column, []).append(value)
+    return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None, len(v)) for c, v in values.items()}
+
+
+def _markdown(title: str, lead: Sequence[str], sections: Sequence[Section], figures: Mapping[str, str]) -> str:
+    blocks = [f"# {title}", *lead]
+    for section in sections:
+        blocks += [markdown([section.table]).strip(), *section.notes]
+    return "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n"
+
+
+def _html(title: str, lead: Sequence[str], sections: Sequence[Section], figures: Mapping[str, str]) -> str:
+    """One page without scripts, the words below the tables; the figures lie beside it."""
+    said = [*lead, *(note for section in sections for note in section.notes)]
+    below = [Markup("<p>{}</p>").format(text) for text in said]
+    below += [Markup('<img src="{}" alt="{}">').format(file, name) for name, file in figures.items()]
+    text = page([section.table for section in sections], title)
+    return text.replace("</body>", "\n".join(below) + "\n</body>", 1)
+
+
+def _scale(record: Record) -> str:
+    scale = record["scale"]
+    sentences = f"{scale['sentences']:,} sentences a run" if scale["sentences"] else "all sentences of the corpus"
+    done = "" if scale["finished"] == scale["cells"] else f"; {scale['finished']} of {scale['cells']} cells finished"
+    return f"Backbone {', '.join(scale['backbones'])}; {sentences}; {scale['seeds']} seeds a row{done}."
+
+
+def _scores(record: Record) -> Section:
+    columns, found = record["columns"], [means(row) for row in record["rows"]]
+    nothing = (float("nan"), None, 0)
+    marks = ranked(
+        [[own.get(column, nothing)[0] for own in found] for column in columns],
+        [column in LOWER_IS_BETTER for column in columns],
+        first=2,
+    )
+    rows: list[list[str]] = []
+    places: dict[int, int] = {}  # a row's place among those measured -> its place in the table
+    for i, (row, own) in enumerate(zip(record["rows"], found, strict=True)):
+        places[i] = len(rows)
+        name = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
+        rows.append([name, str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)])
+        if row["published"]:
+            rows.append(_published("published", row, columns))
+    rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]
+    table = Table("Scores", ["row", "n", *columns], rows, {(places[i], j): mark for (i, j), mark in marks.items()})
+    notes = [
+        "Mean ± standard deviation over n seeds; the best and second best measured mean of a column stand out. "
+        "Published numbers stand below the row that repeats them; a row with published numbers alone was not run."
+    ]
+    if lower := [column for column in columns if column in LOWER_IS_BETTER]:
+        notes.append(f"Lower is better for {', '.join(lower)}.")
+    if spread := record["spread"]:
+        needed = " and ".join(f"{n or 'more than 1000'} for {d} points" for d, n in spread["needed"].items())
+        notes.append(
+            f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({spread['n']} seeds, {record['column']})."
+            f" Seeds that a true difference of independent rows needs (power 0.8, two-sided 5 %): {needed}."
+        )
+    return Section(table, notes)
+
+
+def _number(column: str, value: float, sd: float | None) -> str:
+    return shown(column, value) + (f" ± {shown(column, sd)}" if sd is not None else "")
+
+
+def _published(name: str, row: Record, columns: Sequence[str]) -> list[str]:
+    printed, sd = row["published"], row["published_sd"]
+    source = f" ({row['source']})" if row["source"] else ""
+    return [name + source, "", *(_number(c, printed[c], sd.get(c)) if c in printed else "" for c in columns)]
+
+
+def _differences(record: Record) -> Section:
+    rows = []
+    for one in record["differences"]:
+        if seeds := one["seeds"]:
+            pairs = one["pairs"] or {}
+            least = "" if seeds["detectable"] is None else f"{seeds['detectable']:.2f}"
+            tested = [_interval(seeds), _p(seeds), _interval(pairs), _p(pairs)]
+            rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least])
+    title = f"Differences to {record['baseline']} ({record['column']})"
+    header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "shown from"]
+    return Section(Table(title, header, rows), [TESTS])
+
+
+def _claims(record: Record) -> Section:
+    rows = []
+    for one in record["claims"]:
+        seeds, interval = one["seeds"] or {}, _interval(one["seeds"] or {})
+        where = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
+        sides = f"{one['better']} − {one['worse']} ({one['column']})"
+        published = "" if one["published"] is None else _signed(one["published"])
+        measured = _signed(seeds["mean"]) + (f" ({interval})" if interval else "") if seeds else ""
+        answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
+        rows.append([where, sides, published, measured, _p(seeds), answer])
+    header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
+    return Section(Table("Claims", header, rows), [RULE])
+
+
+def _failed(record: Record) -> Section:
+    rows = [[row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()]
+    return Section(Table("Not finished", ["row", "seed", "why"], rows))
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _interval(found: Record) -> str:
+    return "" if found.get("low") is None else f"{_signed(found['low'])} … {_signed(found['high'])}"
+
+
+def _p(found: Record) -> str:
+    p = found.get("p_holm")
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"

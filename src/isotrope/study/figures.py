@@ -1,0 +1,187 @@
+"""A study's figures: what the papers plot, from the finished cells; one function a kind of figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from isotrope.evaluation.bands import by_gold
+from isotrope.folders import writing
+from isotrope.report.figures import INK, SERIES, style, svg
+from isotrope.study.cell import BINS, judged
+from isotrope.study.document import means
+from isotrope.study.plan import Plan
+from isotrope.study.spec import Figure as Wanted
+from isotrope.training.claim import read, write
+
+Record = Mapping[str, Any]
+UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}
+
+
+def draw(plan: Plan, record: Record, folder: Path) -> dict[str, str]:
+    """Draw every figure for which there are numbers -> title: file name.
+
+    Raises:
+        UserError: the folder cannot be written to.
+    """
+    drawn: dict[str, str] = {}
+    for name, wanted in plan.spec.figures.items():
+        rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]
+        rows = [row for row in rows if row["scores"] and (row["kind"] != "teacher" or row["label"] in wanted.rows)]
+        with style():
+            figure = KINDS[wanted.kind](plan, rows, wanted) if rows else None
+            if figure is not None:
+                with writing(folder):
+                    write(folder / f"{name}.svg", svg(figure))
+                drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = f"{name}.svg"
+    return drawn
+
+
+def bars(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+    """Means of the columns, a group a row, with one standard deviation."""
+    figure, axes = _new(height=0.9 + 0.2 * len(rows) * len(wanted.columns))
+    for i, column in enumerate(wanted.columns):
+        found = [means(row).get(column, (np.nan, None, 0)) for row in rows]
+        places = np.arange(len(rows))[::-1] - 0.8 * (i + 0.5) / len(wanted.columns) + 0.4
+        values, spread = [mean for mean, _, _ in found], [sd or 0 for _, sd, _ in found]
+        axes.errorbar(values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=column)
+    axes.set_yticks(np.arange(len(rows))[::-1], [row["label"] for row in rows])
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set(xlabel="mean ± standard deviation over seeds")
+    _legend(axes, len(wanted.columns) > 1)
+    return figure
+
+
+def sweep(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+    """Means over the values of a key, a line for each row that was swept, other keys' values and column."""
+    lines: dict[str, list[tuple[float, float, float]]] = {}
+    for row in rows:
+        if wanted.x not in row["at"]:
+            continue
+        others = [f"{key.rsplit('.', 1)[-1]} = {value}" for key, value in row["at"].items() if key != wanted.x]
+        for column in wanted.columns:
+            if column in (found := means(row)):
+                name = ", ".join([row["base"], *others, *([column] if len(wanted.columns) > 1 else [])])
+                lines.setdefault(name, []).append((float(row["at"][wanted.x]), found[column][0], found[column][1] or 0))
+    if not lines:
+        return None
+    figure, axes = _new()
+    for i, (name, points) in enumerate(lines.items()):
+        x, y, spread = map(list, zip(*sorted(points), strict=True))
+        axes.errorbar(x, y, yerr=spread, marker="o", color=SERIES[i % len(SERIES)], label=name)
+    places = sorted({x for points in lines.values() for x, _, _ in points})
+    if places[0] > 0 and places[-1] > 20 * places[0]:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    if len(places) < 10:
+        axes.set_xticks(places, [f"{x:g}" for x in places])
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel=wanted.x, ylabel=", ".join(wanted.columns))
+    _legend(axes, len(lines) > 1)
+    return figure
+
+
+def curve(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+    """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over the steps."""
+    figure = Figure(figsize=(4.2 * len(wanted.columns), 2.9))
+    empty = True
+    for place, column in enumerate(wanted.columns):
+        axes = figure.add_subplot(1, len(wanted.columns), place + 1)
+        for i, row in enumerate(rows):
+            logged = [_logged(plan, key, column) for key in row["cells"].values()]
+            steps = sorted(set.intersection(*(set(one) for one in logged if one)) if any(logged) else set())
+            if steps:
+                empty = False
+                values = [np.mean([one[step] for one in logged if one]) for step in steps]
+                axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"])
+        axes.set(xlabel="step", ylabel=UNITS.get(column, column))
+        _legend(axes, place == 0)
+    return None if empty else figure
+
+
+def _logged(plan: Plan, key: str, column: str) -> dict[int, float]:
+    """Step -> value."""
+    path = plan.cells[key].folder / "metrics.jsonl"
+    name = "score" if column == "dev" else column
+    if not path.is_file():
+        return {}
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {record["step"]: (100 if column == "dev" else 1) * record[name] for record in records if name in record}
+
+
+def plane(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+    """Alignment against uniformity, a dot a row, its first column beside its name."""
+    found = {row["label"]: means(row) for row in rows}
+    found = {label: own for label, own in found.items() if "alignment" in own and "uniformity" in own}
+    if not found:
+        return None
+    figure, axes = _new()
+    for i, (label, own) in enumerate(found.items()):
+        at = own["uniformity"][0], own["alignment"][0]
+        score = f" {own[wanted.columns[0]][0]:.2f}" if wanted.columns[0] in own else ""
+        axes.plot(*at, "o", color=SERIES[i % len(SERIES)])
+        axes.annotate(label + score, at, (6, 4), textcoords="offset points", color=SERIES[i % len(SERIES)])
+    axes.margins(0.25)
+    axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
+    return figure
+
+
+def cosines(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+    """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the middle 80 %."""
+    figure, axes = _new(height=3.3)
+    labels: list[str] = []
+    for i, row in enumerate(rows):
+        sets = [judged(plan.cells[key].folder / "after.npz") for key in row["cells"].values()]
+        chosen = [one.get("STSBenchmark") or next(iter(one.values())) for one in sets if one]
+        if not chosen:
+            continue
+        bands = by_gold(np.concatenate([g for g, _ in chosen]), {"": np.concatenate([c for _, c in chosen])})
+        labels = [label for label, _ in bands]
+        for place, (_, values) in enumerate(bands):
+            if len(values[""]):
+                low, middle, high = np.quantile(values[""], [0.1, 0.5, 0.9])
+                y = place + 0.7 * (i + 0.5) / len(rows)
+                axes.hlines(y, low, high, color=SERIES[i % len(SERIES)], label=row["label"] if place == 0 else "")
+                axes.plot(middle, y, "o", color=SERIES[i % len(SERIES)])
+    if not labels:
+        return None
+    axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
+    axes.set(xlabel="cosine of the pair", ylabel="gold score")
+    _legend(axes, True)
+    return figure
+
+
+def in_batch(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+    """Cosines of unrelated sentences of the corpus, a line a row, all seeds together."""
+    figure, axes = _new()
+    edges, empty = np.linspace(-1, 1, BINS + 1), True
+    for i, row in enumerate(rows):
+        counts = [
+            read(plan.cells[key].result).get("in_batch") for key in row["cells"].values() if plan.cells[key].finished
+        ]
+        if known := [one for one in counts if one]:
+            empty, total = False, np.sum(known, axis=0)
+            axes.stairs(100 * total / total.sum(), edges, color=SERIES[i % len(SERIES)], label=row["label"], lw=1.5)
+    axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
+    _legend(axes, True)
+    return None if empty else figure
+
+
+KINDS = {"bars": bars, "sweep": sweep, "curve": curve, "plane": plane, "cosines": cosines, "in_batch": in_batch}
+
+
+def _new(height: float = 2.9) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.4, height))
+    return figure, figure.add_subplot()
+
+
+def _legend(axes: Axes, wanted: bool) -> None:
+    if wanted:
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2, ncols=2)

@@ -1,0 +1,254 @@
+"""What a study has to run: cells, each a row with one seed or a shared teacher, known by what decides its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from isotrope.data.files import checksum, find_sources
+from isotrope.data.senteval import data_folder
+from isotrope.errors import UserError
+from isotrope.evaluation.suite import check as check_suite
+from isotrope.preset import RESERVED, Preset, preset_names, read_preset
+from isotrope.registry import STAGES
+from isotrope.study.columns import SUITES
+from isotrope.study.rows import SENTENCES, Entry, expand
+from isotrope.study.spec import Model, Row, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One training run and its measurement, or a backbone's measurement alone; all paths are this machine's."""
+
+    label: str
+    key: str  # checksum of everything below that decides the result
+    folder: Path
+    settings: Mapping[str, Any]  # the resolved preset; models of the study's own by their cells' names
+    preset: str
+    overrides: tuple[str, ...]
+    backbone: str
+    teachers: Mapping[str, tuple[str, ...]]
+    seed: int
+    sentences: int | None
+    corpus: tuple[str, ...]
+    data: str | None
+    dev: tuple[str, ...] | None
+    test: str | None
+    suites: tuple[str, ...]
+    train: bool
+    keep_model: bool
+    needs: tuple[str, ...] = ()  # keys of the cells whose models this one begins with or learns from
+
+    @property
+    def model(self) -> Path:
+        """Where the trained model lies, if it is kept."""
+        return self.folder / "model"
+
+    @property
+    def result(self) -> Path:
+        """The record; with it the cell is finished."""
+        return self.folder / "result.json"
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do. A model that another study did not keep is trained again."""
+        return self.result.is_file() and (not self.keep_model or self.model.is_dir())
+
+
+@dataclass(slots=True)
+class Plan:
+    """The cells, teachers before those that need them."""
+
+    spec: Spec
+    entries: dict[str, Entry]
+    cells: dict[str, Cell] = field(default_factory=dict)  # key -> cell; equal cells of several rows are one
+    rows: dict[str, dict[int, str]] = field(default_factory=dict)  # label -> seed -> key
+    models: dict[str, str] = field(default_factory=dict)  # a teacher's name -> key
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a study's input and output lie."""
+
+    output: Path
+    data: str | None = None
+    forced: tuple[str, ...] = ()  # --set: key=value over every cell
+
+
+def plan(spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None) -> Plan:
+    """All cells of a study, everything checked that can be checked before a model is loaded.
+
+    Raises:
+        UserError: a mistake in the file or on the command line, a missing corpus or data folder.
+    """
+    return _Planner(spec, place, expand(spec, only, sweep)).plan
+
+
+class _Planner:
+    def __init__(self, spec: Spec, place: Place, entries: dict[str, Entry]) -> None:
+        self.spec, self.place, self.used = spec, place, set[str]()
+        run = spec.run
+        self.corpus = corpus_files(run.corpus, place.data)
+        self.text = checksum(find_sources(self.corpus), "")
+        for suite in run.suites:
+            if suite not in SUITES:
+                raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(SUITES)}")
+            check_suite(suite)
+        if run.test in ("sts", "stsb") or run.suites:
+            data_folder(place.data)
+        self.plan = Plan(spec, entries)
+        for label, entry in entries.items():
+            seeds = range(run.seeds if entry.row.train else 1)
+            try:
+                self.plan.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
+            except UserError as error:
+                raise UserError(f"study {spec.name}: row {label!r}: {error.problem}", error.remedy) from error
+        for text in (*run.set, *place.forced):
+            if text not in self.used:
+                raise UserError(f"{text}: no row has such a component", "correct the key, or leave it out")
+
+    def _cell(self, entry: Entry, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
+        """Put a cell and all that it needs into the plan -> its key."""
+        row, run = entry.row, self.spec.run
+        recipe = read_preset(row.preset, entry.overrides)
+        needs: list[str] = []
+
+        def own(name: str) -> str:
+            """A model of the study's own by its cell's key; others by their names."""
+            if name not in self.spec.teachers and name not in preset_names():
+                return name
+            if name in needed_by:
+                raise UserError(f"the model {name} needs itself", "give it other teachers or another backbone")
+            needs.append(self._model(name, (*needed_by, name)))
+            return needs[-1]
+
+        begin = recipe.encoder.backbone
+        if begin in self.spec.teachers or begin in preset_names():
+            start = own(begin)
+            base = str(self.plan.cells[start].settings["base"])
+        else:
+            base = start = backbone or run.backbone or begin
+        overrides = tuple(self._overrides(entry, recipe, base))
+        recipe = read_preset(row.preset, overrides)
+        taught = _models(recipe, row) if row.train else {}
+        teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
+        sentences = _sentences(entry, run.sentences, recipe)
+        settings = _settings(recipe, start, teachers) | {"base": base}
+        decides = {
+            "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
+            "seed": seed, "train": row.train, "test": run.test, "suites": run.suites,
+            "text": [self.text, sentences, run.dev] if row.train else None,
+        }  # fmt: skip
+        key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
+        made = self.plan.cells
+
+        def path(name: str) -> str:
+            return str(made[name].model.resolve()) if name in made else name
+
+        made.setdefault(
+            key,
+            Cell(
+                entry.label, key, self.place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}",
+                settings, row.preset, overrides, path(start),
+                {label: tuple(map(path, models)) for label, models in teachers.items()},
+                seed, sentences, self.corpus, self.place.data, run.dev, _test(run.test), run.suites,
+                row.train, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
+            ),
+        )  # fmt: skip
+        if needed_by and not made[key].keep_model:
+            made[key] = replace(made[key], keep_model=True)
+        return key
+
+    def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
+        """The cell of a teacher, by the study's table or the preset of that name."""
+        if name not in self.plan.models:
+            model = self.spec.teachers.get(name) or Model(preset=name)
+            row = Row(preset=model.preset, set=model.set, sentences=model.sentences)
+            self.plan.models[name] = self._cell(Entry(name, row, name), model.seed, model.backbone, needed_by)
+        return self.plan.models[name]
+
+    def _overrides(self, entry: Entry, recipe: Preset, base: str) -> Iterable[str]:
+        """Common settings, the backbone's, the row's, the sweep's, those of the command line: the last one wins."""
+        needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
+        yield from self._fitting(self.spec.run.set, recipe)
+        yield from self._fitting(needed, recipe)
+        yield from entry.overrides
+        yield from self._fitting(self.place.forced, recipe)
+
+    def _fitting(self, overrides: Iterable[str], recipe: Preset) -> Iterable[str]:
+        """Those whose component the preset has: a common setting must not add one."""
+        for text in overrides:
+            if fits(text.partition("=")[0].strip(), recipe):
+                self.used.add(text)
+                yield text
+
+
+def fits(key: str, recipe: Preset) -> bool:
+    """Whether a key is of the run as a whole, or of a component that the preset has."""
+    stage, _, rest = key.partition(".")
+    label = rest.split(".")[0]
+    return stage not in STAGES or label in RESERVED or label in getattr(recipe, stage)
+
+
+def _models(recipe: Preset, row: Row) -> dict[str, tuple[str, ...]]:
+    """A preset's teacher -> the models that the row, or else the preset, names."""
+    if unknown := [label for label in row.teachers if label not in recipe.teachers]:
+        known = ", ".join(recipe.teachers) or "none"
+        raise UserError(f"the preset {recipe.name} has no teacher {unknown[0]!r}", f"it has: {known}")
+    return {
+        label: row.teachers.get(label) or tuple(table.get("models", ())) for label, table in recipe.teachers.items()
+    }
+
+
+def _sentences(entry: Entry, common: int | None, recipe: Preset) -> int | None:
+    """How many sentences a row takes; numbers up to 1 are shares of the run's."""
+    asked = entry.at.get(SENTENCES, entry.row.sentences or common)
+    if asked is None:
+        return None
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or asked <= 0:
+        raise UserError(f"sentences = {asked!r} is not possible", "choose a number, or a share of the run's sentences")
+    if asked <= 1 and common is None:
+        raise UserError(f"sentences = {asked!r} is a share of nothing", "add run.sentences, or --sentences")
+    count = round(asked * (common or 0)) if asked <= 1 else int(asked)
+    if entry.row.train and count < recipe.train.batch_size:
+        problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
+        raise UserError(problem, "take more sentences, or a smaller train.batch_size")
+    return count
+
+
+def _settings(recipe: Preset, start: str, teachers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The resolved preset, in which models of the study's own are named by their cells' keys: no paths."""
+    tables = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"})
+    tables["encoder"]["backbone"] = start
+    for label, models in teachers.items():
+        tables["teachers"][label]["models"] = list(models)
+    return tables
+
+
+def _test(name: str) -> str | None:
+    """What `isotrope.train` calls it."""
+    return None if name == "dev-half" else name
+
+
+def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
+    """Files that a study's patterns name, below the present folder or else below the data folder.
+
+    Raises:
+        UserError: there is no pattern, or one names nothing.
+    """
+    if not patterns:
+        raise UserError("the study names no corpus", "add --corpus FILE, or run.corpus")
+    found: list[str] = []
+    for pattern in patterns:
+        here = Path(Path(pattern).anchor)  # the present folder, or the root
+        matches = sorted(here.glob(pattern.removeprefix(str(here)) if here.root else pattern))
+        matches = matches or (sorted(Path(data).glob(pattern)) if data else [])
+        if not matches:
+            raise UserError(f"corpus {pattern} does not exist", "check the path, or give --corpus or --data")
+        found += map(str, matches)
+    return tuple(found)

@@ -1,0 +1,138 @@
+"""A search over preset keys: every row gets equally many trials, and the dev pairs alone judge (by optuna).
+
+Akiba et al., Optuna: A Next-generation Hyperparameter Optimization Framework (KDD 2019),
+https://arxiv.org/abs/1907.10902.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tomli_w
+from rich.console import Console
+
+from isotrope.errors import UserError
+from isotrope.folders import writing
+from isotrope.preset import read_preset
+from isotrope.study.plan import Place, fits, plan
+from isotrope.study.run import run_plan
+from isotrope.study.spec import Range, Row, Spec, read_study
+from isotrope.training.claim import read, write
+
+TRIALS, BEST = "search.db", "search.toml"
+FAILED = float("-inf")  # a failed trial counts, so that every row has had equally many
+
+
+def search(
+    file: str | Path,
+    *,
+    output: str | Path,
+    corpus: Sequence[str] | None = None,
+    data: str | Path | None = None,
+    backbone: str | None = None,
+    sentences: int | None = None,
+    dev: Sequence[str] | None = None,
+    rows: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    jobs: int = 1,
+    console: Console | None = None,
+) -> Path:
+    """Search ``[search]``'s keys for every row, where the row's preset has the component -> ``search.toml``.
+
+    A trial is one cell with seed 0 that no test set judges; its score is that of the dev pairs at the best step. Trials
+    lie in ``search.db``: a stopped search goes on, and more trials add to those there are. ``search.toml`` holds, for
+    each row, the best ``set`` for its table in the study's file.
+
+    Raises:
+        UserError: the study has no search, optuna is missing, no dev pairs, or a mistake as in `isotrope.study.study`.
+        Stopped: Ctrl-C; the same call goes on.
+    """
+    optuna, console = _optuna(), console or Console()
+    changes: dict[str, Any] = {"corpus": corpus or None, "backbone": backbone, "sentences": sentences,
+                               "dev": dev or None, "test": "none", "suites": (), "seeds": 1}  # fmt: skip
+    spec = read_study(file, changes)
+    if spec.search is None:
+        raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
+    if spec.run.dev == ("none",) or (spec.run.dev is None and data is None):
+        raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
+    place = Place(Path(output), str(data) if data else None, tuple(overrides))
+    chosen = {label: row.model_copy(update={"sweep": {}}) for label, row in spec.rows.items() if row.train}
+    if unknown := [name for name in rows if name not in chosen]:
+        raise UserError(f"study {spec.name} trains no row {unknown[0]!r}", f"choose from {', '.join(chosen)}")
+    chosen = {label: row for label, row in chosen.items() if not rows or label in rows}
+    spaces = {label: _space(spec, row, optuna) for label, row in chosen.items()}
+    with writing(place.output):
+        storage = f"sqlite:///{(place.output / TRIALS).resolve()}"
+        studies = {label: optuna.create_study(storage=storage, study_name=label, direction="maximize",
+                                              load_if_exists=True) for label in chosen}  # fmt: skip
+        while asked := {
+            label: _ask(optuna, one, spec, spaces[label]) for label, one in studies.items() if _left(one, spec)
+        }:
+            tried = {label: _with(chosen[label], params) for label, (_, params) in asked.items()}
+            wanted = spec.model_copy(update={"rows": tried, "claims": {}, "figures": {}})
+            planned = plan(wanted.model_copy(update={"run": spec.run.model_copy(update={"baseline": ""})}), place)
+            run_plan(planned, jobs, console)
+            for label, (number, params) in asked.items():
+                cell = planned.cells[planned.rows[label][0]]
+                score = read(cell.result)["selection"]["best_score"] if cell.finished else None
+                studies[label].tell(number, FAILED if score is None else score)
+                console.print(f"{label}, trial {number}: {score} with {params}", highlight=False, markup=False)
+        write(place.output / BEST, tomli_w.dumps({"rows": {label: _best(one) for label, one in studies.items()}}))
+    return place.output / BEST
+
+
+def _optuna() -> ModuleType:
+    try:
+        import optuna
+    except ImportError as error:
+        raise UserError("a search needs optuna", "pip install 'isotrope[search]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna  # type: ignore[no-any-return]
+
+
+def _space(spec: Spec, row: Row, optuna: ModuleType) -> dict[str, Any]:
+    """Key -> distribution, of those keys whose component the row has."""
+    recipe = read_preset(row.preset, row.set)
+    space: dict[str, Any] = {}
+    for key, values in spec.search.keys.items() if spec.search else ():
+        if fits(key, recipe):
+            d = optuna.distributions
+            space[key] = (
+                d.FloatDistribution(values.low, values.high, log=values.log)
+                if isinstance(values, Range)
+                else d.CategoricalDistribution([json.dumps(value) for value in values])
+            )
+    return space
+
+
+def _left(study: Any, spec: Spec) -> bool:
+    done = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
+    return spec.search is not None and len(done) < spec.search.trials
+
+
+def _ask(optuna: ModuleType, study: Any, spec: Spec, space: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The trial that a killed search left behind, or the next one; its draw depends on the trials before it alone."""
+    trials = study.get_trials(deepcopy=False)
+    for trial in trials:
+        if not trial.state.is_finished():
+            return trial.number, dict(trial.params)
+    study.sampler = optuna.samplers.TPESampler(seed=(spec.search.seed if spec.search else 0) + len(trials))
+    trial = study.ask(fixed_distributions=dict(space))
+    return trial.number, dict(trial.params)
+
+
+def _with(row: Row, params: Mapping[str, Any]) -> Row:
+    return row.model_copy(update={"set": (*row.set, *_overrides(params))})
+
+
+def _overrides(params: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={value}" for key, value in params.items()]
+
+
+def _best(study: Any) -> dict[str, Any]:
+    best = study.best_trial
+    return {"set": _overrides(best.params), "dev": best.value, "trials": len(study.get_trials(deepcopy=False))}

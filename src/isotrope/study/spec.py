@@ -1,0 +1,209 @@
+"""A study's file: rows, seeds, teachers, published numbers and claims, as checked records."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from isotrope.errors import UserError
+from isotrope.registry import explain
+from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
+from isotrope.types import Count, NonNegative
+
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Sentences = Annotated[int, Field(ge=2)]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]  # one needs no list
+Values = Annotated[tuple[Any, ...], Field(min_length=1)]
+Published = dict[str, float]  # column -> the printed number
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RunSettings(_Record):
+    """``[run]``: what all rows have in common."""
+
+    corpus: Names = ()  # files, folders or patterns, relative to the data folder or to the present one
+    sentences: Sentences | None = None  # a random sample of so many; None: all
+    seeds: Count = 5  # each row is trained with the seeds 0 … seeds − 1
+    backbone: str | None = None  # instead of the presets' own
+    dev: Names | None = None  # as in isotrope train; None: as each preset says
+    test: Literal["sts", "stsb", "dev-half", "none"] = "sts"  # dev-half: half of one's own dev pairs
+    suites: Names = ()  # further suites of isotrope evaluate, at a run's end
+    tasks: Names = ()  # the columns to show; (): all that were measured
+    set: Names = ()  # key=value, where a row's preset has that component
+    baseline: str = ""  # the row that the others are compared with; "": the first
+    keep_models: bool = False  # teachers are kept in any case
+
+
+class Backbone(_Record):
+    """``[backbones."NAME"]``: settings that this backbone needs, where a row's preset has that component."""
+
+    set: Names
+
+
+class Model(_Record):
+    """``[teachers.NAME]``: a model that is trained first and shared by rows and seeds."""
+
+    preset: str
+    set: Names = ()
+    backbone: str | None = None  # stays, whatever the study's backbone is
+    sentences: Sentences | None = None  # None: the run's
+    seed: Seed = 0
+
+
+class Row(_Record):
+    """``[rows."NAME"]``: a preset with overrides; ``sweep`` makes a row of each combination of values."""
+
+    preset: str = "simcse"
+    set: Names = ()
+    teachers: dict[str, Names] = {}  # a preset's teacher -> its models
+    sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
+    sentences: Sentences | None = None  # None: the run's
+    train: bool = True  # False: the backbone as it is, read with the preset's pooling
+    published: Published = {}
+    published_sd: Published = {}
+    source: str = ""
+
+
+class Reference(_Record):
+    """``[reference."NAME"]``: published numbers of a method that is not run."""
+
+    published: Published
+    published_sd: Published = {}
+    source: str = ""
+
+
+class Claim(_Record):
+    """``[claims."NAME"]``: what a paper says of two rows (or of a row and a teacher), to be answered."""
+
+    better: str
+    than: str
+    text: str
+    source: str = ""
+    column: str = "Avg."
+    margin: NonNegative | None = None  # less is no advantage; None: half a point, and 0 where columns are no points
+
+    @property
+    def least(self) -> float:
+        """The smallest advantage that counts as one."""
+        return self.margin if self.margin is not None else 0.0 if self.column in LOWER_IS_BETTER else 0.5
+
+
+class Figure(_Record):
+    """``[figures.NAME]``: a plot of the measured numbers; its kinds are the functions of `isotrope.study.figures`."""
+
+    kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch"]
+    title: str
+    rows: Names = ()  # (): all
+    columns: Names = ("Avg.",)
+    x: str = ""  # of a sweep: its key
+    source: str = ""
+
+
+class Range(_Record):
+    """Values between two bounds, for a search."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+class Search(_Record):
+    """``[search]``: so many trials for every row, judged by the dev pairs alone."""
+
+    trials: Count = 20
+    seed: Seed = 0
+    keys: Annotated[dict[str, Range | Values], Field(min_length=1)]
+
+
+class Spec(_Record):
+    """A whole study."""
+
+    name: str
+    title: str
+    source: str = ""
+    note: str = ""  # what a reader has to know beside every table
+    run: RunSettings = RunSettings()
+    backbones: dict[str, Backbone] = {}
+    teachers: dict[str, Model] = {}
+    rows: Annotated[dict[str, Row], Field(min_length=1)]
+    reference: dict[str, Reference] = {}
+    claims: dict[str, Claim] = {}
+    figures: dict[str, Figure] = {}
+    search: Search | None = None
+
+
+def study_names() -> list[str]:
+    """The studies that come with isotrope."""
+    return sorted(p.name.removesuffix(".toml") for p in files("isotrope.studies").iterdir() if p.name.endswith(".toml"))
+
+
+def read_tables(name: str | Path) -> dict[str, Any]:
+    """The tables of a shipped study by name, or of the user's by path (.toml), unchecked.
+
+    Raises:
+        UserError: unknown study, broken TOML.
+    """
+    if str(name).endswith(".toml"):
+        path: Any = Path(name)
+        if not path.is_file():
+            raise UserError(f"study {name} does not exist", "check the path")
+    elif str(name) in study_names():
+        path = files("isotrope.studies").joinpath(f"{name}.toml")
+    else:
+        raise UserError(f"study {str(name)!r} is unknown", f"choose one of {', '.join(study_names())}, or a .toml file")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"study {name} is not valid TOML ({error})", "correct that line") from error
+    return {"name": Path(name).stem, **tables}
+
+
+def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
+    """A study, checked; ``changes`` are laid over its ``[run]`` where they are not None.
+
+    Raises:
+        UserError: unknown study, broken TOML, unknown key, impossible value; names file, key, value and remedy.
+    """
+    tables = read_tables(name)
+    given = {key: value for key, value in (changes or {}).items() if value is not None}
+    if given and isinstance(tables.setdefault("run", {}), dict):
+        tables["run"] |= given
+    try:
+        spec = Spec(**tables)
+    except ValidationError as error:
+        mistake = explain(error, "", _keys(error))
+        raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
+    for place, column in _columns(spec):
+        if column not in KNOWN:
+            raise UserError(f"study {name}: {place} has no column {column!r}", f"choose from {', '.join(KNOWN)}")
+    return spec
+
+
+def _keys(error: ValidationError) -> list[str]:
+    """The keys of the table in which a mistake was found."""
+    records: dict[str, type[BaseModel]] = {
+        "run": RunSettings, "backbones": Backbone, "teachers": Model, "rows": Row, "reference": Reference,
+        "claims": Claim, "figures": Figure, "search": Search,
+    }  # fmt: skip
+    place = error.errors()[0]["loc"]
+    record = records.get(str(place[0]), Spec) if len(place) > 1 else Spec
+    return [key for key in record.model_fields if (record, key) != (Spec, "name")]
+
+
+def _columns(spec: Spec) -> Iterator[tuple[str, str]]:
+    """(Place, column) of everything that names a column."""
+    for kind, rows in (("rows", spec.rows), ("reference", spec.reference)):
+        for label, row in rows.items():
+            yield from ((f"{kind}.{label}.published", column) for column in (*row.published, *row.published_sd))
+    yield from (("run.tasks", column) for column in spec.run.tasks)
+    yield from ((f"claims.{label}.column", claim.column) for label, claim in spec.claims.items())
+    for label, figure in spec.figures.items():
+        yield from ((f"figures.{label}.columns", column) for column in figure.columns)

@@ -1,0 +1,89 @@
+"""Tests over seeds: the paired t-test, Holm's correction, and what a number of seeds can show at all.
+
+Holm, A simple sequentially rejective multiple test procedure (1979); power of the t-test from the noncentral t
+distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+ALPHA, POWER = 0.05, 0.8
+FEWEST = 3  # seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Differences of two rows, seed by seed; None where fewer than three seeds are in common.
+
+    ``low`` and ``high`` bound the mean with 95 % confidence; ``p`` is two-sided against no difference, ``p_margin``
+    against a difference of the margin; ``detectable`` is the smallest true difference that so many seeds show with a
+    power of 0.8.
+    """
+
+    n: int
+    mean: float
+    sd: float | None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_margin: float | None = None
+    detectable: float | None = None
+
+
+def paired(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> Paired:
+    """Paired t-test of first − second: (n,), (n,), in the same order of seeds; n ≥ 1."""
+    change = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    n, mean = len(change), float(change.mean())
+    if n < FEWEST:
+        return Paired(n, mean, float(change.std(ddof=1)) if n > 1 else None)
+    sd = float(change.std(ddof=1))
+    half = float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd / n**0.5
+    return Paired(n, mean, sd, mean - half, mean + half, _p(mean, sd, n), _p(mean - margin, sd, n), detectable(sd, n))
+
+
+def _p(mean: float, sd: float, n: int) -> float:
+    """Two-sided p of a mean against 0; equal differences leave no doubt."""
+    if sd == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
+
+
+def holm(p: Sequence[float | None]) -> list[float | None]:
+    """Holm's correction of p values for their number; None (not tested) stays and does not count.
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
+    tested = sorted((value, i) for i, value in enumerate(p) if value is not None)
+    corrected: list[float | None] = [None] * len(p)
+    highest = 0.0
+    for rank, (value, i) in enumerate(tested):
+        highest = max(highest, min(1.0, (len(tested) - rank) * value))
+        corrected[i] = highest
+    return corrected
+
+
+def power(difference: float, sd: float, n: int) -> float:
+    """Probability that a paired t-test over n seeds finds a true difference; sd is that of the differences."""
+    shift, edge = difference / sd * n**0.5, stats.t.ppf(1 - ALPHA / 2, n - 1)
+    return float(stats.nct.sf(edge, n - 1, shift) + stats.nct.cdf(-edge, n - 1, shift))
+
+
+def detectable(sd: float, n: int) -> float:
+    """The smallest true difference that n seeds find with a power of 0.8."""
+    if sd == 0:
+        return 0.0
+    high = sd / n**0.5
+    while power(high, sd, n) < POWER:  # in small steps: far out, scipy's noncentral t is NaN
+        high *= 1.5
+    return float(optimize.brentq(lambda d: power(d, sd, n) - POWER, 1e-6 * sd, high))
+
+
+def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
+    """The fewest seeds that find a true difference with a power of 0.8; None: more than ``most``."""
+    return next((n for n in range(FEWEST, most + 1) if sd == 0 or power(difference, sd, n) >= POWER), None)
