@@ -1,4 +1,4 @@
-"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another; prints JSON, a line a dimension.
+"""Transfer on CR in SentEval's `test` setting: all classifiers together against one after another; JSON lines.
 
     python benchmarks/transfer.py [--data DIR] [--dimensions 64 384 768] [--fits 6] [--setting test] [--output FILE]
 
