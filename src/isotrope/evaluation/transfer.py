@@ -11,7 +11,7 @@ The setting "test" (10 folds, Adam, minibatches of 64, tenacity 5, a check every
 they are cut into folds, accuracies rounded to SentEval's two decimals (of percent) before they are compared: the first
 of equal penalties wins. Seeds are SentEval's 1111, in generators of our own (`isotrope.evaluation.classifier`).
 
-What else differs: every distinct sentence is encoded once and in one call, and vectors are in float32.
+What else differs: every distinct sentence of a task is encoded once, all in one call.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
