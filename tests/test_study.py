@@ -23,8 +23,9 @@ from isotrope.evaluation.significance import compare, compare_draws, resample
 from isotrope.preset import read_preset
 from isotrope.study import Study, study
 from isotrope.study.plan import Place, Plan, plan
+from isotrope.study.progress import Board
 from isotrope.study.rows import expand
-from isotrope.study.spec import Spec, read_study, study_names
+from isotrope.study.spec import Spec, read_study, study_names, with_tuned
 from isotrope.study.statistics import detectable, holm, paired, power, seeds_needed
 from isotrope.study.table import answer
 
@@ -79,7 +80,7 @@ seeds = {seeds}
 backbone = "{model}"
 dev = "{pairs}"
 test = "dev-half"
-set = ["train.batch_size=16", "train.eval_steps=3", "train.save_steps=3", "train.epochs=1", "encoder.pooling=mean",
+set = ["train.batch_size=16", "train.eval_steps=3", "train.epochs=1", "encoder.pooling=mean",
        "train.learning_rate=1e-3"]
 {rows}"""
     )
@@ -139,6 +140,17 @@ def test_the_pages_say_what_was_measured(finished: Study) -> None:
     for name in ("curves", "cosines", "bars"):
         assert (finished.folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
         assert f"{name}.svg" in html
+
+
+def test_progress_shows_rows_seeds_and_means(finished: Study, small: Path) -> None:
+    made = planned(read_study(small, {"seeds": 4}), finished.folder)
+    shown = Console(width=120, record=True, file=io.StringIO())
+    shown.print(Board(made, 2, shown))
+    text = shown.export_text()
+    mean = np.mean([scores["Avg."] for scores in finished.record["rows"][0]["scores"].values()])
+    assert "3 of 4" in text
+    assert f"{mean:.2f}" in text
+    assert "2 of 10 cells left" in text
 
 
 def test_differences_are_those_of_scipy_and_of_the_bootstrap(finished: Study) -> None:
@@ -434,3 +446,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
         assert row["dev"] == max(r["selection"]["best_score"] for r in results if r["label"] == label)
     search(file, output=tmp_path / "out", console=quiet())
     assert best.read_text() == text
+    tuned = with_tuned(read_study(file), best).rows["Whitened"]
+    assert tuned.set == tuple(found["Whitened"]["set"])
+    with pytest.raises(UserError, match="no search's result"):
+        with_tuned(read_study(file), file)

@@ -26,6 +26,7 @@ def study(
     rows: Annotated[list[str] | None, typer.Option(help="Only this row; several with commas, or again.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, in every row that has the key.")] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="key=value,value: every row with each value.")] = None,
+    tuned: Annotated[str | None, typer.Option(help="search.toml: its best settings over the rows' own.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; cores and GPUs are divided among them.")] = 1,
     search: Annotated[bool, typer.Option("--search", help="Search [search]'s keys on the dev pairs instead.")] = False,
 ) -> None:
@@ -41,9 +42,9 @@ def study(
     }  # fmt: skip
     try:
         if search:
-            _search(file, options, seeds, test, sweep)
+            _search(file, options, {"--seeds": seeds, "--test": test, "--sweep": sweep, "--tuned": tuned})
             return
-        done = run(file, seeds=seeds, test=test, sweep=_sweeps(sweep or []), **options)
+        done = run(file, seeds=seeds, test=test, sweep=_sweeps(sweep or []), tuned=tuned, **options)
     except Stopped as stopped:
         raise KeyboardInterrupt from stopped  # the same command goes on by itself
     if not console.is_terminal:
@@ -58,10 +59,10 @@ def study(
         raise UserError(problem, f"see {done.pages[0]}; when that is put right, the same command runs them")
 
 
-def _search(file: str, options: dict[str, Any], seeds: int | None, test: str | None, sweep: list[str] | None) -> None:
+def _search(file: str, options: dict[str, Any], idle: dict[str, Any]) -> None:
     from isotrope.study.search import search
 
-    for name, value in (("--seeds", seeds), ("--test", test), ("--sweep", sweep)):
+    for name, value in idle.items():
         if value:
             raise UserError(f"{name} says nothing to --search", "leave it out: a search has its own, and no test pairs")
     path = search(file, **options)

@@ -35,13 +35,14 @@ class Section:
     notes: Sequence[str] = ()
 
 
-def write_pages(record: Record, folder: Path, figures: Mapping[str, str]) -> list[Path]:
-    """Write ``table.md``, ``table.tex`` and ``table.html`` -> their paths. ``figures``: title -> file beside them.
+def write_pages(record: Record, folder: Path) -> list[Path]:
+    """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their paths.
 
     Raises:
         UserError: the folder cannot be written to.
     """
     found = [s for s in (_scores(record), _differences(record), _claims(record), _failed(record)) if s.table.rows]
+    figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
     lead = [record["source"] and f"After {record['source']}.", _scale(record), record["note"]]
     texts = {
         "table.md": _markdown(record["title"], [text for text in lead if text], found, figures),
@@ -79,11 +80,22 @@ def _html(title: str, lead: Sequence[str], sections: Sequence[Section], figures:
     return text.replace("</body>", "\n".join(below) + "\n</body>", 1)
 
 
+JUDGES = {
+    "sts": "the seven STS sets",
+    "stsb": "STS-B alone (Avg. is its score)",
+    "dev-half": "half of the own dev pairs (Avg. is theirs)",
+    "none": "no test pairs",
+}
+
+
 def _scale(record: Record) -> str:
     scale = record["scale"]
     sentences = f"{scale['sentences']:,} sentences a run" if scale["sentences"] else "all sentences of the corpus"
     done = "" if scale["finished"] == scale["cells"] else f"; {scale['finished']} of {scale['cells']} cells finished"
-    return f"Backbone {', '.join(scale['backbones'])}; {sentences}; {scale['seeds']} seeds a row{done}."
+    return (
+        f"Backbone {', '.join(scale['backbones'])}; {sentences}; {scale['seeds']} seeds a row; "
+        f"judged on {JUDGES[scale['test']]}{done}."
+    )
 
 
 def _scores(record: Record) -> Section:

@@ -53,6 +53,7 @@ def bars(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
         values, spread = [mean for mean, _, _ in found], [sd or 0 for _, sd, _ in found]
         axes.errorbar(values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=column)
     axes.set_yticks(np.arange(len(rows))[::-1], [row["label"] for row in rows])
+    axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="mean ± standard deviation over seeds")
     _legend(axes, len(wanted.columns) > 1)
@@ -100,7 +101,8 @@ def curve(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
             if steps:
                 empty = False
                 values = [np.mean([one[step] for one in logged if one]) for step in steps]
-                axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"])
+                marker = "o" if len(steps) < 10 else ""
+                axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker)
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
         _legend(axes, place == 0)
     return None if empty else figure

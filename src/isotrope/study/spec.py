@@ -187,6 +187,21 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     return spec
 
 
+def with_tuned(spec: Spec, file: str | Path) -> Spec:
+    """The study with the settings that a search found best (its ``search.toml``) over the rows' own.
+
+    Raises:
+        UserError: the file is missing or is no search's.
+    """
+    try:
+        found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
+        best = {label: tuple(map(str, row["set"])) for label, row in found.items()}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} holds no search's result", "name the search.toml that --search wrote") from error
+    rows = {k: row.model_copy(update={"set": (*row.set, *best.get(k, ()))}) for k, row in spec.rows.items()}
+    return spec.model_copy(update={"rows": rows})
+
+
 def _keys(error: ValidationError) -> list[str]:
     """The keys of the table in which a mistake was found."""
     records: dict[str, type[BaseModel]] = {

@@ -17,7 +17,7 @@ from isotrope.study.document import write_pages
 from isotrope.study.figures import draw
 from isotrope.study.plan import Place, Plan, plan
 from isotrope.study.run import run_plan
-from isotrope.study.spec import read_study
+from isotrope.study.spec import read_study, with_tuned
 from isotrope.study.table import gather
 from isotrope.training.claim import write
 
@@ -48,6 +48,7 @@ def study(
     rows: Sequence[str] = (),
     overrides: Sequence[str] = (),
     sweep: Mapping[str, Sequence[Any]] | None = None,
+    tuned: str | Path | None = None,
     jobs: int = 1,
     console: Console | None = None,
 ) -> Study:
@@ -71,6 +72,7 @@ def study(
         rows: only these.
         overrides: ``key=value`` over every cell whose preset has that component.
         sweep: key -> values, over every row.
+        tuned: the ``search.toml`` of a search, whose best settings go over the rows' own.
         jobs: processes at a time.
         console: where to report; None reports to the terminal.
 
@@ -82,7 +84,8 @@ def study(
     changes = {"corpus": corpus or None, "backbone": backbone, "sentences": sentences, "seeds": seeds,
                "dev": dev or None, "test": test}  # fmt: skip
     place = Place(Path(output), str(data or os.environ.get("ISOTROPE_DATA") or "") or None, tuple(overrides))
-    planned = plan(read_study(file, changes), place, rows, sweep)
+    spec = read_study(file, changes)
+    planned = plan(with_tuned(spec, tuned) if tuned else spec, place, rows, sweep)
     if jobs < 1:
         raise UserError(f"jobs = {jobs}", "choose 1 or more")
     with writing(place.output):
@@ -93,6 +96,6 @@ def study(
 def tell(planned: Plan, output: Path, failed: Mapping[str, str]) -> Study:
     """Write the study's record, pages and figures from the cells that are finished."""
     record = gather(planned, failed)
+    record["figures"] = draw(planned, record, output)
     write(output / RECORD, json.dumps(record, indent=2))
-    pages = write_pages(record, output, draw(planned, record, output))
-    return Study(output, record, pages, failed)
+    return Study(output, record, write_pages(record, output), failed)
