@@ -189,6 +189,17 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
     assert Asked.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {"sts": "test", "transfer": "fast"}
 
 
+def test_intervals_hold_the_score_and_shrink_with_pairs() -> None:
+    def width(count: int) -> float:
+        result = results_of(Bag(), "sts", own_pairs(count))
+        (row,) = scores.interval_table("sts", {"bag": result}).rows
+        low, high = map(float, row[1].split(" … "))
+        assert low < 100 * headlines("sts", result)["mine"] < high
+        return high - low
+
+    assert width(2000) < width(100) / 2
+
+
 def test_models_by_name_on_own_pairs(cached: Path) -> None:
     asked = Asked.read("sts,ranking,geometry,retrieval", None, None, [own_pairs()])
     results = evaluate_models(["isotrope/tiny", "isotrope/tiny@cls"], asked)

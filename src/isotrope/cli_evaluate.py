@@ -33,6 +33,9 @@ def evaluate(
     ] = None,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Test each model against the first.")] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="95 % intervals of the STS scores, over pairs.")
+    ] = False,
     json_file: Annotated[str | None, typer.Option("--json", help="Write all results here.")] = None,
     table: Annotated[list[str] | None, typer.Option(help="Write the tables here: .md, .tex, .html.")] = None,
 ) -> None:
@@ -49,7 +52,7 @@ def evaluate(
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
     with errors.status("") as status:
         results = evaluate_models(models, asked, pooling, lambda line: status.update(Text(line)))
-    shown = scores.all_tables(results, compare)
+    shown = scores.all_tables(results, compare, intervals)
     for one in shown:
         console.print(tables.terminal(one))
     for target in targets:

@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.evaluation.significance import Comparison, compare, compare_tasks
+from isotrope.evaluation.significance import Comparison, Vector, compare, compare_tasks
 
 Results = Mapping[str, Mapping[str, Any]]  # task -> its result, as `isotrope.evaluate` gives it
 Judge = Callable[[Results, Results, int], Comparison]
 
 
+def pair_cases(results: Results) -> dict[str, tuple[Vector, Vector]]:
+    """Task → gold scores and cosines (N,), (N,) of an "sts" result."""
+    pairs = {task: result["per_pair"] for task, result in results.items()}
+    return {task: (np.array(p["gold"]), np.array(p["cosine"])) for task, p in pairs.items()}
+
+
 def by_pairs(before: Results, after: Results, seed: int = 0) -> Comparison:
     """Paired bootstrap over sentence pairs of Spearman's correlation, averaged over the tasks."""
-
-    def cases(results: Results) -> dict[str, Any]:
-        pairs = {task: result["per_pair"] for task, result in results.items()}
-        return {task: (np.array(p["gold"]), np.array(p["cosine"])) for task, p in pairs.items()}
-
-    return compare(cases(before), cases(after), seed=seed)
+    return compare(pair_cases(before), pair_cases(after), seed=seed)
 
 
 def by_cases(kind: str, measure: str) -> Judge:

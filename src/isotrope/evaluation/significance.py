@@ -89,6 +89,12 @@ def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 100
     }
 
 
+def interval(drawn: Vector) -> tuple[float, float]:
+    """The bounds that leave 2.5 % of the draws (R,) outside on either side, as order statistics."""
+    ordered, tail = np.sort(drawn), (len(drawn) + 1) // 40
+    return float(ordered[tail - 1]), float(ordered[len(drawn) - tail])
+
+
 def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after: Vector) -> Comparison:
     """Two scores and their draws (R,) on the same resamples; of several runs of a method, give the means of both."""
     return _judge(before, after, np.asarray(drawn_after) - np.asarray(drawn_before))
@@ -196,9 +202,8 @@ def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
 
 def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:
     """Interval, p and verdict from the resampled differences (R,)."""
-    ordered, r = np.sort(drawn), len(drawn)
-    tail = (r + 1) // 40  # 2.5 % on either side, by order statistics, so that interval and p always agree
-    low, high = float(ordered[tail - 1]), float(ordered[r - tail])
+    r = len(drawn)
+    low, high = interval(drawn)  # by order statistics, so that interval and p always agree
     p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
     verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "cannot be told"
     return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})

@@ -6,8 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from isotrope.evaluation.compare import pair_cases
 from isotrope.evaluation.models import OWN
-from isotrope.evaluation.significance import Comparison
+from isotrope.evaluation.significance import Comparison, interval, resample
 from isotrope.evaluation.suite import SUITES, Measure, average
 from isotrope.report.tables import Table, ranked
 
@@ -15,8 +18,10 @@ SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 Results = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 
 
-def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False) -> list[Table]:
-    """Model → suite → task → result, as `evaluate_models` gives it, as tables; with tests against the first model.
+def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, intervals: bool = False) -> list[Table]:
+    """Model → suite → task → result, as `evaluate_models` gives it, as tables.
+
+    With `compare` also tests against the first model, with `intervals` 95 % intervals of Spearman's correlations.
 
     Raises UserError where models were judged on different cases.
     """
@@ -24,6 +29,8 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False) 
     for suite in next(iter(results.values())):
         of_suite = {model: results[model][suite] for model in models}
         found += tables(suite.removesuffix(OWN), of_suite, suite)
+        if intervals and suite.removesuffix(OWN) == "sts":
+            found.append(interval_table(suite, of_suite))
         judge = SUITES[suite.removesuffix(OWN)].compare
         if compare and judge is not None:
             judged = {model: judge(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
@@ -47,6 +54,20 @@ def tables(suite: str, results: Results, title: str | None = None) -> list[Table
             _table(f"{title}: {SHORT.get(tasks[0], tasks[0])}", [m.title for m in shown], columns, shown, list(results))
         ]
     return [_of_measure(suite, measure, results, title) for measure in known.measures]
+
+
+def interval_table(title: str, results: Results) -> Table:
+    """95 % intervals of Spearman's correlation by a seeded bootstrap over pairs; of the average where all seven are."""
+    rows = []
+    for name, of_task in results.items():
+        drawn = resample(pair_cases(of_task))
+        draws = list(drawn.values())
+        if set(SUITES["sts"].averaged) <= set(drawn):
+            draws.append(np.mean([drawn[task] for task in SUITES["sts"].averaged], axis=0))
+        rows.append([name, *(" … ".join(f"{100 * bound:.2f}" for bound in interval(one)) for one in draws)])
+    names = [SHORT.get(task, task) for task in next(iter(results.values()))]
+    header = ["model", *names, *(["Avg."] if len(rows[0]) > len(names) + 1 else [])]
+    return Table(f"{title}: 95 % interval over pairs, Spearman × 100", header, rows)
 
 
 def comparison(suite: str, measure: str, base: str, judged: Mapping[str, Comparison]) -> Table:
