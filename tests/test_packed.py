@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from copy import deepcopy
 from pathlib import Path
@@ -124,6 +125,7 @@ def test_linear_layers_see_real_tokens_alone(kind: str) -> None:
 def test_sentence_transformers_reaches_the_packed_forward(tiny_model: Path) -> None:
     """It calls the encoder's forward by name, where hooks would not run; copies compute with their own weights."""
     model = load(tiny_model, "mean", device="cpu")
+    assert "inputs_embeds" in inspect.signature(model[0].auto_model.forward).parameters
     other = deepcopy(model)
     for weight in other.parameters():
         weight.data.zero_()

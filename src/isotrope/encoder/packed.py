@@ -7,7 +7,7 @@ and saved models know nothing of it: the encoder gets another forward and anothe
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 import torch
@@ -45,7 +45,8 @@ def pack(model: PreTrainedModel) -> None:
     else:
         model.set_attn_implementation(NAME)
     quicken(model)
-    model.forward = partial(_forward, model)  # sentence-transformers calls it by this name, past any hook
+    # sentence-transformers calls it by this name, past any hook; its signature stays readable.
+    model.forward = update_wrapper(partial(_forward, model), model.forward)
 
 
 def _forward(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
