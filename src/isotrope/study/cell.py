@@ -78,7 +78,7 @@ def _trained(cell: Cell, run: Path, console: Console | None) -> dict[str, Any]:
         backbone=cell.backbone,
         teachers=cell.teachers,
         dev=cell.dev,
-        test=cell.test,
+        test="none" if cell.test else None,  # judged below: each run would judge the same backbone once more
         data=cell.data,
         seed=cell.seed,
         sentences=cell.sentences,
@@ -93,14 +93,14 @@ def _trained(cell: Cell, run: Path, console: Console | None) -> dict[str, Any]:
         (run / "model").replace(cell.model)
     kept = cell.model if cell.keep_model else run / "model"
     model = load(kept)
-    scores = sts_scores(finished.get("after", {})) | _suites(cell, model)
+    scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
+    scores |= _suites(cell, model)
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
     seconds = round(selection.pop("seconds"), 1)
     return {
         "scores": scores | {"minutes": seconds / 60},
-        "before": sts_scores(finished.get("before", {})),
         "data": {"corpus": finished["corpus"], "tests": _gold(cell.folder / "after.npz")},
         "selection": selection,
         "in_batch": _in_batch(model, (run / "sample.txt").read_text(encoding="utf-8").splitlines()),
@@ -112,13 +112,20 @@ def _measured(cell: Cell) -> dict[str, Any]:
     """A backbone as it is."""
     recipe = cell.settings["encoder"]
     model = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
-    sets, _ = judges(cell.test, _dev(cell), cell.data)
-    measured = Measured.of(model, sets)
-    measured.save(cell.folder / "after.npz", sets)
+    scores = _judged(cell, model) | _suites(cell, model)
     if cell.keep_model:
         save(model, cell.model)
-    scores = sts_scores(score(sets, measured.cosines)) | _suites(cell, model)
     return {"scores": scores, "data": {"tests": _gold(cell.folder / "after.npz")}}
+
+
+def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
+    """Points on the judging pairs, whose cosines are kept."""
+    sets, _ = judges(cell.test, _dev(cell), cell.data)
+    if not sets:
+        return {}
+    measured = Measured.of(model, sets)
+    measured.save(cell.folder / "after.npz", sets)
+    return sts_scores(score(sets, measured.cosines))
 
 
 def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def plan(spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str,
 class _Planner:
     def __init__(self, spec: Spec, place: Place, entries: dict[str, Entry]) -> None:
         self.spec, self.place, self.used = spec, place, set[str]()
+        self.read = cache(read_preset)
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
         self.text = checksum(find_sources(self.corpus), "")
@@ -115,7 +117,7 @@ class _Planner:
     def _cell(self, entry: Entry, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Put a cell and all that it needs into the plan -> its key."""
         row, run = entry.row, self.spec.run
-        recipe = read_preset(row.preset, entry.overrides)
+        recipe = self.read(row.preset, tuple(entry.overrides))
         needs: list[str] = []
 
         def own(name: str) -> str:
@@ -134,7 +136,7 @@ class _Planner:
         else:
             base = start = backbone or run.backbone or begin
         overrides = tuple(self._overrides(entry, recipe, base))
-        recipe = read_preset(row.preset, overrides)
+        recipe = self.read(row.preset, overrides)
         taught = _models(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = _sentences(entry, run.sentences, recipe)
