@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from isotrope.errors import Stopped, UserError
 
-console = Console()
+console, errors = Console(), Console(stderr=True)
 
 
 def study(
@@ -45,8 +46,10 @@ def study(
             _search(file, options, {"--seeds": seeds, "--test": test, "--sweep": sweep, "--tuned": tuned})
             return
         done = run(file, seeds=seeds, test=test, sweep=_sweeps(sweep or []), tuned=tuned, **options)
-    except Stopped as stopped:
-        raise KeyboardInterrupt from stopped  # the same command goes on by itself
+    except Stopped:
+        line = "isotrope: stopped; finished cells are kept, and the same command goes on"
+        errors.print(line, style="bold", highlight=False, soft_wrap=True)
+        sys.exit(130)
     if not console.is_terminal:
         for page in done.pages:
             console.print(f"written to {page}", highlight=False, soft_wrap=True)
