@@ -162,3 +162,23 @@ def test_other_encoders_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kin
         first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))
         assert first.shape == (7, 32)
         assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet", "Bert"])
+def test_a_sentence_is_cut_where_positions_end(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    """The fixture's tokenizer promises 64 tokens; RoBERTa's positions begin behind the padding's index."""
+    import transformers
+
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=vocabulary, max_position_embeddings=40, pad_token_id=0, **shape
+    )
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    longest = {"Bert": 40, "Roberta": 39, "MPNet": 38}[kind]
+    encoder = load(tmp_path, "mean", device="cpu")
+    assert encoder.max_seq_length == longest
+    assert np.isfinite(encoder.encode(["a b c " * 50])).all()
+    with pytest.raises(UserError, match=f"choose 3 to {longest} tokens"):
+        load(tmp_path, "mean", max_length=longest + 1)

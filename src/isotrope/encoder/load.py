@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.encoder.bars import without_bars
-from isotrope.encoder.packed import pack
+from isotrope.encoder.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.pooling import LAYERS, pooling_modules
 from isotrope.errors import UserError
 
@@ -83,14 +83,25 @@ def load(
         encoder.append(Normalize())
     elif normalize is False and isinstance(encoder[-1], Normalize):
         del encoder[-1]
+    longest = _longest(config)
     if max_length is not None:
-        longest = getattr(config, "max_position_embeddings", None)
         if longest is not None and not 2 < max_length <= longest:
             raise UserError(f"max_length = {max_length} does not fit {model}", f"choose 3 to {longest} tokens")
         encoder.max_seq_length = max_length
+    elif longest is not None and (encoder.max_seq_length or 0) > longest:  # a tokenizer that promises too much
+        encoder.max_seq_length = longest
     if packed and isinstance(encoder[0], Transformer):
         pack(encoder[0].auto_model)
     return encoder
+
+
+def _longest(config: PreTrainedConfig) -> int | None:
+    """How many tokens have a position; RoBERTa and its kin count from behind the padding's index."""
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    if positions is None or config.model_type not in BEHIND_PADDING_INDEX:
+        return positions
+    padding = 1 if config.model_type == "mpnet" else config.pad_token_id  # MPNet's is fixed
+    return positions - padding - 1
 
 
 def locate(model: str) -> str:
