@@ -355,6 +355,13 @@ def test_a_finished_run_is_exported_again_and_can_be_prolonged(corpus, finished,
     assert same(weights(tmp_path), weights(straight))  # the short run's decay has left no trace
 
 
+def test_the_folder_is_true_on_every_machine(finished):
+    settings = json.loads((finished / "model" / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert not {"is_local", "local_files_only"} & settings.keys()
+    assert "[MASK]" in AutoTokenizer.from_pretrained(finished / "model").get_vocab()
+
+
 def test_a_cold_start_differs_and_needs_no_vectors(corpus, finished, tmp_path):
     pretrain([corpus], output=tmp_path, warm_start=False, tokens=10 * TOY.step_tokens, **SETTINGS)
     assert not (tmp_path / "vectors.npy").exists()

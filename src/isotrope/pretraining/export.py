@@ -24,7 +24,15 @@ def export(model: Any, tokenizer: Any, folder: Path, half: bool = True) -> Path:
     encoder.to(torch.float16 if half else torch.float32).save_pretrained(part)
     config = json.loads((part / "config.json").read_text())
     (part / "config.json").write_text(json.dumps(config | {"dtype": "float32"}, indent=2) + "\n")
-    tokenizer.save_pretrained(part)
+    _save_tokenizer(tokenizer, part)
     shutil.rmtree(folder, ignore_errors=True)
     part.replace(folder)
     return folder
+
+
+def _save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """With the class name that every version knows, and without what is true of this machine alone."""
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = {k: v for k, v in json.loads(path.read_text()).items() if k not in {"is_local", "local_files_only"}}
+    path.write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")
