@@ -19,7 +19,7 @@ import isotrope.quickstart
 from isotrope.cli import app
 from isotrope.data.docstrings import Docstrings, gather, installed
 from isotrope.data.similarity import agreement, similarity_pairs
-from isotrope.errors import UserError
+from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.significance import Comparison
 from isotrope.quickstart import LEVEL, Measured, judge, measure, quickstart, tell, verdict
 from test_docstrings import build_site
@@ -202,3 +202,19 @@ def test_the_two_graders_agree() -> None:
     )
     assert found["spearman"] == pytest.approx(spearmanr(a, b).statistic)
     assert found["within_half"] == np.mean([abs(x - y) <= 0.5 for x, y in zip(a, b, strict=True)])
+
+
+@pytest.mark.parametrize("stop", [Stopped("while training"), KeyboardInterrupt()])
+def test_a_stopped_quickstart_ends_with_130_and_one_line(stop, monkeypatch, capsys):
+    """typer turns Ctrl-C into a return value, which would end the command as if it were done."""
+    from isotrope import cli
+
+    def stopped(*_: object, **__: object) -> None:
+        raise stop
+
+    monkeypatch.setattr("isotrope.quickstart.quickstart", stopped)
+    monkeypatch.setattr("sys.argv", ["isotrope", "quickstart"])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    assert done.value.code == 130
+    assert "nothing finished is lost" in capsys.readouterr().err

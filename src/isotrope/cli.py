@@ -231,7 +231,8 @@ def main() -> None:
     """Run the command line; every outcome has its exit code."""
     _quiet()
     try:
-        app(prog_name="isotrope", standalone_mode=False)
+        if app(prog_name="isotrope", standalone_mode=False) == 130:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
     except UserError as error:
         _fail(str(error), 2)
     except typer.Exit as done:
