@@ -247,6 +247,7 @@ def main() -> None:
         for method in args.method or METHODS:
             for rate in (args.rate or RATES) if args.tune else [chosen(method)]:
                 cell(domain, method, rate, "dev" if args.tune else "test", args, args.set if args.tune else [])
+                PAGE.write_text(page(), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
 
 
