@@ -42,7 +42,7 @@ from isotrope.training.environment import environment
 
 BACKBONE, SEED = "isotrope/minilm", 0
 DOMAINS, METHODS = ("SciFact", "Banking77"), ("adapt", "simcse", "mnrl", "gist")
-SENTENCES = {"test": 6000, "dev": 3000}
+SENTENCES = {"test": 3000, "dev": 3000}
 BATCH, LENGTH = 64, 32
 RATES = (5e-6, 2e-5, 8e-5)  # the grid, the same for each method
 DOCS = Path(__file__).resolve().parent.parent / "docs"

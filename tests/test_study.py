@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -450,3 +451,18 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert tuned.set == tuple(found["Whitened"]["set"])
     with pytest.raises(UserError, match="no search's result"):
         with_tuned(read_study(file), file)
+
+
+def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    rows = f"[run]\nbackbone = {str(model)!r}\n[rows.A]\n"
+
+    def keys() -> set[str]:
+        return set(planned(spec_of(tmp_path, corpus_file, rows), tmp_path).cells)
+
+    first = keys()
+    assert keys() == first
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (model / "model.safetensors").write_bytes(bytes(weights))
+    assert not keys() & first

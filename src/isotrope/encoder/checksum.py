@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import torch
 import xxhash
 from sentence_transformers import SentenceTransformer
+
+from isotrope.encoder.load import locate
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
@@ -27,4 +30,21 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
     for name, tensor in sorted(encoder.state_dict().items()):
         total.update(f"|{name} {tensor.dtype} {tuple(tensor.shape)}|".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return total.hexdigest()
+
+
+def files_checksum(model: str) -> str:
+    """Of a local model's files, without loading it; a hub name, whose files are elsewhere, is its own.
+
+    Raises UserError as `isotrope.encoder.load.locate` does.
+    """
+    folder = Path(locate(model))
+    if not folder.is_dir():
+        return model
+    total = xxhash.xxh3_128()
+    for path in sorted(
+        path for path in folder.rglob("*") if path.suffix in {".safetensors", ".json", ".txt", ".model"}
+    ):
+        total.update(f"|{path.relative_to(folder)}|".encode())
+        total.update(path.read_bytes())
     return total.hexdigest()

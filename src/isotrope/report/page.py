@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 
 from isotrope.errors import UserError
 from isotrope.evaluation.bands import by_gold
-from isotrope.report.scores import SHORT
 from isotrope.evaluation.spectrum import effective_rank
 from isotrope.folders import writing
 from isotrope.report import figures
 from isotrope.report.record import Record
+from isotrope.report.scores import SHORT
 from isotrope.report.space import Space, neighbour_table, spaces
 
 SIGNS = {"better": "▲", "worse": "▼", "cannot be told": "◆", "unfinished": "…"}

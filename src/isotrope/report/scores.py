@@ -85,7 +85,7 @@ def comparison(suite: str, measure: str, base: str, judged: Mapping[str, Compari
         for name, c in judged.items()
     ]
     title = f"{suite}: {measure} against {base}, paired bootstrap over the same cases"
-    return Table(title, ["model", base, "its own", "change", "95 %", "p", "verdict"], rows)
+    return Table(title, ["model", "the first", "this", "change", "95 %", "p", "verdict"], rows)
 
 
 def _of_measure(suite: str, measure: Measure, results: Results, title: str) -> Table:

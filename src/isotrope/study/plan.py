@@ -13,6 +13,7 @@ import xxhash
 
 from isotrope.data.files import checksum, find_sources
 from isotrope.data.senteval import data_folder
+from isotrope.encoder.checksum import files_checksum
 from isotrope.errors import UserError
 from isotrope.evaluation.suite import check as check_suite
 from isotrope.preset import RESERVED, Preset, preset_names, read_preset
@@ -93,7 +94,7 @@ def plan(spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str,
 class _Planner:
     def __init__(self, spec: Spec, place: Place, entries: dict[str, Entry]) -> None:
         self.spec, self.place, self.used = spec, place, set[str]()
-        self.read = cache(read_preset)
+        self.read, self.checksum = cache(read_preset), cache(files_checksum)
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
         self.text = checksum(find_sources(self.corpus), "")
@@ -141,7 +142,9 @@ class _Planner:
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = _sentences(entry, run.sentences, recipe)
         settings = _settings(recipe, start, teachers) | {"base": base}
+        others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
         decides = {
+            "files": {name: self.checksum(name) for name in sorted(others - {"initial"})},
             "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
             "seed": seed, "train": row.train, "test": run.test, "suites": run.suites,
             "text": [self.text, sentences, run.dev] if row.train else None,
