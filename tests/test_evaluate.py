@@ -97,6 +97,19 @@ def test_data_checksum_sees_bytes_and_names(tmp_path: Path) -> None:
     assert len({first, renamed, cache.data_checksum(tmp_path, ("senteval",))}) == 3
 
 
+@pytest.mark.parametrize("given", ["", "senteval", "senteval/downstream"])
+def test_data_checksum_sees_the_data_from_wherever_they_are_named(tmp_path: Path, given: str) -> None:
+    """The data folder may be SentEval's own, or what lies in it: a changed score is another result there too."""
+    file = tmp_path / "senteval" / "downstream" / "STS" / "scores"
+    file.parent.mkdir(parents=True)
+    for suite in ("sts", "transfer", "ranking", "geometry"):
+        seen = set()
+        for content in ("1", "2"):
+            file.write_text(content)
+            seen.add(cache.data_checksum(tmp_path / given, SUITES[suite].folders))
+        assert len(seen) == 2
+
+
 def test_every_sentence_is_encoded_once() -> None:
     bag, pairs = Bag(), own_pairs()
     remembering = Remembering(bag)

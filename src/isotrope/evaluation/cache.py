@@ -41,12 +41,14 @@ def remembered(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) ->
 
 
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
-    """Checksum over names and bytes of all files in some folders of the data folder; a missing folder counts as empty.
+    """Checksum over names and bytes of all files in some folders of the data folder.
+
+    Where it holds none of them, as when it is one of them itself, all of its files count.
 
     Raises UserError for a file that cannot be read.
     """
     digest = xxhash.xxh3_128()
-    for folder in subfolders:
+    for folder in [name for name in subfolders if (data / name).is_dir()] or ["."]:
         for path in sorted(path for path in (data / folder).rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(data)}\n".encode())
             try:

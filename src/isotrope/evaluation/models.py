@@ -108,7 +108,8 @@ def evaluate_models(
             for suite, setting in asked.suites.items():
                 say(f"{name}: {suite}")
                 results[name][suite] = _of_suite(encoder, known, suite, setting, asked)
-        say(f"{name}: own data")
+        if asked.pairs or asked.domains:
+            say(f"{name}: own data")
         results[name] |= _of_own(encoder, asked)
     return results
 

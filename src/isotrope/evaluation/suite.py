@@ -70,7 +70,7 @@ def _sts(encoder: Encoder, tasks: list[str], data: str | Path | None, setting: s
     return evaluate_sts(encoder, tasks, data, ("dev", "test") if setting == "test" else ("dev",))
 
 
-_STS_DATA = ("senteval", "sts-raw", "stsb-raw", "sick-raw")
+_STS_DATA = ("senteval", "downstream", "sts-raw", "stsb-raw", "sick-raw")
 SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
@@ -86,7 +86,7 @@ SUITES: Mapping[str, Suite] = {
         evaluate=evaluate_transfer,
         measures=(_named("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        folders=("senteval",),
+        folders=("senteval", "downstream"),
         compare=by_cases("per_sample", "correct"),
     ),
     "ranking": Suite(
