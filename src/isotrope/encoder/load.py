@@ -17,7 +17,8 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.encoder.bars import without_bars
 from isotrope.encoder.packed import BEHIND_PADDING_INDEX, pack
-from isotrope.encoder.pooling import LAYERS, pooling_modules
+from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
+from isotrope.encoder.weights import lacking, refuse
 from isotrope.errors import UserError
 
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights)
@@ -60,7 +61,7 @@ def load(
             A model that is to be traced or exported to another format wants False.
 
     Raises:
-        UserError: there is no such model, it has no tokenizer, its weights are broken or not safetensors.
+        UserError: there is no such model, it has no tokenizer, its weights are broken, incomplete or not safetensors.
     """
     where = locate(str(model))
     if pooling is not None and pooling not in LAYERS:
@@ -71,7 +72,8 @@ def load(
         raise UserError(
             f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset"
         )
-    encoder = _open(where, str(model), device, overrides)
+    encoder, missing = _open(where, str(model), device, overrides)
+    refuse(missing, str(model), pooler=pooling == "cls_head")
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
         raise _no_tokenizer(str(model))
     if pooling is not None:
@@ -79,6 +81,7 @@ def load(
         prompts = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
         modules = [transformer, *pooling_modules(transformer, pooling)]
         encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **prompts)
+    freeze(encoder)
     if normalize is True and not isinstance(encoder[-1], Normalize):
         encoder.append(Normalize())
     elif normalize is False and isinstance(encoder[-1], Normalize):
@@ -144,16 +147,20 @@ def _config(where: str, model: str) -> PreTrainedConfig:
         raise _explain(error, where, model) from error
 
 
-def _open(where: str, model: str, device: str | None, config_overrides: dict[str, Any]) -> SentenceTransformer:
+def _open(
+    where: str, model: str, device: str | None, config_overrides: dict[str, Any]
+) -> tuple[SentenceTransformer, list[str]]:
+    """The model, and the names of the tensors that its files lack."""
     try:
-        with without_bars():
-            return SentenceTransformer(
+        with without_bars(), lacking() as missing:
+            encoder = SentenceTransformer(
                 where,
                 device=device,
                 trust_remote_code=False,
                 model_kwargs={"use_safetensors": True},
                 config_kwargs=config_overrides,
             )
+            return encoder, missing
     except (OSError, ValueError, KeyError, SafetensorError, RuntimeError, TypeError, AttributeError) as error:
         raise _explain(error, where, model) from error
 

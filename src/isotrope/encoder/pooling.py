@@ -46,11 +46,19 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         weights = torch.zeros(last + 1)
         weights[layers(last)] = 1.0
         average = WeightedLayerPooling(dim, num_hidden_layers=last, layer_start=0)
-        average.layer_weights = nn.Parameter(weights, requires_grad=False)
+        average.layer_weights = nn.Parameter(weights)
+        freeze(average)
         return [average, Pooling(dim, pooling_mode="mean")]
     if pooling == "cls_head":
         return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer, dim)]
     return [Pooling(dim, pooling_mode=pooling)]
+
+
+def freeze(model: nn.Module) -> None:
+    """Keep the weights of layers out of training, as a pooling's name promises; a saved model forgets that they are."""
+    for module in model.modules():
+        if isinstance(module, WeightedLayerPooling):
+            module.layer_weights.requires_grad_(False)
 
 
 def _pretrained_head(transformer: Transformer, dim: int) -> Dense:

@@ -1,0 +1,49 @@
+"""Which weights a model's files lack: transformers makes those up at random, and says so in a log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from isotrope.errors import UserError
+
+SHOWN = 3  # of the missing names
+
+
+@contextmanager
+def lacking() -> Iterator[list[str]]:
+    """The names of the tensors that were not in the files of the models loaded within.
+
+    sentence-transformers drops what transformers tells of a loading, so it is caught on its way.
+    """
+    missing: list[str] = []
+    original = PreTrainedModel.__dict__["from_pretrained"]
+
+    def told(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
+        model, told = original.__func__(cls, *args, **kwargs | {"output_loading_info": True})
+        missing.extend(sorted(told["missing_keys"]))
+        return model
+
+    setattr(PreTrainedModel, "from_pretrained", classmethod(told))  # noqa: B010  mypy knows that it is a method
+    try:
+        yield missing
+    finally:
+        setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
+
+
+def refuse(missing: list[str], model: str, pooler: bool) -> None:
+    """Raise for missing tensors; those of the pooler matter with ``pooler`` alone, since raw checkpoints often lack it.
+
+    Raises:
+        UserError: names the file, how many tensors are missing, and the first of them.
+    """
+    needed = [name for name in missing if pooler or "pooler" not in name.split(".")]
+    if needed:
+        shown = ", ".join(needed[:SHOWN]) + (", …" if len(needed) > SHOWN else "")
+        raise UserError(
+            f"{model}: model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})",
+            "copy or download the model again, and take model.safetensors and config.json from the same model",
+        )
