@@ -30,6 +30,21 @@ def infonce(
     return total
 
 
+def multi_positive_inside(cosines: Tensor, temperature: float, weight: float, printed: bool) -> float:
+    """Mean over anchors; the positives (P, N, M) are summed inside the logarithm (float64)."""
+    total = 0.0
+    lists = cosines.double().tolist()
+    count = cosines.shape[1]
+    for i in range(count):
+        inside = 0.0
+        for matrix in lists:
+            denominator = sum(math.exp(value / temperature) for value in matrix[i])
+            positive = math.exp(-matrix[i][i] / temperature)  # its minus sign stands in the paper
+            inside += weight * (positive / denominator if printed else positive * denominator)
+        total += -math.log(inside) if printed else math.log(inside)
+    return total / count
+
+
 def cosine(x: list[float], y: list[float]) -> float:
     """Cosine of two vectors."""
     dot = sum(a * b for a, b in zip(x, y, strict=True))
