@@ -26,6 +26,7 @@ import isotrope
 from conftest import build_bert
 from isotrope.data.corpus import Corpus, open_corpus
 from isotrope.errors import UserError
+from isotrope.folders import UNUSED
 from isotrope.objective import Objective
 from isotrope.teachers import Context, _store
 from isotrope.teachers._store import Store
@@ -264,7 +265,7 @@ class TestCache:
 
         old, used, fresh = put(tiny_model), put(tiny_model, pooling="cls"), put(tiny_model, max_length=9)
         (cache / "0.part").touch()
-        long_ago = time.time() - _store.UNUSED - 60
+        long_ago = time.time() - UNUSED - 60
         for name in (old, used, "0.part"):
             os.utime(cache / name, (long_ago, long_ago))
         assert put(tiny_model, pooling="cls") == "", "opening it is a use"

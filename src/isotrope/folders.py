@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
+UNUSED = 30 * 24 * 3600  # seconds; what no run has opened for so long makes room for what is new
 SPARE = 1 << 20  # bytes; with less than this left, whatever failed to be written failed for want of space
 
 
@@ -21,6 +23,14 @@ def cache(*parts: str) -> Path:
     base = os.environ.get("ISOTROPE_CACHE")
     root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isotrope"
     return root.expanduser().joinpath(*parts)
+
+
+def prune(folder: Path) -> None:
+    """Remove from a folder of the cache what no run has opened for long; a run that has it open keeps it."""
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > UNUSED:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager

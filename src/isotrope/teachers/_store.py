@@ -6,7 +6,6 @@ import io
 import json
 import os
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,12 @@ from filelock import FileLock
 from torch import Tensor
 
 from isotrope.errors import UserError
-from isotrope.folders import cache, writing
+from isotrope.folders import cache, prune, writing
 from isotrope.teachers._context import Context, Rows
 from isotrope.teachers._frozen import Frozen
 from isotrope.types import Batch
 
 VERSION = 1  # of the layout below; part of the key
-UNUSED = 30 * 24 * 3600  # seconds; embeddings that no run has opened for so long make room for new ones
 SHARD = 4096  # rows between two points from which a killed pass goes on
 
 
@@ -57,7 +55,7 @@ class Store:
         if not path.is_file():
             with writing(folder), FileLock(folder / f".{key}.lock"):
                 if not path.is_file():
-                    _prune(folder)
+                    prune(folder)
                     _write(path, shape, frozen, context, rows)
         with suppress(OSError):  # another user's cache
             os.utime(path)
@@ -79,15 +77,7 @@ class Store:
         if not inside.all():
             problem = f"the teacher has no embedding of row {wanted[~inside][0]}"
             raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
-        return torch.from_numpy(np.array(self.vectors[places])).to(batch.rows.device)
-
-
-def _prune(folder: Path) -> None:
-    """Remove what no run has opened for long; a run that has it open keeps it."""
-    for path in folder.iterdir():
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > UNUSED:
-                path.unlink()
+        return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
 
 
 def _write(path: Path, shape: tuple[int, int], frozen: Frozen, context: Context, rows: Rows | None) -> None:

@@ -17,7 +17,6 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
-from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
@@ -31,6 +30,7 @@ from isotrope.training.log import MetricsLog
 from isotrope.training.progress import CtrlC, Narrator
 from isotrope.training.selection import DevScore, Selection, Signals
 from isotrope.training.state import ObjectiveState, last_whole_checkpoint
+from isotrope.training.token_store import Ints, reading
 from isotrope.types import Teacher
 
 
@@ -95,11 +95,14 @@ def fit(
     *,
     seed: int,
     sentences: int | None,
+    rows: Ints | None,
     console: Console,
     teachers: Mapping[str, Teacher],
     log_to: Iterable[str] = (),
 ) -> Fitted:
     """Train ``model`` in place, from the last whole checkpoint in ``folder/checkpoints`` if there is one.
+
+    ``rows`` (R,) are the row ids of the sample of ``sentences``; None for all.
 
     Raises:
         Stopped: after Ctrl-C; the checkpoint stands.
@@ -116,15 +119,14 @@ def fit(
     selection = Selection(log, checkpoints, preset.train.patience, narrator.evaluated)
     torch.manual_seed(seed)  # the head's first weights
     objective = build_objective(preset, model, seed, teachers)
+    dataset, collator = reading(model, corpus, rows, preset.train.max_length, console)
     trainer = Trainer(
         model=model,
         args=arguments,
-        train_dataset=corpus.dataset,
+        train_dataset=dataset,
         loss=objective,
         evaluator=evaluator,
-        data_collator=SentenceTransformerDataCollator(
-            model.preprocess, max_length=preset.train.max_length, prompts=model.prompts.get(model.default_prompt_name)
-        ),
+        data_collator=collator,
         callbacks=[ObjectiveState(objective), selection, narrator, ctrl_c],
     )
     for callback in (PrinterCallback, ProgressCallback):
@@ -174,8 +176,22 @@ def _arguments(
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,
+        logging_nan_inf_filter=False,  # it asks the device twice a step, to hide a NaN
+        **_loading(torch.cuda.is_available()),
         use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
         report_to=list(log_to) or "none",
         disable_tqdm=True,
         activation_checkpointing=t.gradient_checkpointing,
     )
+
+
+def _loading(gpu: bool) -> dict[str, Any]:
+    """On a GPU another process makes the batches to come, in pinned memory; on a CPU it would take from the step."""
+    if not gpu:
+        return {"dataloader_pin_memory": False}
+    return {
+        "dataloader_num_workers": 1,
+        "dataloader_persistent_workers": True,
+        "dataloader_prefetch_factor": 8,
+        "accelerator_config": {"non_blocking": True},
+    }

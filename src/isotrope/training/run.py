@@ -129,7 +129,8 @@ def train(
             claim.check(folder, identity, resume)
             claim.claim(folder, identity, _papers(recipe, cleaned))
             _announce(console, recipe, cleaned, sentences, dev_sets)
-        taught = open_teachers(recipe, Context(cleaned, model, batches.rows(0, sentences) if sentences else None))
+        rows = batches.rows(0, sentences) if sentences else None
+        taught = open_teachers(recipe, Context(cleaned, model, rows))
         before = _measure(model, sets, folder / "before.npz", console)
         fitted = fit(
             model,
@@ -139,6 +140,7 @@ def train(
             folder,
             seed=seed,
             sentences=sentences,
+            rows=rows,
             console=console,
             teachers=taught,
             log_to=trackers,
