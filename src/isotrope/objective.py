@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from isotrope.data.permutation import derive
 from isotrope.distributed import gather, rank
-from isotrope.encoder.features import embed, whole
+from isotrope.encoder.features import whole
+from isotrope.encoder.gradient_cache import embed_in_parts
 from isotrope.errors import UserError
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -39,9 +40,12 @@ class Objective(nn.Module):
         dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
         seed: of the random steps; with the step number it fixes every draw, on every process alike (and with the
             process's own number those of the token steps).
+        mini_batch_size: sentences that go through the encoder at a time, each pass counted; loss and gradients stay
+            those of the whole batch (`isotrope.encoder.gradient_cache`), for a second forward's time. None: all.
 
     Raises:
-        UserError: in the first training step if the anchor and its positive are equal, or if teachers have no row ids.
+        UserError: if ``mini_batch_size`` is below 1; in the first training step if the anchor and its positive are
+            equal, or if teachers have no row ids.
     """
 
     def __init__(
@@ -56,15 +60,18 @@ class Objective(nn.Module):
         teachers: Mapping[str, Teacher] | None = None,
         dims: Sequence[int] = (),
         seed: int = 0,
+        mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
+        if mini_batch_size is not None and mini_batch_size < 1:
+            raise UserError(f"mini_batch_size = {mini_batch_size} is not possible", "choose 1 or more, or leave it out")
         self.model = model
         self.terms, self.tokens, self.views, self.scores = dict(terms), list(tokens), list(views), list(scores)
         # Components with weights or running statistics train, move between devices and are saved with the objective.
         parts = [*self.views, *self.scores, *self.terms.values()]
         self.components = nn.ModuleList(part for part in parts if isinstance(part, nn.Module))
         self.passes, self.teachers, self.dims, self.seed = passes, dict(teachers or {}), list(dims), seed
-        self.step = 0
+        self.mini_batch_size, self.step = mini_batch_size, 0
 
     def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
@@ -106,7 +113,7 @@ class Objective(nn.Module):
         return Views(Batch(gather(rows), generator), gather(stack, dim=1), gather(negatives), taught)
 
     def _encode(self, column: Features, passes: Sequence[int], generator: torch.Generator) -> Tensor:
-        """The same text through the encoder once a pass, all in one forward -> (len(passes), N, D)."""
+        """The same text through the encoder once a pass, all in one forward or in parts -> (len(passes), N, D)."""
         copies = []
         for number in passes:
             copy = column | whole(self.model, column) if self.tokens else dict(column)
@@ -117,7 +124,8 @@ class Objective(nn.Module):
             key: _join([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
             for key, value in copies[0].items()
         }
-        return embed(self.model, merged).unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
+        rows = embed_in_parts(self.model, merged, self.mini_batch_size)
+        return rows.unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
 
     def loss(self, views: Views) -> dict[str, Tensor]:
         """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half precision."""

@@ -44,6 +44,7 @@ class TrainSettings(_Record):
 
     epochs: Positive = 1.0
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 64  # a process
+    mini_batch_size: Count | None = None  # sentences through the encoder at a time, each pass counted; None: all
     accumulation: Count = 1  # batches an optimizer step; negatives stay within a batch
     learning_rate: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 3e-5
     weight_decay: NonNegative = 0.0
@@ -142,6 +143,7 @@ def build_objective(
         passes=preset.views.get("passes", 2),
         teachers=teachers,
         seed=seed,
+        mini_batch_size=preset.train.mini_batch_size,
     )
 
 

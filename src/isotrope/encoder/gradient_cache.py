@@ -1,0 +1,45 @@
+"""Gradient caching: a batch in the memory of a part of it, with the full batch's loss and gradients.
+
+Gao et al., RepL4NLP 2021 (GradCache). https://arxiv.org/abs/2101.06983
+
+The parts go through the encoder one after another and leave nothing but their embeddings. The loss is computed from all
+of them; backward encodes each part once more, with the random state and the precision that it had, and takes the
+gradient of its embeddings through it. That is a checkpoint whose segment is the whole encoder, and torch has those: so
+it holds for every loss, its scaling, accumulation, several processes, and checkpoints inside the encoder.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from isotrope.encoder.features import embed
+from isotrope.errors import UserError
+
+
+def embed_in_parts(model: nn.Module, features: dict[str, Any], size: int | None) -> Tensor:
+    """The encoder on token ids (N, L) -> (N, D), ``size`` rows at a time; None or N <= size: all at once.
+
+    Raises:
+        UserError: on Apple's GPUs, whose random state torch's checkpoints do not keep.
+    """
+    count = len(features["input_ids"])
+    if size is None or count <= size:
+        return embed(model, features)
+    if features["input_ids"].is_mps:
+        remedy = "leave it out, or train on a CPU or a CUDA device"
+        raise UserError(f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU", remedy)
+    parts = []
+    for start in range(0, count, size):
+        # Weights cast by autocast would be shared by all parts, and their gradients be summed in half precision.
+        torch.clear_autocast_cache()
+        part = {key: value[start : start + size] for key, value in features.items() if isinstance(value, Tensor)}
+        parts.append(checkpoint(_embed, model, features | part, use_reentrant=False))
+    return torch.cat(parts)
+
+
+def _embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
+    return embed(model, dict(features))  # the encoder's modules write into it, and it is read again
