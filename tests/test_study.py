@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,19 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from isotrope.cli_study import _rows
 from isotrope.errors import UserError
-from isotrope.evaluation.significance import compare, compare_draws, resample
+from isotrope.evaluation.significance import compare, compare_draws, interval, resample
 from isotrope.preset import read_preset
 from isotrope.study import Study, study
-from isotrope.study.plan import Place, Plan, plan
+from isotrope.study.cell import run_cell
+from isotrope.study.document import pages
+from isotrope.study.plan import Cell, Place, Plan, plan
 from isotrope.study.progress import Board
 from isotrope.study.rows import expand
 from isotrope.study.spec import Spec, read_study, study_names, with_tuned
 from isotrope.study.statistics import detectable, holm, paired, power, seeds_needed
-from isotrope.study.table import answer
+from isotrope.study.table import again, answer, gather
 
 ROWS = """
 [rows.SimCSE]
@@ -105,7 +109,7 @@ def quiet() -> Console:
 def numbers(record: Any) -> Any:
     """A record without what a clock decides."""
     if isinstance(record, dict):
-        return {key: numbers(value) for key, value in record.items() if key != "minutes"}
+        return {key: numbers(value) for key, value in record.items() if key not in ("minutes", "seconds")}
     return [numbers(value) for value in record] if isinstance(record, list) else record
 
 
@@ -118,6 +122,12 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
     for cell in cells:
         assert cell["environment"]["packages"]["torch"]
         assert cell["data"]["tests"]
+        kept = finished.record["cells"][cell["key"]]
+        assert finished.record["data"][kept["data"]] == cell["data"]
+        assert finished.record["environments"][kept["environment"]] == cell["environment"]
+        assert kept["seconds"] == cell["seconds"]
+        assert kept["seed"] == cell["seed"]
+        assert finished.record["settings"][kept["settings"]]["encoder"]["pooling"] == "mean"
         assert cell["seconds"]["cell"] > 0
         assert str(finished.folder) not in json.dumps(cell), "no path of this machine"
         if cell["label"] != "before":
@@ -141,6 +151,18 @@ def test_the_pages_say_what_was_measured(finished: Study) -> None:
     for name in ("curves", "cosines", "bars"):
         assert (finished.folder / f"{name}.svg").read_text().lstrip().startswith("<?xml")
         assert f"{name}.svg" in html
+
+
+def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, tiny_model: Path) -> None:
+    text = (finished.folder / "study.json").read_text()
+    assert str(tiny_model) not in text
+    assert str(finished.folder) not in text
+    record = json.loads(text)
+    assert again(record) == record
+    for name, page in pages(again(record)).items():
+        assert (finished.folder / name).read_text() == page
+    record["rows"][0]["scores"]["0"]["Avg."] += 1
+    assert again(record)["differences"] != record["differences"], "what is said is said of the scores"
 
 
 def test_progress_shows_rows_seeds_and_means(finished: Study, small: Path) -> None:
@@ -247,6 +269,15 @@ BAD = {
     'title = "t"\n[rows.a]\n[run]\nsuites = ["transfers"]': "'transfers' has no columns",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t': "not valid TOML",
+    'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep would never be read",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "bars"\ntitle = ""\nx = "y"': "figures.f.x would never be read",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "cosines"\ntitle = ""\ncolumns = ["dev"]': "figures.f.columns would",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "curve"\ntitle = ""': "a run logs dev, alignment, uniformity alone",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "sweep"\ntitle = ""\nx = "train.epochs"': "no key that is swept",
+    'title = "t"\n[rows.a]\nsweep = {"encoder.pooling" = ["cls"]}\n[figures.f]\nkind = "sweep"\ntitle = ""\n'
+    'x = "encoder.pooling"': "is no key that is swept over numbers",
+    'title = "t"\n[rows.a]\nsweep = {"train.epochs" = [1, 1]}': "two rows are 'a, epochs = 1'",
+    'title = "t"\n[rows.a]\n[run]\ndev = ["missing.tsv"]': "missing.tsv does not exist",
 }
 
 
@@ -258,7 +289,7 @@ def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file
         planned(read_study(file, {"corpus": [str(corpus_file)], "test": "none"}), tmp_path)
     line = str(caught.value)
     assert BAD[text] in line
-    assert "wrong" in line or "terms.listnett" in line or "run.suites" in line
+    assert any(name in line for name in ("wrong", "terms.listnett", "run.suites", "missing.tsv"))
     assert "\n" not in line
     assert caught.value.remedy
 
@@ -339,7 +370,7 @@ def test_sweeps_make_rows(corpus_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", study_names())
 def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_file: Path, tmp_path: Path) -> None:
-    changes = {"corpus": [str(corpus_file)], "test": "none", "suites": [], "sentences": 1_000_000}
+    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": [], "sentences": 1_000_000}
     spec = read_study(name, changes)
     made = planned(spec, tmp_path)
     assert spec.title
@@ -387,6 +418,8 @@ def test_what_n_seeds_can_show_agrees_with_simulation() -> None:
     assert needed is not None
     assert power(0.5, sd, needed) >= 0.8 > power(0.5, sd, needed - 1)
     assert seeds_needed(0.001, 10.0) is None
+    assert seeds_needed(0.5, 0.02) == 3, "where scipy's lower tail is NaN"
+    assert all(0.8 <= power(0.5, 0.3, n) <= 1 for n in range(6, 200))
 
 
 def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
@@ -451,6 +484,14 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert tuned.set == tuple(found["Whitened"]["set"])
     with pytest.raises(UserError, match="no search's result"):
         with_tuned(read_study(file), file)
+    with pytest.raises(UserError, match="none of the rows"):
+        with_tuned(read_study("tiny"), best)
+    # half of the dev pairs judges this study: the search has selected by the other half alone, as a run does
+    done = study(file, output=tmp_path / "out", tuned=best, rows=["SimCSE"], seeds=1, jobs=2, console=quiet())
+    assert done.record["rows"][0]["scores"]["0"]["dev"] == pytest.approx(100 * found["SimCSE"]["dev"], abs=1e-9)
+    search(file, output=tmp_path / "out", rows=["SimCSE"], sentences=64, console=quiet())
+    trials = {json.loads(p.read_text())["key"] for p in tmp_path.glob("out/cells/*/result.json")}
+    assert len(trials) == len(results) + 1 + 2, "other text is another search"
 
 
 def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
@@ -466,3 +507,131 @@ def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, corpus_fil
     weights[-1] ^= 1
     (model / "model.safetensors").write_bytes(bytes(weights))
     assert not keys() & first
+
+
+def measured(made: Plan, scores: Callable[[Cell], dict[str, float]], draws: int = 0) -> Plan:
+    """The plan with every cell finished, its scores given instead of trained for."""
+    for i, cell in enumerate(made.cells.values()):
+        (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
+        known = {"preset": cell.preset, "seed": cell.seed, "settings": cell.settings, "scores": scores(cell)}
+        cell.result.write_text(json.dumps(known | {"environment": {}, "data": {}, "seconds": {}}))
+        if draws:
+            np.savez(cell.folder / "draws.npz", STS12=np.random.default_rng(i).normal(0.5, 0.01, draws))
+    return made
+
+
+def test_a_row_is_meant_where_a_teacher_has_its_name(corpus_file: Path, tmp_path: Path) -> None:
+    rows = """
+    [run]
+    seeds = 3
+    backbone = "isotrope/tiny"
+    [rows.simcse]
+    [rows.rank]
+    preset = "rankcse-listmle"
+    [teachers.simcse]
+    preset = "simcse"
+    seed = 7
+    """
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    points = {"simcse": 50.0, "rankcse-listmle": 51.0}
+    record = gather(measured(made, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.preset]}))
+    (one,) = record["differences"]
+    assert (one["seeds"]["n"], one["seeds"]["mean"]) == (3, 1.0)
+    assert record["spread"]["n"] == 3
+
+
+def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(corpus_file: Path, tmp_path: Path) -> None:
+    rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\npreset = "simcse"\nset = ["views.passes=3"]'
+    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda _: {"Avg.": 50.0}, draws=999)
+    (one,) = gather(made)["differences"]
+
+    def mean(label: str) -> Any:
+        files = [made.cells[key].folder / "draws.npz" for key in made.rows[label].values()]
+        return 100 * np.mean([np.load(file)["STS12"] for file in files], axis=0)
+
+    expected = interval(mean("B") - mean("A"))
+    assert (one["pairs"]["low"], one["pairs"]["high"]) == pytest.approx(expected)
+
+
+def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothing(
+    corpus_file: Path, tmp_path: Path
+) -> None:
+    rows = """
+    [run]
+    seeds = 3
+    [rows.A]
+    published = {uniformity = -1.5}
+    [rows.B]
+    set = ["views.passes=3"]
+    published = {uniformity = -2.0}
+    [rows.again]
+    [claims.lower]
+    better = "B"
+    than = "A"
+    text = "B spreads wider"
+    column = "uniformity"
+    [claims.none]
+    better = "again"
+    than = "A"
+    text = "nothing is something"
+    column = "uniformity"
+    """
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    generator = np.random.default_rng(0)
+    record = gather(
+        measured(made, lambda cell: {"uniformity": generator.normal(-2.5 if cell.label == "B" else -1.0, 0.3)})
+    )
+    lower, nothing = record["claims"]
+    assert lower["seeds"]["mean"] > 0
+    assert lower["published"] == pytest.approx(0.5)
+    assert lower["seeds"]["p_holm"] == lower["seeds"]["p"], "one comparison, since the other compares nothing"
+    assert (nothing["answer"], nothing["seeds"]["p_holm"]) == ("cannot be told", None)
+    assert "A − B (uniformity)" in pages(record | {"figures": {}})["table.md"]
+
+
+def test_a_lost_teacher_is_told_of(corpus_file: Path, tmp_path: Path) -> None:
+    rows = '[run]\nbackbone = "isotrope/tiny"\nseeds = 1\n[rows.rank]\npreset = "rankcse-listmle"\n'
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    teacher, row = made.cells
+    record = gather(made, {teacher: "the memory is full", row: "a model that it needs failed"}) | {"figures": {}}
+    assert "the memory is full" in pages(record)["table.md"]
+
+
+def test_pages_escape_what_a_row_is_called(corpus_file: Path, tmp_path: Path) -> None:
+    rows = """[run]\nseeds = 2\n[rows."φ_1 < x^2 & 5 %"]\n[rows."a|b"]\nset = ["views.passes=3"]\n"""
+    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda cell: {"Avg.": 50.0 - cell.seed})
+    text = pages(gather(made) | {"figures": {}})
+    tables = "".join(line for line in text["table.tex"].splitlines(keepends=True) if not line.startswith("%"))
+    assert r"$\varphi$\_1 $<$ x\textasciicircum{}2 \& 5 \%" in tables
+    assert tables.isascii(), "so that any LaTeX takes it"
+    assert "φ_1 &lt; x^2 &amp; 5 %" in text["table.html"]
+    assert r"a\|b" in text["table.md"]
+
+
+def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    files = [shutil.copy(pairs_file, tmp_path / name) for name in ("dev.tsv", "other.tsv")]
+    rows = f"[run]\nbackbone = {str(tiny_model)!r}\n[rows.raw]\ntrain = false\n[rows.SimCSE]\n"
+    spec = spec_of(tmp_path, corpus_file, rows)
+    run = spec.run.model_copy(update={"dev": (",".join(map(str, files)),), "test": "dev-half"})
+    made = planned(spec.model_copy(update={"run": run}), tmp_path)
+    result = run_cell(made.cells[made.rows["raw"][0]])
+    assert result["scores"].keys() == {"dev pairs", "other", "Avg."}, "and 'dev' is what has selected"
+    again_ = made.cells[made.rows["raw"][0]]
+    again_.model.mkdir()
+    run_cell(again_)
+    assert again_.model.is_dir(), "another study that shares the cell may need it"
+    with pytest.raises(UserError, match="without dev pairs of your own"):
+        planned(spec.model_copy(update={"run": run.model_copy(update={"dev": ("none",)})}), tmp_path)
+
+
+def test_a_common_setting_may_be_for_a_row_that_is_left_out(corpus_file: Path, tmp_path: Path) -> None:
+    rows = '[run]\nset = ["views.sgw.groups=64"]\n[rows.A]\n[rows.B]\npreset = "whitenedcse"'
+    assert list(planned(spec_of(tmp_path, corpus_file, rows), tmp_path, only=["A"]).rows) == ["A"]
+
+
+def test_rows_are_named_with_commas_and_in_full(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]')
+    assert _rows(str(file), ["A, C", "B, small", "A, epochs = 2"]) == ["A", "C", "B, small", "A, epochs = 2"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from isotrope.errors import Stopped, UserError
+
+if TYPE_CHECKING:
+    from isotrope.study.options import Options
 
 console, errors = Console(), Console(stderr=True)
 
@@ -32,15 +35,13 @@ def study(
     search: Annotated[bool, typer.Option("--search", help="Search [search]'s keys on the dev pairs instead.")] = False,
 ) -> None:
     """Run what is left of a study, and write its table: rows × seeds, tested, the papers' claims answered."""
-    from isotrope.study.spec import read_study
+    from isotrope.study.options import Options
     from isotrope.study.study import study as run
 
-    known = read_study(file).rows if rows else {}
-    only = [name for given in rows or [] for name in ([given] if given in known else given.split(","))]
-    options: dict[str, Any] = {
-        "output": output, "corpus": corpus, "data": data, "backbone": backbone, "sentences": sentences, "dev": dev,
-        "rows": only, "overrides": set_ or [], "jobs": jobs, "console": console,
-    }  # fmt: skip
+    options = Options(
+        output=output, corpus=corpus, data=data, backbone=backbone, sentences=sentences, dev=dev,
+        rows=_rows(file, rows or []), overrides=set_ or [], jobs=jobs, console=console,
+    )  # fmt: skip
     try:
         if search:
             _search(file, options, {"--seeds": seeds, "--test": test, "--sweep": sweep, "--tuned": tuned})
@@ -62,7 +63,16 @@ def study(
         raise UserError(problem, f"see {done.pages[0]}; when that is put right, the same command runs them")
 
 
-def _search(file: str, options: dict[str, Any], idle: dict[str, Any]) -> None:
+def _rows(file: str, given: list[str]) -> list[str]:
+    """The names given, whole where the study has such a row, else separated by commas."""
+    from isotrope.study.rows import expand
+    from isotrope.study.spec import read_study
+
+    known = {name for entry in expand(read_study(file)).values() for name in (entry.label, entry.base)} if given else ()
+    return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]
+
+
+def _search(file: str, options: Options, idle: dict[str, Any]) -> None:
     from isotrope.study.search import search
 
     for name, value in idle.items():

@@ -15,7 +15,11 @@ from isotrope.errors import UserError
 from isotrope.folders import writing
 
 Mark = Literal["best", "second"]
-_TEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"})
+_TEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": "$<$", ">": "$>$", "−": "$-$", "±": r"$\pm$", "…": r"\ldots{}", "τ": r"$\tau$", "φ": r"$\varphi$"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import xxhash
 from filelock import FileLock
 from rich.console import Console
 
-from isotrope.data.pairs import Pairs, read_pairs
 from isotrope.encoder import load, save
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
@@ -25,7 +24,7 @@ from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
 from isotrope.training import claim
 from isotrope.training.environment import environment
-from isotrope.training.run import DEV_SETS, train
+from isotrope.training.run import dev_names, dev_pairs, train
 from isotrope.training.verdict import Measured, judges
 from isotrope.types import Encoder
 
@@ -53,8 +52,6 @@ def run_cell(cell: Cell, console: Console | None = None) -> dict[str, Any]:
             record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since it was last started
             claim.write(cell.result, json.dumps(_head(cell) | record, indent=2))
         shutil.rmtree(run, ignore_errors=True)
-        if not cell.keep_model:
-            shutil.rmtree(cell.model, ignore_errors=True)
     return claim.read(cell.result)
 
 
@@ -120,7 +117,9 @@ def _measured(cell: Cell) -> dict[str, Any]:
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     """Points on the judging pairs, whose cosines are kept."""
-    sets, _ = judges(cell.test, _dev(cell), cell.data)
+    # judged as `isotrope.train` does, where half of the dev pairs judge
+    dev = dev_pairs(dev_names(cell.dev or ()), cell.data) if cell.test is None else {}
+    sets, _ = judges(cell.test, dev, cell.data)
     if not sets:
         return {}
     measured = Measured.of(model, sets)
@@ -132,12 +131,6 @@ def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
     """Histogram of the cosines of unrelated sentences."""
     found = cosines(unit(np.asarray(model.encode(sentences[:BATCH]))))
     return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
-
-
-def _dev(cell: Cell) -> dict[str, Pairs]:
-    """The user's own dev pairs, half of which may judge."""
-    names = [name for name in cell.dev or () if name not in DEV_SETS and name != "none"]
-    return {pairs.name: pairs for pairs in map(read_pairs, names)} if cell.test is None else {}
 
 
 def _suites(cell: Cell, encoder: Encoder) -> dict[str, float]:

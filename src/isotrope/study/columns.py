@@ -20,9 +20,14 @@ SUITES = ("transfer", "ranking", "geometry")  # those whose results have columns
 UNSHOWN = ("dev", "minutes")  # unless a study asks for them: the first has selected, the second differs by machine
 
 
+def column_of(task: str) -> str:
+    """What a judged task is called; the user's own pairs may have the name of another column."""
+    return SHORT.get(task) or (f"{task} pairs" if task in KNOWN and task not in STS else task)
+
+
 def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
     """Judged tasks (``before`` or ``after`` of a run) -> points; "Avg." is the mean of those there are."""
-    found = {SHORT.get(task, task): 100 * score for task, score in headlines("sts", result).items()}
+    found = {column_of(task): 100 * score for task, score in headlines("sts", result).items()}
     return found | {"Avg.": sum(found.values()) / len(found)} if found else {}
 
 

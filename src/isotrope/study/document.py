@@ -20,11 +20,13 @@ Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard d
 
 TESTS = """Over seeds: t-test paired by seed, from three seeds on. Over pairs: paired bootstrap of the sentence pairs, \
 for the mean over the same seeds, on the same resamples for every seed and row; it answers for the choice of test \
-pairs alone. All p are corrected for the number of rows (Holm); intervals are not. The last column: the smallest true \
-difference that so many seeds find with a power of 0.8."""
+pairs alone. All p are corrected for the number of rows (Holm); intervals are not. A baseline that is not trained is \
+one model, and stands against every seed. The last column: the smallest true difference that so many seeds find with \
+a power of 0.8, in a test by itself."""
 RULE = """A claim holds where the difference paired over seeds is above 0, and does not hold where it is below the \
 margin (half a point, unless the study says otherwise), each after Holm's correction over the claims at 5 %; else it \
-cannot be told. Differences are signed so that a gain is positive."""
+cannot be told. Differences are signed so that a gain is positive. A teacher is one model, and stands against every \
+seed: its own chance is not in the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,23 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
     Raises:
         UserError: the folder cannot be written to.
     """
-    found = [s for s in (_scores(record), _differences(record), _claims(record), _failed(record)) if s.table.rows]
-    figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
-    lead = [record["source"] and f"After {record['source']}.", _scale(record), record["note"]]
-    texts = {
-        "table.md": _markdown(record["title"], [text for text in lead if text], found, figures),
-        "table.tex": "\n".join(latex([s.table]) + "".join(f"% {note}\n" for note in s.notes) for s in found),
-        "table.html": _html(record["title"], [text for text in lead if text], found, figures),
-    }
+    texts = pages(record)
     with writing(folder):
         for name, text in texts.items():
             write(folder / name, text)
     return [folder / name for name in texts]
+
+
+def pages(record: Record) -> dict[str, str]:
+    """File name -> text, from what ``study.json`` holds."""
+    found = [s for s in (_scores(record), _differences(record), _claims(record), _failed(record)) if s.table.rows]
+    figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
+    lead = [record["source"] and f"After {record['source']}.", _scale(record), record["note"]]
+    return {
+        "table.md": _markdown(record["title"], [text for text in lead if text], found, figures),
+        "table.tex": "\n".join(latex([s.table]) + "".join(f"% {note}\n" for note in s.notes) for s in found),
+        "table.html": _html(record["title"], [text for text in lead if text], found, figures),
+    }
 
 
 def means(row: Record) -> Means:
@@ -159,7 +166,7 @@ def _claims(record: Record) -> Section:
     for one in record["claims"]:
         seeds, interval = one["seeds"] or {}, _interval(one["seeds"] or {})
         where = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
-        sides = f"{one['better']} − {one['worse']} ({one['column']})"
+        sides = f"{one['row']} − {one['than']} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
         measured = _signed(seeds["mean"]) + (f" ({interval})" if interval else "") if seeds else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")

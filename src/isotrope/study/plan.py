@@ -21,6 +21,7 @@ from isotrope.registry import STAGES
 from isotrope.study.columns import SUITES
 from isotrope.study.rows import SENTENCES, Entry, expand
 from isotrope.study.spec import Model, Row, Spec
+from isotrope.training.run import DEV_SETS, dev_names, dev_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,11 @@ class _Planner:
             check_suite(suite)
         if run.test in ("sts", "stsb") or run.suites:
             data_folder(place.data)
+        dev = dev_names(run.dev or ())
+        dev_pairs(dev, place.data)
+        if run.test == "dev-half" and set(dev) <= DEV_SETS.keys():
+            problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
+            raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
         self.plan = Plan(spec, entries)
         for label, entry in entries.items():
             seeds = range(run.seeds if entry.row.train else 1)
@@ -111,8 +117,10 @@ class _Planner:
                 self.plan.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
             except UserError as error:
                 raise UserError(f"study {spec.name}: row {label!r}: {error.problem}", error.remedy) from error
+        left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
         for text in (*run.set, *place.forced):
-            if text not in self.used:
+            unused = text not in self.used
+            if unused and (text in place.forced or not any(fits(_key(text), recipe) for recipe in left_out)):
                 raise UserError(f"{text}: no row has such a component", "correct the key, or leave it out")
 
     def _cell(self, entry: Entry, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
@@ -188,9 +196,13 @@ class _Planner:
     def _fitting(self, overrides: Iterable[str], recipe: Preset) -> Iterable[str]:
         """Those whose component the preset has: a common setting must not add one."""
         for text in overrides:
-            if fits(text.partition("=")[0].strip(), recipe):
+            if fits(_key(text), recipe):
                 self.used.add(text)
                 yield text
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].strip()
 
 
 def fits(key: str, recipe: Preset) -> bool:

@@ -38,7 +38,8 @@ def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[An
         sweep: further keys and values, over every row.
 
     Raises:
-        UserError: ``only``, a claim, a figure or the baseline names a row that there is not.
+        UserError: ``only``, a claim, a figure or the baseline names a row that there is not; two rows have one name;
+            a figure's key is not swept, or not over numbers.
     """
     everything: dict[str, Entry] = {}
     for base, row in spec.rows.items():
@@ -46,6 +47,8 @@ def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[An
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
+            if label in everything:
+                raise UserError(f"study {spec.name}: two rows are {label!r}", "rename one, or name each value once")
             everything[label] = Entry(label, row, base, at)
     _check_names(spec, everything)
     names = {name for entry in everything.values() for name in (entry.label, entry.base)}
@@ -62,11 +65,20 @@ def _check_names(spec: Spec, entries: Mapping[str, Entry]) -> None:
         named += [(f"claims.{label}", side, {*both, *spec.teachers}) for side in (claim.better, claim.than)]
     for label, figure in spec.figures.items():
         named += [(f"figures.{label}.rows", name, both) for name in figure.rows]
+        if figure.kind == "sweep":
+            _check_axis(spec, label, figure.x, entries)
     for place, name, known in named:
         if name not in known:
             raise UserError(
                 f"study {spec.name}: {place} names {name!r}, which is no row", f"choose from {_list(known)}"
             )
+
+
+def _check_axis(spec: Spec, figure: str, key: str, entries: Mapping[str, Entry]) -> None:
+    values = [entry.at[key] for entry in entries.values() if key in entry.at]
+    if not values or not all(isinstance(value, int | float) for value in values):
+        problem = f"study {spec.name}: figures.{figure}.x = {key!r} is no key that is swept over numbers"
+        raise UserError(problem, "add it to a row's sweep, or give --sweep")
 
 
 def _list(names: set[str]) -> str:

@@ -50,8 +50,11 @@ def run_plan(plan: Plan, jobs: int, console: Console) -> Outcome:
         console: where progress is shown.
 
     Raises:
+        UserError: ``jobs`` is below 1.
         Stopped: Ctrl-C; every running cell has saved where it is, and the same command goes on.
     """
+    if jobs < 1:
+        raise UserError(f"jobs = {jobs}", "choose 1 or more")
     waiting = _in_order(plan)
     running: list[_Running] = []
     outcome, board = Outcome(), Board(plan, jobs, console)
@@ -108,7 +111,12 @@ def _why(one: _Running) -> str:
         return path.read_text(encoding="utf-8").strip()
     code = one.process.exitcode or 0
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
-    return f"its process ended with {name} (out of memory?); see {one.cell.folder / LOG}"
+    return f"its process ended with {name} (out of memory?); see {_log(one.cell)}"
+
+
+def _log(cell: Cell) -> str:
+    """Below the study's folder: the line goes into the record, which names no place of this machine."""
+    return f"cells/{cell.folder.name}/{LOG}"
 
 
 def _stop(running: Iterable[_Running]) -> None:
@@ -148,7 +156,7 @@ def _work(cell: Cell, jobs: int, slot: int) -> None:
             _fail(cell.folder, str(error))
         except Exception as error:
             traceback.print_exc(file=log)
-            _fail(cell.folder, f"{type(error).__name__}: {' '.join(str(error).split())}; see {cell.folder / LOG}")
+            _fail(cell.folder, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
 
 
 def _fail(folder: Path, line: str) -> None:

@@ -7,10 +7,10 @@ https://arxiv.org/abs/1907.10902.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Unpack
 
 import tomli_w
 from rich.console import Console
@@ -18,32 +18,23 @@ from rich.console import Console
 from isotrope.errors import UserError
 from isotrope.folders import writing
 from isotrope.preset import read_preset
-from isotrope.study.plan import Place, fits, plan
+from isotrope.study.options import Options, with_options
+from isotrope.study.plan import Place, Plan, fits, plan
 from isotrope.study.run import run_plan
 from isotrope.study.spec import Range, Row, Spec, read_study
 from isotrope.training.claim import read, write
+from isotrope.training.run import dev_names, dev_pairs
+from isotrope.training.verdict import judges
 
-TRIALS, BEST = "search.db", "search.toml"
+TRIALS, BEST, SELECT = "search.db", "search.toml", "select"
 FAILED = float("-inf")  # a failed trial counts, so that every row has had equally many
 
 
-def search(
-    file: str | Path,
-    *,
-    output: str | Path,
-    corpus: Sequence[str] | None = None,
-    data: str | Path | None = None,
-    backbone: str | None = None,
-    sentences: int | None = None,
-    dev: Sequence[str] | None = None,
-    rows: Sequence[str] = (),
-    overrides: Sequence[str] = (),
-    jobs: int = 1,
-    console: Console | None = None,
-) -> Path:
+def search(file: str | Path, **options: Unpack[Options]) -> Path:
     """Search ``[search]``'s keys for every row, where the row's preset has the component -> ``search.toml``.
 
-    A trial is one cell with seed 0 that no test set judges; its score is that of the dev pairs at the best step. Trials
+    A trial is one cell with seed 0 that no test set judges; its score is that of the dev pairs at the best step, of
+    that half which does not judge where half of them judges the study. What `Options` names is as in a study. Trials
     lie in ``search.db``: a stopped search goes on, and more trials add to those there are. ``search.toml`` holds, for
     each row, the best ``set`` for its table in the study's file.
 
@@ -51,31 +42,32 @@ def search(
         UserError: the study has no search, optuna is missing, no dev pairs, or a mistake as in `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
-    optuna, console = _optuna(), console or Console()
-    changes: dict[str, Any] = {"corpus": corpus or None, "backbone": backbone, "sentences": sentences,
-                               "dev": dev or None, "test": "none", "suites": (), "seeds": 1}  # fmt: skip
-    spec = read_study(file, changes)
+    optuna, console = _optuna(), options.get("console") or Console()
+    spec, place = with_options(file, options, test="none", suites=(), seeds=1)
     if spec.search is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
-    if spec.run.dev == ("none",) or (spec.run.dev is None and data is None):
+    if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
         raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
-    place = Place(Path(output), str(data) if data else None, tuple(overrides))
+    if spec.run.dev and read_study(file).run.test == "dev-half":
+        spec = _blind(spec, place)
     chosen = {label: row.model_copy(update={"sweep": {}}) for label, row in spec.rows.items() if row.train}
+    rows = options.get("rows", ())
     if unknown := [name for name in rows if name not in chosen]:
         raise UserError(f"study {spec.name} trains no row {unknown[0]!r}", f"choose from {', '.join(chosen)}")
     chosen = {label: row for label, row in chosen.items() if not rows or label in rows}
     spaces = {label: _space(spec, row, optuna) for label, row in chosen.items()}
     with writing(place.output):
         storage = f"sqlite:///{(place.output / TRIALS).resolve()}"
-        studies = {label: optuna.create_study(storage=storage, study_name=label, direction="maximize",
+        # trials of other text, pairs or backbones are another search's
+        names = {label: f"{label} {seeds[0]}" for label, seeds in _planned(spec, chosen, place).rows.items()}
+        studies = {label: optuna.create_study(storage=storage, study_name=names[label], direction="maximize",
                                               load_if_exists=True) for label in chosen}  # fmt: skip
         while asked := {
             label: _ask(optuna, one, spec, spaces[label]) for label, one in studies.items() if _left(one, spec)
         }:
             tried = {label: _with(chosen[label], params) for label, (_, params) in asked.items()}
-            wanted = spec.model_copy(update={"rows": tried, "claims": {}, "figures": {}})
-            planned = plan(wanted.model_copy(update={"run": spec.run.model_copy(update={"baseline": ""})}), place)
-            run_plan(planned, jobs, console)
+            planned = _planned(spec, tried, place)
+            run_plan(planned, options.get("jobs", 1), console)
             for label, (number, params) in asked.items():
                 cell = planned.cells[planned.rows[label][0]]
                 score = read(cell.result)["selection"]["best_score"] if cell.finished else None
@@ -83,6 +75,24 @@ def search(
                 console.print(f"{label}, trial {number}: {score} with {params}", highlight=False, markup=False)
         write(place.output / BEST, tomli_w.dumps({"rows": {label: _best(one) for label, one in studies.items()}}))
     return place.output / BEST
+
+
+def _planned(spec: Spec, rows: Mapping[str, Row], place: Place) -> Plan:
+    run = spec.run.model_copy(update={"baseline": ""})
+    return plan(spec.model_copy(update={"rows": dict(rows), "run": run, "claims": {}, "figures": {}}), place)
+
+
+def _blind(spec: Spec, place: Place) -> Spec:
+    """The study with that half alone of its dev pairs that will not judge it."""
+    _, kept = judges(None, dev_pairs(dev_names(spec.run.dev or ()), place.data), place.data)
+    files = []
+    for name, pairs in kept.items():
+        file = place.output.resolve() / SELECT / f"{name}.tsv"
+        rows = zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True)
+        with writing(file.parent):
+            write(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
+        files.append(str(file))
+    return spec.model_copy(update={"run": spec.run.model_copy(update={"dev": tuple(files)})})
 
 
 def _optuna() -> ModuleType:

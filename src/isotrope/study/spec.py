@@ -20,6 +20,7 @@ Sentences = Annotated[int, Field(ge=2)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]  # one needs no list
 Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 Published = dict[str, float]  # column -> the printed number
+LOGGED = ("dev", "alignment", "uniformity")  # at every evaluation of a run
 
 
 class _Record(BaseModel):
@@ -184,6 +185,8 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     for place, column in _columns(spec):
         if column not in KNOWN:
             raise UserError(f"study {name}: {place} has no column {column!r}", f"choose from {', '.join(KNOWN)}")
+    for place, why in _idle(spec):
+        raise UserError(f"study {name}: {place} would never be read: {why}", "leave it out")
     return spec
 
 
@@ -191,13 +194,15 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
     """The study with the settings that a search found best (its ``search.toml``) over the rows' own.
 
     Raises:
-        UserError: the file is missing or is no search's.
+        UserError: the file is missing, is no search's, or is that of another study.
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
         best = {label: tuple(map(str, row["set"])) for label, row in found.items()}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{file} holds no search's result", "name the search.toml that --search wrote") from error
+    if not best.keys() & spec.rows.keys():
+        raise UserError(f"{file} has none of the rows of study {spec.name}", "name the search.toml of this study")
     rows = {k: row.model_copy(update={"set": (*row.set, *best.get(k, ()))}) for k, row in spec.rows.items()}
     return spec.model_copy(update={"rows": rows})
 
@@ -222,3 +227,19 @@ def _columns(spec: Spec) -> Iterator[tuple[str, str]]:
     yield from ((f"claims.{label}.column", claim.column) for label, claim in spec.claims.items())
     for label, figure in spec.figures.items():
         yield from ((f"figures.{label}.columns", column) for column in figure.columns)
+
+
+def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
+    """(Place, why) of everything that is given for nothing."""
+    for label, row in spec.rows.items():
+        if not row.train:
+            given = sorted(row.model_fields_set & {"sentences", "sweep", "teachers"})
+            yield from ((f"rows.{label}.{key}", "the row is not trained") for key in given)
+    for label, figure in spec.figures.items():
+        kind = f"the figure is of the kind {figure.kind}"
+        if figure.x and figure.kind != "sweep":
+            yield f"figures.{label}.x", kind
+        if "columns" in figure.model_fields_set and figure.kind in ("cosines", "in_batch"):
+            yield f"figures.{label}.columns", kind
+        if figure.kind == "curve" and not set(figure.columns) <= set(LOGGED):
+            yield f"figures.{label}.columns", f"{kind}, and a run logs {', '.join(LOGGED)} alone"

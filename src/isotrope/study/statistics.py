@@ -71,7 +71,8 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 def power(difference: float, sd: float, n: int) -> float:
     """Probability that a paired t-test over n seeds finds a true difference; sd is that of the differences."""
     shift, edge = difference / sd * n**0.5, stats.t.ppf(1 - ALPHA / 2, n - 1)
-    return float(stats.nct.sf(edge, n - 1, shift) + stats.nct.cdf(-edge, n - 1, shift))
+    wrong_way = stats.nct.cdf(-edge, n - 1, shift)  # NaN where scipy finds it too small to tell
+    return float(stats.nct.sf(edge, n - 1, shift) + np.nan_to_num(wrong_way))
 
 
 def detectable(sd: float, n: int) -> float:
@@ -79,7 +80,7 @@ def detectable(sd: float, n: int) -> float:
     if sd == 0:
         return 0.0
     high = sd / n**0.5
-    while power(high, sd, n) < POWER:  # in small steps: far out, scipy's noncentral t is NaN
+    while power(high, sd, n) < POWER:
         high *= 1.5
     return float(optimize.brentq(lambda d: power(d, sd, n) - POWER, 1e-6 * sd, high))
 

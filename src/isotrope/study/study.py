@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from rich.console import Console
 
-from isotrope.errors import UserError
 from isotrope.folders import writing
 from isotrope.study.document import write_pages
 from isotrope.study.figures import draw
-from isotrope.study.plan import Place, Plan, plan
+from isotrope.study.options import Options, with_options
+from isotrope.study.plan import Plan, plan
 from isotrope.study.run import run_plan
-from isotrope.study.spec import read_study, with_tuned
+from isotrope.study.spec import with_tuned
 from isotrope.study.table import gather
 from isotrope.training.claim import write
 
@@ -37,20 +36,11 @@ class Study:
 def study(
     file: str | Path,
     *,
-    output: str | Path,
-    corpus: Sequence[str] | None = None,
-    data: str | Path | None = None,
-    backbone: str | None = None,
-    sentences: int | None = None,
     seeds: int | None = None,
-    dev: Sequence[str] | None = None,
     test: str | None = None,
-    rows: Sequence[str] = (),
-    overrides: Sequence[str] = (),
     sweep: Mapping[str, Sequence[Any]] | None = None,
     tuned: str | Path | None = None,
-    jobs: int = 1,
-    console: Console | None = None,
+    **options: Unpack[Options],
 ) -> Study:
     """Run what is left to run of a study, then write its table.
 
@@ -61,35 +51,20 @@ def study(
 
     Args:
         file: a shipped study's name, or a .toml file.
-        output: the study's folder.
-        corpus: as ``run.corpus``; this and the options below replace what ``[run]`` says.
-        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
-        backbone: in place of every preset's.
-        sentences: a run.
         seeds: how many, from 0.
-        dev: pairs that select.
         test: pairs that judge: sts, stsb, dev-half, none.
-        rows: only these.
-        overrides: ``key=value`` over every cell whose preset has that component.
         sweep: key -> values, over every row.
         tuned: the ``search.toml`` of a search, whose best settings go over the rows' own.
-        jobs: processes at a time.
-        console: where to report; None reports to the terminal.
+        options: what a search takes too, see `isotrope.study.options.Options`.
 
     Raises:
         UserError: a mistake of the user's, before anything long.
         Stopped: Ctrl-C; the same call goes on.
     """
-    console = console or Console()
-    changes = {"corpus": corpus or None, "backbone": backbone, "sentences": sentences, "seeds": seeds,
-               "dev": dev or None, "test": test}  # fmt: skip
-    place = Place(Path(output), str(data or os.environ.get("ISOTROPE_DATA") or "") or None, tuple(overrides))
-    spec = read_study(file, changes)
-    planned = plan(with_tuned(spec, tuned) if tuned else spec, place, rows, sweep)
-    if jobs < 1:
-        raise UserError(f"jobs = {jobs}", "choose 1 or more")
+    spec, place = with_options(file, options, seeds=seeds, test=test)
+    planned = plan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
     with writing(place.output):
-        failed = run_plan(planned, jobs, console).failed
+        failed = run_plan(planned, options.get("jobs", 1), options.get("console") or Console()).failed
         return tell(planned, place.output, failed)
 
 

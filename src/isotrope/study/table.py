@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from isotrope.data.senteval import STS_TASKS
 from isotrope.evaluation.significance import compare_draws
-from isotrope.report.scores import SHORT
-from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, ordered
+from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
 from isotrope.study.plan import Plan
 from isotrope.study.rows import Entry
+from isotrope.study.slim import nowhere, slim
 from isotrope.study.spec import Claim
 from isotrope.study.statistics import ALPHA, holm, paired, seeds_needed
 from isotrope.training.claim import read
 
 Record = dict[str, Any]
-TASKS = {SHORT.get(task, task): task for task in STS_TASKS}  # column -> task
+OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs
 
 
 def gather(plan: Plan, failed: Mapping[str, str] | None = None) -> Record:
@@ -27,30 +26,57 @@ def gather(plan: Plan, failed: Mapping[str, str] | None = None) -> Record:
 
     A row's scores are its seeds'; a teacher's and an untrained backbone's are one run's, and stand against every seed.
     """
+    failed = failed or {}
     results = {key: read(cell.result) for key, cell in plan.cells.items() if cell.finished}
-    rows = [_row(plan, entry, results, failed or {}) for entry in plan.entries.values()]
-    rows += [_teacher(name, key, results) for name, key in plan.models.items() if key in results]
-    by_label = {row["label"]: row for row in rows}
+    rows = [_row(plan, entry, results, failed) for entry in plan.entries.values()]
+    rows += [_teacher(plan, name, results, failed) for name in plan.models]
     columns = _columns(plan, rows)
-    baseline = _baseline(plan)
-    main = "Avg." if "Avg." in columns else next(iter(columns), "Avg.")
-    others = [row for row in rows if row["label"] != baseline and row["kind"] == "row"]
-    draws = _Draws(plan)
-    return {
+    record: Record = {
         "name": plan.spec.name,
         "title": plan.spec.title,
         "source": plan.spec.source,
         "note": plan.spec.note,
         "scale": _scale(plan, results.values()),
         "columns": columns,
-        "column": main,
+        "column": "Avg." if "Avg." in columns else next(iter(columns), "Avg."),
         "rows": rows,
         "references": {label: row.model_dump() for label, row in plan.spec.reference.items()},
-        "baseline": baseline,
-        "spread": _spread(by_label.get(baseline), main),
-        "differences": _corrected([_compare(by_label, row["label"], baseline, main, draws) for row in others]),
-        "claims": _answers(plan.spec.claims, by_label, plan, draws),
+        "baseline": _baseline(plan),
+        "claims": [_asked(plan, label, claim) for label, claim in plan.spec.claims.items()],
+        **slim(results),
     }
+    return tested(record, _Draws(plan))
+
+
+def again(record: Record) -> Record:
+    """A study's record with all that is said of its scores said anew, without the cells.
+
+    What was found over pairs stays as it was found: it takes every cell's resamples.
+    """
+    found = {(one["row"], one["than"], one["column"]): one["pairs"] for one in record["differences"] + record["claims"]}
+
+    def pairs(a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
+        known = found.get((a["label"], b["label"], column))
+        return known and dict(known)  # each comparison corrects its own
+
+    return tested(record, pairs)
+
+
+def tested(record: Record, pairs: OverPairs) -> Record:
+    """The record with the differences to its baseline, the spread of this, and the answers to its claims."""
+    # a claim may name a teacher; where a row has the same name, the row is meant
+    rows = {row["label"]: row for row in sorted(record["rows"], key=lambda row: row["kind"] != "teacher")}
+    baseline, column = record["baseline"], record["column"]
+    others = [row["label"] for row in record["rows"] if row["kind"] == "row" and row["label"] != baseline]
+    differences = [_compare(rows, label, baseline, column, pairs) for label in others]
+    claims = [
+        claim | _compare(rows, claim["row"], claim["than"], claim["column"], pairs, claim["margin"])
+        for claim in record["claims"]
+    ]
+    for claim in _corrected(claims):
+        claim["answer"], claim["why"] = answer(claim)
+    spread = _spread(rows.get(baseline), column)
+    return record | {"spread": spread, "differences": _corrected(differences), "claims": claims}
 
 
 def _row(plan: Plan, entry: Entry, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
@@ -69,11 +95,21 @@ def _row(plan: Plan, entry: Entry, results: Mapping[str, Record], failed: Mappin
     }
 
 
-def _teacher(name: str, key: str, results: Mapping[str, Record]) -> Record:
-    nothing: Record = {"base": name, "at": {}, "published": {}, "published_sd": {}, "source": "", "failed": {}}
-    seed = str(results[key]["seed"])
-    scores = {seed: results[key]["scores"]}
-    return {"label": name, "kind": "teacher", "cells": {seed: key}, "scores": scores, **nothing}
+def _teacher(plan: Plan, name: str, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
+    key = plan.models[name]
+    seed = str(plan.cells[key].seed)
+    return {
+        "label": name,
+        "kind": "teacher",
+        "base": name,
+        "at": {},
+        "cells": {seed: key},
+        "scores": {seed: results[key]["scores"]} if key in results else {},
+        "published": {},
+        "published_sd": {},
+        "source": "",
+        "failed": {seed: failed[key]} if key in failed else {},
+    }
 
 
 def _columns(plan: Plan, rows: Iterable[Record]) -> list[str]:
@@ -98,7 +134,7 @@ def _scale(plan: Plan, results: Iterable[Record]) -> Record:
     found = list(results)
     run = plan.spec.run
     return {
-        "backbones": sorted({str(cell.settings["base"]) for cell in plan.cells.values()}),
+        "backbones": sorted({nowhere(str(cell.settings["base"])) for cell in plan.cells.values()}),
         "sentences": run.sentences,
         "seeds": run.seeds,
         "corpora": sorted({r["data"]["corpus"]["key"] for r in found if "corpus" in r["data"]}),
@@ -126,7 +162,16 @@ class _Draws:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
 
-    def of(self, keys: Iterable[str], column: str) -> Any:
+    def __call__(self, a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
+        """Interval and p of a − b over pairs, or None where the column has none."""
+        first, second = (self._of(_cells(row, seeds), column) for row in (a, b))
+        if first is None or second is None:
+            return None
+        # interval and p are the draws' alone: the scores themselves stand in the record already
+        found = compare_draws(0.0, 0.0, second, first)
+        return {"low": found.low, "high": found.high, "p": found.p}
+
+    def _of(self, keys: Iterable[str], column: str) -> Any:
         """(R,) in points, or None where the column has no pairs."""
         drawn = []
         for key in keys:
@@ -134,7 +179,7 @@ class _Draws:
             if not path.is_file():
                 return None
             with np.load(path, allow_pickle=False) as file:
-                tasks = file.files if column == "Avg." else [t for t in file.files if t == TASKS.get(column, column)]
+                tasks = [task for task in file.files if column in ("Avg.", column_of(task))]
                 if not tasks:
                     return None
                 drawn.append(100 * np.mean([file[task] for task in tasks], axis=0))
@@ -142,7 +187,7 @@ class _Draws:
 
 
 def _compare(
-    rows: Mapping[str, Record], first: str, second: str, column: str, draws: _Draws, margin: float = 0
+    rows: Mapping[str, Record], first: str, second: str, column: str, pairs: OverPairs, margin: float = 0
 ) -> Record:
     """The difference first − second: paired over seeds, and over pairs for the mean of the same seeds."""
     record: Record = {"row": first, "than": second, "column": column, "seeds": None, "pairs": None, "same": False}
@@ -158,14 +203,14 @@ def _compare(
     if not common:
         return record
     record["seeds"] = asdict(paired([left[seed] for seed in common], [right[seed] for seed in common], margin))
-    cells = [[row["cells"][s] for s in common if s in row["cells"]] or list(row["cells"].values()) for row in (a, b)]
-    record["same"] = cells[0] == cells[1]
-    drawn = [draws.of(keys, column) for keys in cells]
-    if drawn[0] is not None and drawn[1] is not None:
-        means = [float(np.mean([side[seed] for seed in common])) for side in (right, left)]
-        found = compare_draws(means[0], means[1], drawn[1], drawn[0])
-        record["pairs"] = {"low": found.low, "high": found.high, "p": found.p}
+    record["same"] = _cells(a, common) == _cells(b, common)
+    record["pairs"] = pairs(a, b, column, common)
     return record
+
+
+def _cells(row: Record, seeds: Sequence[str]) -> list[str]:
+    """The row's cells of these seeds; the only one of what has one seed."""
+    return [row["cells"][s] for s in seeds if s in row["cells"]] if row["kind"] == "row" else [*row["cells"].values()]
 
 
 def _by_seed(row: Record, column: str) -> dict[str, float]:
@@ -173,35 +218,36 @@ def _by_seed(row: Record, column: str) -> dict[str, float]:
 
 
 def _corrected(records: list[Record]) -> list[Record]:
-    """Every p value corrected for the number of comparisons, those over seeds and those over pairs each by itself."""
+    """Every p value corrected for the number of comparisons, those over seeds and those over pairs each by itself.
+
+    Two rows that are the same cells are compared in nothing, so that they do not count.
+    """
     for kind, name in (("seeds", "p"), ("seeds", "p_margin"), ("pairs", "p")):
-        found = holm([record[kind][name] if record[kind] else None for record in records])
+        found = holm([record[kind][name] if record[kind] and not record["same"] else None for record in records])
         for record, value in zip(records, found, strict=True):
             if record[kind]:
                 record[kind][f"{name}_holm"] = value
     return records
 
 
-def _answers(claims: Mapping[str, Claim], rows: Mapping[str, Record], plan: Plan, draws: _Draws) -> list[Record]:
-    """The papers' claims, each with what was measured and the answer."""
-    names = {label: label for label in plan.entries}
-    for label, entry in plan.entries.items():
-        names.setdefault(entry.base, label)  # the first of a sweep
-    compared = []
-    for label, claim in claims.items():
-        sign = -1 if claim.column in LOWER_IS_BETTER else 1
-        first, second = (names.get(side, side) for side in (claim.better, claim.than))
-        sides = (first, second) if sign == 1 else (second, first)  # so that a gain is positive
-        compared.append(
-            _compare(rows, *sides, claim.column, draws, claim.least) | {"claim": label, "margin": claim.least}
-        )
-    for record, claim in zip(_corrected(compared), claims.values(), strict=True):
-        both = [plan.spec.rows[side].published if side in plan.spec.rows else {} for side in (claim.better, claim.than)]
-        known = all(claim.column in published for published in both)
-        record["published"] = both[0][claim.column] - both[1][claim.column] if known else None
-        record |= {"text": claim.text, "source": claim.source, "better": claim.better, "worse": claim.than}
-        record["answer"], record["why"] = answer(record)
-    return compared
+def _asked(plan: Plan, label: str, claim: Claim) -> Record:
+    """A paper's claim as the difference ``row`` − ``than``, signed so that a gain is positive."""
+    names = {entry.base: label for label, entry in reversed(plan.entries.items())}  # the first of a sweep
+    names |= {label: label for label in plan.entries}
+    gain = claim.column not in LOWER_IS_BETTER
+    row, than = (claim.better, claim.than) if gain else (claim.than, claim.better)
+    of = plan.spec.rows
+    printed = [of[side].published.get(claim.column) if side in of else None for side in (row, than)]
+    return {
+        "claim": label,
+        "text": claim.text,
+        "source": claim.source,
+        "row": names.get(row, row),
+        "than": names.get(than, than),
+        "column": claim.column,
+        "margin": claim.least,
+        "published": None if printed[0] is None or printed[1] is None else printed[0] - printed[1],
+    }
 
 
 def answer(record: Record) -> tuple[str, str]:
@@ -219,4 +265,4 @@ def answer(record: Record) -> tuple[str, str]:
         return "holds", ""
     if seeds["p_margin_holm"] <= ALPHA and seeds["mean"] < record["margin"]:
         return "does not hold", ""
-    return unknown, f"{seeds['n']} seeds show a difference of {seeds['detectable']:.2f} or more"
+    return unknown, f"{seeds['n']} seeds show a difference of {seeds['detectable']:.2f} or more, tested by itself"

@@ -169,17 +169,31 @@ def _pairs(
     names = [dev] if isinstance(dev, str) else dev
     if names is None:
         names = recipe.train.select if data else []
-    names = [part for name in names for part in name.split(",") if part != "none"]
-    dev_sets: dict[str, Pairs] = {}
+    names = dev_names(names)
+    if test is None and set(names) <= DEV_SETS.keys():
+        test = "sts" if data else "none"
+    return judges(test, dev_pairs(names, data), data)
+
+
+def dev_names(given: Iterable[str]) -> list[str]:
+    """The sets that ``dev`` names, one by one: ``none`` is none of them."""
+    return [part for names in given for part in names.split(",") if part != "none"]
+
+
+def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
+    """The pairs of the sets that `dev_names` found, each under its own name.
+
+    Raises:
+        UserError: an unknown or missing set, a file that holds no pairs, two of one name.
+    """
+    found: dict[str, Pairs] = {}
     for name in names:
         pairs = _dev_set(name, data)
         label = name if name in DEV_SETS else pairs.name
-        if label in dev_sets:
+        if label in found:
             raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
-        dev_sets[label] = pairs
-    if test is None and not any(name not in DEV_SETS for name in names):
-        test = "sts" if data else "none"
-    return judges(test, dev_sets, data)
+        found[label] = pairs
+    return found
 
 
 def _dev_set(name: str, data: str | Path | None) -> Pairs:

@@ -1,0 +1,56 @@
+"""What a study and a search of its settings are told alike: where, on what, which rows, how many at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Required, TypedDict
+
+from rich.console import Console
+
+from isotrope.study.plan import Place
+from isotrope.study.spec import Spec, read_study
+
+
+class Options(TypedDict, total=False):
+    """What is left out is as the study's file says.
+
+    output: the study's folder.
+    corpus: as ``run.corpus``; this and the four below replace what ``[run]`` says.
+    backbone: in place of every preset's.
+    sentences: a run.
+    dev: pairs that select.
+    data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
+    rows: only these.
+    overrides: ``key=value`` over every cell whose preset has that component.
+    jobs: processes at a time.
+    console: where to report; None reports to the terminal.
+    """
+
+    output: Required[str | Path]
+    corpus: Sequence[str] | None
+    backbone: str | None
+    sentences: int | None
+    dev: Sequence[str] | None
+    data: str | Path | None
+    rows: Sequence[str]
+    overrides: Sequence[str]
+    jobs: int
+    console: Console | None
+
+
+def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
+    """The study's file with the options, and ``run`` in particular, over its ``[run]``; and where all of it lies.
+
+    Raises:
+        UserError: a mistake in the file or the options.
+    """
+    changes = {
+        "corpus": options.get("corpus") or None,
+        "backbone": options.get("backbone"),
+        "sentences": options.get("sentences"),
+        "dev": options.get("dev") or None,
+    }
+    data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
+    return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))

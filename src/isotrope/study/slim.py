@@ -1,0 +1,48 @@
+"""What a study's record keeps of its cells besides their scores: enough to say what was run, on what and how long."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+Record = dict[str, Any]
+
+
+def slim(results: Mapping[str, Mapping[str, Any]]) -> Record:
+    """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells share stands once.
+
+    ``settings`` is checksum -> resolved preset; of ``data`` and ``environments`` a cell has the place in the list.
+    """
+    record: Record = {"cells": {}, "settings": {}, "data": [], "environments": []}
+    for key, result in results.items():
+        settings = nowhere(result["settings"])
+        checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
+        record["settings"][checksum] = settings
+        record["cells"][key] = {
+            "preset": result["preset"],
+            "seed": result["seed"],
+            "settings": checksum,
+            "data": _place(record["data"], result["data"]),
+            "environment": _place(record["environments"], result["environment"]),
+            "seconds": result["seconds"],
+        }
+    return record
+
+
+def nowhere(value: Any) -> Any:
+    """A value without places of this machine: of an absolute path the last two names stay."""
+    if isinstance(value, Mapping):
+        return {key: nowhere(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [nowhere(one) for one in value]
+    return "/".join(Path(value).parts[-2:]) if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def _place(known: list[Any], value: Any) -> int:
+    if value not in known:
+        known.append(value)
+    return known.index(value)
