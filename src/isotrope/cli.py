@@ -184,19 +184,12 @@ def encode(
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
 ) -> None:
     """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import MofNCompleteColumn
 
     from isotrope.bulk import encode as run
+    from isotrope.cli_progress import counting
 
-    with Progress(
-        TextColumn("rows encoded"),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    ) as bar:
-        task = bar.add_task("", total=None)
+    with counting("rows encoded", MofNCompleteColumn(), errors) as move:
         written = run(
             model,
             files,
@@ -204,7 +197,7 @@ def encode(
             text=text,
             batch_size=batch_size,
             pooling=pooling,
-            progress=lambda rows: bar.update(task, completed=rows),
+            progress=lambda rows: move(completed=rows),
         )
     console.print(f"written to {written}", highlight=False, soft_wrap=True)
 

@@ -48,21 +48,14 @@ def data_fetch(
     official: Annotated[bool, typer.Option("--official", help="The makers' own archives, where they fit.")] = False,
 ) -> None:
     """Download data sets (default: all but the training corpus), resumed where it broke off, each file verified."""
-    from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import DownloadColumn
 
+    from isotrope.cli_progress import counting
     from isotrope.data.fetch import fetch
 
     target = _given(folder)
-    with Progress(
-        TextColumn("downloaded"),
-        DownloadColumn(),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    ) as bar:
-        task = bar.add_task("", total=None)
-        fetched = fetch(target, _names(only), mirror, official, _say, lambda count: bar.advance(task, count))
+    with counting("downloaded", DownloadColumn(), errors) as move:
+        fetched = fetch(target, _names(only), mirror, official, _say, lambda count: move(advance=count))
     if any(source.recipe for source in fetched):
         _say(f"next: isotrope data prepare {target}")
 
