@@ -6,7 +6,7 @@
 Systems, on the same model, sentences, batches and length, each with dropout .1 and a whole step (data, tokens, forward,
 loss, backward, clipping, AdamW):
 
-- ``ours``: isotrope's trainer with the preset ``simcse``, its head left out, since (a) has none;
+- ``ours``: isotrope's trainer with the preset ``simcse``, tokens made beforehand, its head left out: (a) has none;
 - ``a``: sentence-transformers' trainer, MultipleNegativesRankingLoss on a duplicated column;
 - ``b``: the loop of the papers' repositories: tokens made beforehand, padded to the longest, two copies in one forward;
 - ``bound``: the matrix products of ``ours`` alone, forward and backward, for real tokens.
@@ -26,17 +26,20 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from datasets import Dataset, disable_progress_bars
+from rich.console import Console
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
 from isotrope import load
-from isotrope.preset import Preset, build_objective, read_preset
+from isotrope.data.corpus import open_corpus
+from isotrope.preset import Preset, build_objective, open_teachers, read_preset
+from isotrope.teachers import Context
 from isotrope.training.fit import Trainer, _arguments
 from isotrope.training.state import ObjectiveState
+from isotrope.training.token_store import reading
 from timing import clock, interleave, lines, ratio, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -58,24 +61,27 @@ class Ticks(TrainerCallback):
 
 
 class Ours:
-    """isotrope's trainer, as `isotrope.training.fit` sets it up."""
+    """isotrope's trainer, as `isotrope.training.fit` sets it up, on any preset."""
 
-    def __init__(self, name: str, batches: Callable[[int], list[str]], folder: Path) -> None:
-        self.preset: Preset = read_preset("simcse", [f"encoder.backbone={name}", "views.mlp=false"])
-        self.model = load(name, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu")
-        self.batches, self.folder = batches, folder
+    def __init__(self, preset: Preset, batches: Callable[[int], list[str]], folder: Path) -> None:
+        self.preset, self.batches, self.folder = preset, batches, folder
+        self.model = load(preset.encoder.backbone, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu")
 
     def __call__(self, repetition: int) -> float:
-        texts = self.batches(repetition)
-        objective, ticks = build_objective(self.preset, self.model), Ticks()
-        arguments = _arguments(self.preset, self.folder, None, 0, [])
+        text, ticks = self.folder / f"{repetition}.txt", Ticks()
+        text.write_text("\n".join(self.batches(repetition)) + "\n", encoding="utf-8")
+        corpus = open_corpus(text, cache=self.folder / "corpora")
+        dataset, collator = reading(self.model, corpus, None, LENGTH, Console(quiet=True))
+        teachers = open_teachers(self.preset, Context(corpus, self.model))
+        objective = build_objective(self.preset, self.model, repetition, teachers)
+        arguments = _arguments(self.preset, self.folder, None, repetition, [])
         arguments.eval_strategy = arguments.save_strategy = "no"
         trainer = Trainer(
             model=self.model,
             args=arguments,
-            train_dataset=Dataset.from_dict({"text": texts, "label": list(range(len(texts)))}),
+            train_dataset=dataset,
             loss=objective,
-            data_collator=SentenceTransformerDataCollator(self.model.preprocess, max_length=LENGTH),
+            data_collator=collator,
             callbacks=[ObjectiveState(objective), ticks],
         )
         trainer.remove_callback(PrinterCallback)
@@ -180,8 +186,10 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
     filled = [len(ids) for ids in tokenizer(texts, truncation=True, max_length=LENGTH)["input_ids"]]
     mean = sum(filled) / len(filled)
     with tempfile.TemporaryDirectory() as place:
-        given = (name, lambda repetition: texts[repetition * size : (repetition + 1) * size], Path(place))
-        systems = {"ours": Ours(*given), "a": SentenceTransformers(*given), "b": PlainLoop(*given)}
+        os.environ["ISOTROPE_CACHE"] = place
+        preset = read_preset("simcse", [f"encoder.backbone={name}", "views.mlp=false"])
+        given = (lambda repetition: texts[repetition * size : (repetition + 1) * size], Path(place))
+        systems = {"ours": Ours(preset, *given), "a": SentenceTransformers(name, *given), "b": PlainLoop(name, *given)}
         times = interleave(systems | {"bound": Bound(name, round(2 * BATCH * mean))}, repetitions)
     return {
         "shape": shape,
