@@ -239,7 +239,7 @@ def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_
         "0.1",
     ]
     done = subprocess.run(
-        [*command, *arguments, *more], capture_output=True, text=True, timeout=240,
+        [*command, *arguments, *more], capture_output=True, text=True, timeout=900,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -142,7 +142,7 @@ def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> No
     assert run.result["selection"]["steps"] == 6
 
 
-def launch(*arguments: str, processes: int, timeout: int = 240) -> None:
+def launch(*arguments: str, processes: int, timeout: int = 900) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=timeout, env=environment)
