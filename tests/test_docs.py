@@ -2,22 +2,129 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
+import shutil
 import subprocess
-import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+from scipy import stats
+
+from isotrope.study.plan import Place, plan
+from isotrope.study.spec import read_study
+from isotrope.study.table import gather
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_readme_tables_are_those_of_the_result_files() -> None:
-    command = [sys.executable, str(ROOT / "docs" / "results" / "build.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def builder(docs: Path) -> ModuleType:
+    """``docs/results/build.py`` as a module."""
+    specification = importlib.util.spec_from_file_location("build", docs / "results" / "build.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_the_documents_are_those_of_the_result_files() -> None:
+    builder(ROOT / "docs").main(check=True)
+
+
+STUDY = """
+title = "Two methods"
+note = "A note."
+[run]
+seeds = 3
+backbone = "isotrope/tiny"
+dev = ["none"]
+test = "none"
+[rows.SimCSE]
+[rows."Three views"]
+set = ["views.passes=3"]
+[claims.three]
+better = "Three views"
+than = "SimCSE"
+text = "three views help"
+source = "a paper"
+"""
+
+
+@pytest.fixture
+def copied(corpus_file: Path, tmp_path: Path) -> Path:
+    """The documents in a folder of their own, with a study on two backbones, of which every score is made up."""
+    for page in builder(ROOT / "docs").PAGES:
+        target = tmp_path / page.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(page, target)
+    results = tmp_path / "docs" / "results"
+    results.mkdir()
+    shutil.copy(ROOT / "docs" / "results" / "build.py", results)
+    (tmp_path / "first.toml").write_text(STUDY)
+    spec = read_study(tmp_path / "first.toml", {"corpus": [str(corpus_file)]})
+    planned = plan(spec, Place(tmp_path / "out"))
+    environment = {"cores": 2, "gpus": [], "packages": {"torch": "2.9"}}
+    for cell in planned.cells.values():
+        cell.folder.mkdir(parents=True)
+        scores = {"Avg.": 50.0 + cell.seed + (0.8 + cell.seed / 10 if "passes" in str(cell.overrides) else 0)}
+        known = {"preset": cell.preset, "seed": cell.seed, "settings": cell.settings, "scores": scores}
+        known |= {"environment": environment, "data": {}, "seconds": {"cell": 3600.0}}
+        cell.result.write_text(json.dumps(known))
+    for name, backbone in (("first-one", "isotrope/tiny"), ("first-two", "isotrope/other")):
+        (results / "studies" / name).mkdir(parents=True)
+        record = gather(planned) | {"figures": {}}
+        record["scale"]["backbones"] = [backbone]
+        (results / "studies" / name / "study.json").write_text(json.dumps(record))
+    return tmp_path / "docs"
+
+
+def test_committed_studies_fill_the_documents(copied: Path) -> None:
+    with pytest.raises(SystemExit, match="stale"):
+        builder(copied).main(check=True)
+    builder(copied).main(check=False)
+    builder(copied).main(check=True)
+    readme, page = ((copied.parent / name).read_text() for name in ("README.md", "docs/studies.md"))
+    assert "### What the methods give" in readme
+    links = "[isotrope/tiny](docs/results/studies/first-one/table.md) | [isotrope/other]"
+    assert links in readme
+    assert "| Three views | **51.90 ± 1.10 (3)** | **51.90 ± 1.10 (3)** |" in readme
+    assert "| SimCSE | *51.00 ± 1.00 (3)* | *51.00 ± 1.00 (3)* |" in readme
+    assert "| [first-one](results/studies/first-one/table.md) | isotrope/tiny | all | 3 | 6 | 6.0 | 2 cores" in page
+    assert "A note." in page
+    low, high = stats.t.interval(0.95, 2, 0.9, 0.1 / 3**0.5)
+    answer = f"holds: +0.90 (+{low:.2f} … +{high:.2f})"
+    assert f"| three views help (a paper) | Three views − SimCSE (Avg.) | {answer} | {answer} |" in page
+    assert answer.removeprefix("holds: ") in (copied / "results/studies/first-two/table.md").read_text()
+
+
+def test_a_page_that_says_something_else_than_its_study_is_stale(copied: Path) -> None:
+    builder(copied).main(check=False)
+    file = copied / "results" / "studies" / "first-two" / "study.json"
+    record = json.loads(file.read_text())
+    record["rows"][1]["scores"]["0"]["Avg."] = 90.0
+    file.write_text(json.dumps(record))
+    with pytest.raises(SystemExit, match=r"README\.md is stale"):
+        builder(copied).main(check=True)
+    builder(copied).main(check=False)
+    table = file.with_name("table.md")
+    table.write_text(table.read_text().replace("90", "91"))
+    (copied / "results" / "studies" / "first-one" / "table.md").unlink()
+    with pytest.raises(SystemExit, match=r"first-one/table\.md is stale"):
+        builder(copied).main(check=True)
+
+
+def test_without_a_study_the_readme_says_nothing_of_one(copied: Path) -> None:
+    shutil.rmtree(copied / "results" / "studies")
+    builder(copied).main(check=False)
+    assert "What the methods give" not in (copied.parent / "README.md").read_text()
+    assert "No study is committed yet." in (copied / "studies.md").read_text()
 
 
 def test_links_of_the_documents_lead_to_files() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

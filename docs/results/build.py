@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
 README = DOCS.parent / "README.md"
+MAIN = "first"  # the study whose rows the README shows
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
@@ -121,6 +123,114 @@ def ranking() -> str:
     return "\n".join(lines)
 
 
+@cache
+def studies() -> dict[str, dict[str, Any]]:
+    """Folder -> record of every committed study, all that it says said anew of its scores."""
+    files = sorted(HERE.glob("studies/*/study.json"))
+    if not files:
+        return {}
+    from isotrope.study.table import again  # takes seconds, since it brings torch
+
+    return {path.parent.name: again(json.loads(path.read_text(encoding="utf-8"))) for path in files}
+
+
+def methods() -> str:
+    """The main study's rows on each backbone that it was run from; nothing before it was run."""
+    found = {name: record for name, record in studies().items() if record["name"] == MAIN}
+    if not found:
+        return ""
+    from isotrope.report.tables import Table, markdown, ranked
+    from isotrope.study.document import called, means
+
+    of = [{called(row): means(row).get("Avg.") for row in record["rows"]} for record in found.values()]
+    names = list(dict.fromkeys(called(row) for r in found.values() for row in r["rows"] if row["kind"] != "teacher"))
+    cells = [[one.get(name) for one in of] for name in names]
+    rows = [[name, *map(spread, own)] for name, own in zip(names, cells, strict=True)]
+    columns = [[own[0] if own else float("nan") for own in column] for column in zip(*cells, strict=True)]
+    header = [f"[{backbones(record)}](docs/results/studies/{name}/table.md)" for name, record in found.items()]
+    title = "Average of the seven STS sets: mean ± standard deviation (seeds); best bold, second in italics"
+    table = Table(title, ["", *header], rows, ranked(columns, [False] * len(found)))
+    said = "What stands behind it, and what of it can be told from chance: [studies](docs/studies.md)."
+    return "\n\n".join(["### What the methods give", markdown([table]).strip(), said])
+
+
+def backbones(record: dict[str, Any]) -> str:
+    """What a study's rows began with."""
+    return ", ".join(record["scale"]["backbones"])
+
+
+def spread(found: tuple[float, float | None, int] | None) -> str:
+    """Mean ± standard deviation (seeds)."""
+    if found is None:
+        return ""
+    mean, sd, n = found
+    return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f} ({n})"
+
+
+def ran() -> str:
+    """What was run, on what, and how long it took."""
+    if not studies():
+        return "No study is committed yet."
+    lines = [
+        "| study | backbone | sentences a run | seeds | cells | hours | machine |",
+        "|---|---|--:|--:|--:|--:|---|",
+    ]
+    for name, record in studies().items():
+        scale = record["scale"]
+        hours = sum(cell["seconds"].get("cell", 0) for cell in record["cells"].values()) / 3600
+        machines = {
+            f"{one['cores']} cores" + "".join(f", {gpu}" for gpu in one["gpus"]) + f", torch {one['packages']['torch']}"
+            for one in record["environments"]
+        }
+        lines.append(
+            f"| [{name}](results/studies/{name}/table.md) | {backbones(record)} | "
+            f"{format(scale['sentences'], ',') if scale['sentences'] else 'all'} | {scale['seeds']} | "
+            f"{scale['finished']} | {hours:.1f} | {'; '.join(sorted(machines))} |"
+        )
+    return "\n".join(lines)
+
+
+def scores() -> str:
+    """Each study's scores, with what has to be known beside them."""
+    if not studies():
+        return "No study is committed yet."
+    from isotrope.report.tables import markdown
+    from isotrope.study.document import lead, scores
+
+    blocks: list[str] = []
+    for name, record in studies().items():
+        section = scores(record)
+        where = f"The differences, tested, and the figures: [{name}](results/studies/{name}/table.md)."
+        blocks += [
+            f"### {name}: {record['title']}",
+            *lead(record),
+            markdown([section.table]).strip(),
+            *section.notes,
+            where,
+        ]
+    return "\n\n".join(blocks)
+
+
+def claims() -> str:
+    """Each claim with its answer in every study that asked it."""
+    found = {name: record for name, record in studies().items() if record["claims"]}
+    if not found:
+        return "No study with claims is committed yet."
+    from isotrope.report.tables import Table, markdown
+    from isotrope.study.document import measured
+
+    rows: dict[tuple[str, str], dict[str, str]] = {}  # claim and what it compares -> study -> answer
+    for name, record in found.items():
+        for one in record["claims"]:
+            text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
+            answer = ": ".join(part for part in (one["answer"], measured(one)) if part)
+            rows.setdefault((text, f"{one['row']} − {one['than']} ({one['column']})"), {})[name] = answer
+    cells = [[*claim, *(answers.get(name, "") for name in found)] for claim, answers in rows.items()]
+    return markdown(
+        [Table("Difference and its 95 % interval over seeds", ["claim", "difference", *found], cells)]
+    ).strip()
+
+
 def fill(text: str, name: str, content: str) -> str:
     """Replace what stands between the markers of a table."""
     begin, end = f"<!-- {name}: made by docs/results/build.py -->", f"<!-- /{name} -->"
@@ -132,22 +242,34 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
-    README: (runs, quickstart),
+    README: (runs, quickstart, methods),
     DOCS / "methods" / "baselines.md": (baselines,),
     DOCS / "ranking.md": (ranking,),
+    DOCS / "studies.md": (ran, scores, claims),
 }
 
 
-def main() -> None:
-    """Rewrite the documents, or check them."""
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every generated page as it has to be."""
     for page, tables in PAGES.items():
-        old = new = page.read_text(encoding="utf-8")
+        text = page.read_text(encoding="utf-8")
         for table in tables:
-            new = fill(new, table.__name__, table())
-        if "--check" in sys.argv and new != old:
-            raise SystemExit(f"{page.name} is stale: run python docs/results/build.py")
-        page.write_text(new, encoding="utf-8")
+            text = fill(text, table.__name__, table())
+        yield page, text
+    for name, record in studies().items():
+        from isotrope.study.document import pages
+
+        yield HERE / "studies" / name / "table.md", pages(record)["table.md"]
+
+
+def main(check: bool) -> None:
+    """Rewrite the documents, or check them."""
+    for page, text in texts():
+        if not check:
+            page.write_text(text, encoding="utf-8")
+        elif not page.is_file() or page.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{page.relative_to(DOCS.parent)} is stale: run python docs/results/build.py")
 
 
 if __name__ == "__main__":
-    main()
+    main("--check" in sys.argv)

@@ -52,21 +52,20 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
 
 def pages(record: Record) -> dict[str, str]:
     """File name -> text, from what ``study.json`` holds."""
-    found = [s for s in (_scores(record), _differences(record), _claims(record), _failed(record)) if s.table.rows]
+    found = [s for s in (scores(record), _differences(record), claims(record), _failed(record)) if s.table.rows]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
-    lead = [record["source"] and f"After {record['source']}.", _scale(record), record["note"]]
     return {
-        "table.md": _markdown(record["title"], [text for text in lead if text], found, figures),
+        "table.md": _markdown(record["title"], lead(record), found, figures),
         "table.tex": "\n".join(latex([s.table]) + "".join(f"% {note}\n" for note in s.notes) for s in found),
-        "table.html": _html(record["title"], [text for text in lead if text], found, figures),
+        "table.html": _html(record["title"], lead(record), found, figures),
     }
 
 
 def means(row: Record) -> Means:
     """Of a row's scores, over its seeds."""
     values: dict[str, list[float]] = {}
-    for scores in row["scores"].values():
-        for column, value in scores.items():
+    for of_seed in row["scores"].values():
+        for column, value in of_seed.items():
             values.setdefault(column, []).append(value)
     return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None, len(v)) for c, v in values.items()}
 
@@ -95,6 +94,13 @@ JUDGES = {
 }
 
 
+def lead(record: Record) -> list[str]:
+    """What stands above the tables: after what, at what size, what else a reader has to know."""
+    return [
+        text for text in (record["source"] and f"After {record['source']}.", _scale(record), record["note"]) if text
+    ]
+
+
 def _scale(record: Record) -> str:
     scale = record["scale"]
     sentences = f"{scale['sentences']:,} sentences a run" if scale["sentences"] else "all sentences of the corpus"
@@ -105,7 +111,8 @@ def _scale(record: Record) -> str:
     )
 
 
-def _scores(record: Record) -> Section:
+def scores(record: Record) -> Section:
+    """Measured mean ± standard deviation of every row, and what is published of it."""
     columns, found = record["columns"], [means(row) for row in record["rows"]]
     nothing = (float("nan"), None, 0)
     marks = ranked(
@@ -117,8 +124,9 @@ def _scores(record: Record) -> Section:
     places: dict[int, int] = {}  # a row's place among those measured -> its place in the table
     for i, (row, own) in enumerate(zip(record["rows"], found, strict=True)):
         places[i] = len(rows)
-        name = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
-        rows.append([name, str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)])
+        rows.append(
+            [called(row), str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)]
+        )
         if row["published"]:
             rows.append(_published("published", row, columns))
     rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]
@@ -136,6 +144,11 @@ def _scores(record: Record) -> Section:
             f" Seeds that a true difference of independent rows needs (power 0.8, two-sided 5 %): {needed}."
         )
     return Section(table, notes)
+
+
+def called(row: Record) -> str:
+    """A row's name in a table."""
+    return {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
 
 
 def _number(column: str, value: float, sd: float | None) -> str:
@@ -161,18 +174,27 @@ def _differences(record: Record) -> Section:
     return Section(Table(title, header, rows), [TESTS])
 
 
-def _claims(record: Record) -> Section:
+def claims(record: Record) -> Section:
+    """What the papers claim, what was measured of it, and the answer."""
     rows = []
     for one in record["claims"]:
-        seeds, interval = one["seeds"] or {}, _interval(one["seeds"] or {})
+        seeds = one["seeds"] or {}
         where = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
         sides = f"{one['row']} − {one['than']} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
-        measured = _signed(seeds["mean"]) + (f" ({interval})" if interval else "") if seeds else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        rows.append([where, sides, published, measured, _p(seeds), answer])
+        rows.append([where, sides, published, measured(one), _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
     return Section(Table("Claims", header, rows), [RULE])
+
+
+def measured(claim: Record) -> str:
+    """The difference that a claim is about, with its interval over seeds; "" where it was not measured."""
+    seeds = claim["seeds"]
+    if seeds is None:
+        return ""
+    interval = _interval(seeds)
+    return _signed(seeds["mean"]) + (f" ({interval})" if interval else "")
 
 
 def _failed(record: Record) -> Section:
