@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from isotrope.errors import UserError
 
@@ -18,29 +21,47 @@ def check_groups(key: str, groups: int, dim: int) -> None:
     raise UserError(f"{key} = {groups} does not divide the {dim} channels", f"choose {' or '.join(map(str, near))}")
 
 
+def check_order(order: Tensor, dim: int) -> Tensor:
+    """Refuse an order (…, D) that is no permutation; one that lies on a GPU is believed, not waited for."""
+    if order.shape[-1] != dim or (order.device.type == "cpu" and (order.sort(-1).values != torch.arange(dim)).any()):
+        raise UserError("order is not a permutation of the channels", f"name each of 0 … {dim - 1} once")
+    return order
+
+
 def split(z: Tensor, order: Tensor, groups: int) -> Tensor:
-    """Channel ``order[i]`` goes to place i; C = D / G neighbours are a group. (…, N, D), (…, D) -> (…, G, N, C)."""
-    shuffled = z.gather(-1, order[..., None, :].expand_as(z))
-    return shuffled.view(*z.shape[:-1], groups, z.shape[-1] // groups).transpose(-3, -2)
+    """Channel ``order[i]`` goes to place i; C = D / G neighbours are a group. (P, N, D), (V, D) -> (V, G, C, N).
+
+    Of V views and P passes, V / P views in a row are of the same pass.
+    """
+    passes, count, dim = z.shape
+    repeated = z.mT.unsqueeze(1).expand(-1, len(order) // passes, -1, -1).flatten(0, 1)
+    return _permute(repeated, order).view(len(order), groups, dim // groups, count)
 
 
 def join(x: Tensor, order: Tensor) -> Tensor:
-    """The inverse of ``split``. (…, G, N, C), (…, D) -> (…, N, D)."""
-    z = x.transpose(-3, -2).flatten(-2)
-    return z.gather(-1, order.argsort(-1)[..., None, :].expand_as(z))
+    """Every channel back to its own place. (V, G, C, N), (V, D) -> (V, N, D)."""
+    return _permute(x.flatten(1, 2), order.argsort(-1)).mT
 
 
-def moments(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (…, 1, C) and covariance over N, not N - 1, (…, C, C) of the rows x (…, N, C).
-
-    Counted from the first row, so that a constant channel has no variance at all, whatever its size.
-    """
-    first = x[..., :1, :].detach()
-    mean = first + (x - first).mean(-2, keepdim=True)
-    centred = x - mean
-    return mean, centred.mT @ centred / x.shape[-2]
+def _permute(x: Tensor, order: Tensor) -> Tensor:
+    """Row ``order[v, i]`` of matrix v goes to place i. (V, D, N), (V, D) -> (V, D, N)."""
+    return _Permute.apply(x, order)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def ridge(covariance: Tensor, eps: float) -> Tensor:
-    """Σ + eps·I."""
-    return covariance + eps * torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+class _Permute(torch.autograd.Function):
+    """Indexing whose gradient is indexing by the inverse. Autograd would add up, as if rows came twice."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return x[_numbers(order), order]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return grads[0][_numbers(order), order.argsort(-1)], None
+
+
+def _numbers(order: Tensor) -> Tensor:
+    return torch.arange(len(order), device=order.device)[:, None]

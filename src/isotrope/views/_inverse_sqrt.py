@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from isotrope.errors import UserError
+from isotrope.views._eigen import eigen
 
 Method = Literal["zca", "pca"]
 
@@ -20,7 +21,7 @@ def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
     below rounding) gets no output and no gradient: W is zero there, as the centred features are.
 
     Raises:
-        UserError: the covariance is not finite.
+        UserError: the covariance is not finite (on a GPU this is noticed for C > 4; below, W is NaN).
     """
     try:
         return _InverseSqrt.apply(covariance, method)  # type: ignore[no-any-return, no-untyped-call]
@@ -35,9 +36,7 @@ class _InverseSqrt(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, covariance: Tensor, method: Method) -> Tensor:
-        values: Tensor
-        vectors: Tensor
-        values, vectors = torch.linalg.eigh(covariance)  # (..., C) rising, (..., C, C)
+        values, vectors = eigen(covariance)  # (..., C) rising, (..., C, C)
         smallest = _rounding(values) * values[..., -1:]
         live = values > smallest.clamp(min=0)
         root = torch.where(live, values, 1).sqrt()

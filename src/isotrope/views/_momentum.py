@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from isotrope.views._groups import moments
+from isotrope.views._moments import centre
 
 
 class Momentum(nn.Module):
@@ -27,11 +27,11 @@ class Momentum(nn.Module):
 
     def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Count the rows (N, D), with gradient -> mean (D,), covariance (D, D)."""
-        centre, spread = moments(rows)
+        middle, centred = centre(rows.mT)  # (D, 1), (D, N)
+        self._begin(middle[:, 0].detach(), centred.detach().square().mean())
         mean, covariance = self.kept(rows)
-        if not self.batches:
-            mean, covariance = centre[0].detach(), spread.detach().diagonal().mean() * torch.eye(len(spread)).to(spread)
-        mean, covariance = torch.lerp(centre[0], mean, self.beta), torch.lerp(spread, covariance, self.beta)
+        mean = torch.lerp(middle[:, 0], mean, self.beta)
+        covariance = torch.addmm(covariance, centred, centred.mT, beta=self.beta, alpha=(1 - self.beta) / len(rows))
         self.mean.copy_(mean.detach())
         self.covariance.copy_(covariance.detach())
         self.batches.add_(1)
@@ -41,9 +41,15 @@ class Momentum(nn.Module):
         """What the batches so far have left -> mean (D,), covariance (D, D), in the precision of ``like``."""
         return self.mean.to(like), self.covariance.to(like)
 
+    def _begin(self, mean: Tensor, variance: Tensor) -> None:
+        """Before the first batch; whether it is the first is decided where the tensors are: nobody waits for a GPU."""
+        first, diagonal = self.batches == 0, self.covariance.diagonal()  # off the diagonal is nothing yet
+        self.mean.copy_(torch.where(first, mean, self.mean))
+        diagonal.copy_(torch.where(first, variance, diagonal))
+
 
 def blocks(statistics: tuple[Tensor, Tensor], order: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Mean (V, G, 1, C) and covariance (V, G, C, C) of each view's groups, for orders (V, D) of the channels."""
+    """Mean (V, G, C, 1) and covariance (V, G, C, C) of each view's groups, for orders (V, D) of the channels."""
     mean, covariance = statistics
     place = order.view(len(order), groups, -1)  # (V, G, C)
-    return mean[place].unsqueeze(-2), covariance[place[..., :, None], place[..., None, :]]
+    return mean[place].unsqueeze(-1), covariance[place[..., :, None], place[..., None, :]]

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
-from isotrope.views._groups import check_groups, join, moments, ridge, split
+from isotrope.views._groups import check_groups, check_order, join, split
 from isotrope.views._inverse_sqrt import Method, inverse_sqrt
+from isotrope.views._moments import moments, ridge
 from isotrope.views._momentum import Momentum, blocks
 
 
@@ -45,15 +46,13 @@ def group_whiten(
             f"a batch of {count} cannot whiten {dim // groups} channels a group",
             "take larger batches, more groups, or eps > 0",
         )
-    channels = torch.arange(dim, device=z.device)
-    order = channels if order is None else order.to(z.device)
-    if order.shape[-1] != dim or not (order.sort(-1).values == channels).all():
-        raise UserError("order is not a permutation of the channels", f"name each of 0 … {dim - 1} once")
-    order = order.expand(*z.shape[:-2], dim)
+    order = torch.arange(dim, device=z.device) if order is None else check_order(order, dim).to(z.device)
+    order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
     with torch.autocast(z.device.type, enabled=False):
-        x = split(_precise(z), order, groups)  # (..., G, N, C)
-        mean, covariance = moments(x)
-        return join((x - mean) @ inverse_sqrt(ridge(covariance, eps), method), order)
+        x = split(_precise(z).reshape(-1, count, dim), order, groups)  # (V, G, C, N)
+        centred, covariance = moments(x)
+        whitening = inverse_sqrt(ridge(covariance, eps), method).mT  # (V, G, C, C)
+        return join(whitening @ centred, order).reshape(z.shape)
 
 
 class SGW(nn.Module):
@@ -105,14 +104,16 @@ class SGW(nn.Module):
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
             stack, negatives = self._rows(views.stack), self._rows(views.negatives)
-            order = self._order(len(stack) * self.copies, views.batch.generator).to(stack.device)  # (V, D)
-            x = split(stack.repeat_interleave(self.copies, dim=0), order, self.groups)  # (V, G, N, C)
-            mean, covariance = self._statistics(stack, x, order)
-            whitening = inverse_sqrt(ridge(covariance, self.eps), self.method)  # (V, G, C, C)
+            order = self._order(len(stack) * self.copies, views.batch.generator)  # (V, D)
+            order = order.to(stack.device, non_blocking=True)
+            x = split(stack, order, self.groups)  # (V, G, C, N)
+            centred, covariance = self._statistics(stack, x, order)
+            whitening = inverse_sqrt(ridge(covariance, self.eps), self.method).mT  # (V, G, C, C)
             whitening = whitening.detach() if self.detach else whitening
-            hard = split(negatives.flatten(0, 1)[None], order[:1], self.groups)  # (1, G, N·H, C)
-            hard = join((hard - mean[:1]) @ whitening[:1], order[:1])
-            return replace(views, stack=join((x - mean) @ whitening, order), negatives=hard.view_as(negatives))
+            hard = split(negatives.flatten(0, 1)[None], order[:1], self.groups)  # (1, G, C, N·H)
+            hard = hard - (x[:1, ..., :1] - centred[:1, ..., :1])  # the anchor view's mean
+            hard = join(whitening[:1] @ hard, order[:1]).reshape(negatives.shape)
+            return replace(views, stack=join(whitening @ centred, order), negatives=hard)
 
     def _rows(self, z: Tensor) -> Tensor:
         return F.normalize(_precise(z), dim=-1) if self.normalize else _precise(z)
@@ -124,8 +125,8 @@ class SGW(nn.Module):
         return torch.arange(self.dim).expand(count, -1)
 
     def _statistics(self, stack: Tensor, x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
-        """What to whiten x (V, G, N, C) with: mean (V, G, 1, C) and covariance (V, G, C, C)."""
-        count, size = x.shape[-2:]
+        """Features x (V, G, C, N) less the mean, and covariance (V, G, C, C): of the batch, or of all so far."""
+        size, count = x.shape[-2:]
         if self.training and count == 1:
             raise UserError("a batch of one sentence cannot be whitened", "train with batches of two or more")
         if self.training:
@@ -134,7 +135,8 @@ class SGW(nn.Module):
         else:
             running, statistics = bool(self.momentum.batches), self.momentum.kept(x)
         if running:
-            return blocks(statistics, order, self.groups)
+            mean, covariance = blocks(statistics, order, self.groups)
+            return x - mean, covariance
         if count <= size:
             raise UserError(f"a batch of {count} cannot whiten {size} channels a group", "train first, for statistics")
         return moments(x)
