@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from speed import performance
+
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
 README = DOCS.parent / "README.md"
@@ -245,6 +247,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     README: (runs, quickstart, methods),
     DOCS / "methods" / "baselines.md": (baselines,),
     DOCS / "ranking.md": (ranking,),
+    DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, scores, claims),
 }
 
