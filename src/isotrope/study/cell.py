@@ -14,6 +14,7 @@ from filelock import FileLock
 from rich.console import Console
 
 from isotrope.encoder import load, save
+from isotrope.evaluation.models import Remembering
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
 from isotrope.evaluation.sts import score
@@ -89,7 +90,7 @@ def _trained(cell: Cell, run: Path, console: Console | None) -> dict[str, Any]:
     if cell.keep_model and not cell.model.is_dir():
         (run / "model").replace(cell.model)
     kept = cell.model if cell.keep_model else run / "model"
-    model = load(kept)
+    model = Remembering(load(kept))  # the suites ask for the same sentences
     scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
     scores |= _suites(cell, model)
     selection = dict(finished["selection"])
@@ -108,10 +109,11 @@ def _trained(cell: Cell, run: Path, console: Console | None) -> dict[str, Any]:
 def _measured(cell: Cell) -> dict[str, Any]:
     """A backbone as it is."""
     recipe = cell.settings["encoder"]
-    model = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
+    backbone = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
+    model = Remembering(backbone)
     scores = _judged(cell, model) | _suites(cell, model)
     if cell.keep_model:
-        save(model, cell.model)
+        save(backbone, cell.model)
     return {"scores": scores, "data": {"tests": _gold(cell.folder / "after.npz")}}
 
 
