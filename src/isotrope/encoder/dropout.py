@@ -33,7 +33,7 @@ class _Dropped(torch.autograd.Function):
 def drop(x: Tensor, p: float) -> Tensor:
     """Each number of ``x`` set to 0 with probability ``p``, the others divided by 1 − p; same shape."""
     kept = round((1 - p) * LEVELS)
-    if x.device.type != "cpu" or not 0 < kept < LEVELS:
+    if x.device.type != "cpu" or not 0 < kept < LEVELS or torch.compiler.is_compiling():
         return F.dropout(x, p)
     return _Dropped.apply(x, kept)  # type: ignore[no-any-return, no-untyped-call]
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
 from isotrope.encoder.attention import Packing, attend
 
-# Of the forward pass under way. MPNet hands nothing down to its layers, and has no gradient checkpointing that would
-# come back to it later.
+# Of the forward pass under way: MPNet hands nothing of ours down to its encoder.
 _packing: ContextVar[Packing | None] = ContextVar("_packing", default=None)
 
 
@@ -27,27 +26,35 @@ def passing(packing: Packing) -> Iterator[None]:
         _packing.reset(token)
 
 
+class _Places(NamedTuple):
+    """What the encoder hands to its layers instead of the relative positions' bias."""
+
+    packing: Packing
+    bias: Tensor  # (1, H, L, L), of one sentence
+
+
 class _Encoder(MPNetEncoder):
-    def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """(1, T, D) -> the relative positions' bias of one sentence (1, H, L, L)."""
+    def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | _Places:
+        """(1, T, D) -> the relative positions' bias of one sentence, with the packing where there is one."""
         packing = _packing.get()
-        if packing is not None:
-            x = x.new_empty(1, packing.bias.shape[-1], 0)
-        return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
+        if packing is None:
+            return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
+        x = x.new_empty(1, packing.bias.shape[-1], 0)
+        return _Places(packing, super().compute_position_bias(x, *args, **kwargs))
 
 
 class _SelfAttention(MPNetSelfAttention):
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor, position_bias: Tensor, *args: Any, **kwargs: Any
+        self, hidden_states: Tensor, attention_mask: Tensor, position_bias: Tensor | _Places, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, ...]:
         """(1, T, D) -> (1, T, D); the mask is the packing's bias."""
-        packing = _packing.get()
-        if packing is None:
+        if not isinstance(position_bias, _Places):
             return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-any-return]
+        packing, bias = position_bias
         shape = (1, -1, self.num_attention_heads, self.attention_head_size)
         q, k, v = (part(hidden_states).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v))
         dropout = self.dropout.p if self.training else 0.0
-        found = attend(q, k, v, packing, attention_mask + position_bias, dropout, None)
+        found = attend(q, k, v, packing, attention_mask + bias, dropout, None)
         return (self.o(found.flatten(2)),)
 
 

@@ -11,6 +11,7 @@ from functools import partial, update_wrapper
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -22,7 +23,8 @@ FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}  # model typ
 BEHIND_PADDING_INDEX = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
 ELSEWHERE = ("past_key_values", "encoder_hidden_states", "output_attentions")  # what asks for more than an encoder
-MULTIPLE = 256  # of tokens, on a GPU: a few shapes for its allocator, its kernels and a compiler
+MULTIPLE = 256  # of tokens, on a GPU: a few shapes for its allocator and its kernels
+WIDTH, SHARE = 32, 16  # few shapes: lengths are multiples of the one, tokens of that part of the padded batch
 
 
 def supports(model: PreTrainedModel) -> bool:
@@ -46,24 +48,37 @@ def pack(model: PreTrainedModel) -> None:
         model.set_attn_implementation(NAME)
     quicken(model)
     # sentence-transformers calls it by this name, past any hook; its signature stays readable.
-    model.forward = update_wrapper(partial(_forward, model), model.forward)
+    model.forward = update_wrapper(partial(forward, model), model.forward)
 
 
-def _forward(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-    """``type(model).forward``, packed where there is an attention mask (N, L) and nothing but states is asked for."""
+def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwargs: Any) -> Any:
+    """``type(model).forward``, packed where there is an attention mask (N, L) and nothing but states is asked for.
+
+    ``few_shapes``: most batches that differ in tokens alone have the same shape within.
+    """
     mask = kwargs.get("attention_mask")
     asked = any(kwargs.get(key) is not None and kwargs[key] is not False for key in ELSEWHERE)
     if args or asked or not isinstance(mask, Tensor) or mask.ndim != 2 or not kwargs.get("return_dict", True):
         return type(model).forward(model, *args, **kwargs)
-    packing = Packing.of(mask, model.config.num_attention_heads, MULTIPLE if mask.is_cuda else 1)
     inputs = {"position_ids": _positions(model, kwargs)} | {
         key: kwargs[key] for key in PER_TOKEN if kwargs.get(key) is not None
     }
-    packed = {key: packing.pack(value.expand(*mask.shape, *value.shape[2:])) for key, value in inputs.items()}
+    inputs = {key: value.expand(*mask.shape, *value.shape[2:]) for key, value in inputs.items()}
+    length, multiple = mask.shape[1], MULTIPLE if mask.is_cuda else 1
+    if few_shapes:
+        mask, *wide = (_widen(x, -length % WIDTH) for x in (mask, *inputs.values()))
+        inputs, multiple = dict(zip(inputs, wide, strict=True)), -(-mask.numel() // SHARE)
+    packing = Packing.of(mask, model.config.num_attention_heads, multiple)
+    packed = {key: packing.pack(value) for key, value in inputs.items()}
     # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
     with mpnet.passing(packing):
         output = type(model).forward(model, **kwargs | packed | {"attention_mask": packing.bias, "packing": packing})
-    return _padded(model, output, packing)
+    return _padded(model, output, packing, length)
+
+
+def _widen(x: Tensor, columns: int) -> Tensor:
+    """(N, L, …) -> (N, L + columns, …), zeros at the end."""
+    return F.pad(x, (0, 0) * (x.ndim - 2) + (0, columns))
 
 
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
@@ -79,11 +94,11 @@ def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
     return real.cumsum(dim=1) * real + padding
 
 
-def _padded(model: PreTrainedModel, output: Any, packing: Packing) -> Any:
-    """Packed states (1, T, D) -> padded ones (N, L, D)."""
-    output["last_hidden_state"] = packing.pad(output["last_hidden_state"])
+def _padded(model: PreTrainedModel, output: Any, packing: Packing, length: int) -> Any:
+    """Packed states (1, T, D) -> padded ones (N, length, D)."""
+    output["last_hidden_state"] = packing.pad(output["last_hidden_state"])[:, :length]
     if output.get("hidden_states") is not None:
-        output["hidden_states"] = tuple(packing.pad(layer) for layer in output["hidden_states"])
+        output["hidden_states"] = tuple(packing.pad(layer)[:, :length] for layer in output["hidden_states"])
     if output.get("pooler_output") is not None:
         output["pooler_output"] = model.pooler(output["last_hidden_state"])
     return output

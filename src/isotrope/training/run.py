@@ -23,6 +23,7 @@ from isotrope.data.pairs import Pairs, read_pairs
 from isotrope.data.permutation import Permutation
 from isotrope.data.senteval import load_sts
 from isotrope.encoder import load, save
+from isotrope.encoder.compiled import compile_layers
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import Sets
 from isotrope.folders import cache, writing
@@ -124,6 +125,8 @@ def train(
         batches = PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
         identity |= {"corpus": cleaned.key, "dev": ", ".join(dev_sets) or "none"}
         _refuse_equal_views(model, recipe, cleaned)
+        if recipe.train.compile:
+            compile_layers(model)
         evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
         if process() == 0:
             claim.check(folder, identity, resume)
