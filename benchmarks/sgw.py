@@ -26,14 +26,15 @@ from isotrope.views.sgw import SGW, group_whiten
 from timing import clock, interleave, ratio, show
 
 VIEWS, BATCH, DIM = 3, 64, 768
-TIMED = {"equation": 20, "step": 20, "views": 20, "groups": 1}  # runs in a repetition
+TIMED = {"equation": 10, "step": 10, "views": 10, "groups": 1}  # runs in a repetition
 
 
 def white(x: Tensor) -> Tensor:
     """Features x (…, N, C) times the inverse square root of their covariance."""
     centred = x - x.mean(-2, keepdim=True)
     values, vectors = torch.linalg.eigh(centred.mT @ centred / x.shape[-2])
-    return centred @ ((vectors * values.rsqrt()[..., None, :]) @ vectors.mT)
+    root: Tensor = (vectors * values.rsqrt()[..., None, :]) @ vectors.mT
+    return centred @ root
 
 
 def by_views(z: Tensor, groups: int, orders: Tensor) -> Tensor:
