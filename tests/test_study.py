@@ -20,12 +20,16 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from isotrope.baselines.whitening import Whitening
 from isotrope.cli_study import _rows
+from isotrope.data.batches import PermutedBatches
+from isotrope.data.corpus import open_corpus
+from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare, compare_draws, interval, resample
 from isotrope.preset import read_preset
 from isotrope.study import Study, study
-from isotrope.study.cell import run_cell
+from isotrope.study.cell import judged, run_cell
 from isotrope.study.document import pages
 from isotrope.study.plan import Cell, Place, Plan, plan
 from isotrope.study.progress import Board
@@ -33,6 +37,8 @@ from isotrope.study.rows import expand
 from isotrope.study.spec import Spec, read_study, study_names, with_tuned
 from isotrope.study.statistics import detectable, holm, paired, power, seeds_needed
 from isotrope.study.table import again, answer, gather
+from isotrope.training.run import dev_pairs
+from isotrope.training.verdict import judges
 
 ROWS = """
 [rows.SimCSE]
@@ -635,3 +641,35 @@ def test_rows_are_named_with_commas_and_in_full(tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text('title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]')
     assert _rows(str(file), ["A, C", "B, small", "A, epochs = 2"]) == ["A", "C", "B, small", "A, epochs = 2"]
+
+
+def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    rows = '[rows.plain]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening:k=4"\n'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
+    cells = {cell.label: cell for cell in planned(read_study(file), tmp_path / "out").cells.values()}
+    found = {label: run_cell(cell) for label, cell in cells.items()}
+    assert found["white"]["settings"]["then"] == "whitening:k=4"
+    assert "then" not in found["plain"]["settings"]
+
+    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    rows_of_seed = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)  # as a training of seed 0 visits them
+    encoder = load(tiny_model, "mean")
+    fitted = Whitening(k=4).behind(encoder).fit(opened.dataset[rows_of_seed.tolist()]["text"])
+    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()  # the half that judges
+    (pairs,) = held.values()
+    sides = (fitted.encode(side) for side in (pairs.first, pairs.second))
+    expected = np.prod([side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides], axis=0).sum(axis=1)
+    ((_, white),), ((_, plain),) = (judged(cells[row].folder / "after.npz").values() for row in ("white", "plain"))
+    np.testing.assert_allclose(white, expected, atol=1e-4)
+    assert not np.allclose(plain, expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("then", ["whitening:fit=text.txt", "sif", "flux", "whitening:k=0"])
+def test_a_step_that_has_other_sentences_is_refused_first(
+    then: str, tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, f'[rows.white]\nthen = "{then}"\n')
+    with pytest.raises(UserError, match="then = "):
+        planned(read_study(file), tmp_path / "out")

@@ -40,7 +40,7 @@ class Name:
         source, steps = name, list[Step]()
         while "+" in source and not _exists(source) and not _is_pooled(source):
             source, _, text = source.rpartition("+")
-            steps.insert(0, _step(text, name))
+            steps.insert(0, step_of(text, name))
         pooling = None
         if "@" in source and not _exists(source):
             source, _, pooling = source.rpartition("@")
@@ -111,8 +111,12 @@ def _checked(name: str) -> Name:
     return parsed
 
 
-def _step(text: str, name: str) -> Step:
-    """``whitening:k=256,fit=wiki.txt`` -> the step."""
+def step_of(text: str, name: str) -> Step:
+    """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages.
+
+    Raises:
+        UserError: an unknown step or option, or an impossible value.
+    """
     kind, _, options = text.partition(":")
     if kind not in STEPS:
         raise UserError(f"{name}: there is no step {kind!r}", f"write one of +{', +'.join(STEPS)} behind the model")

@@ -21,6 +21,7 @@ from isotrope.evaluation.sts import score
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.folders import writing
 from isotrope.report.space import cosines
+from isotrope.study.behind import behind
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
 from isotrope.training import claim
@@ -63,7 +64,7 @@ def _head(cell: Cell) -> dict[str, Any]:
         "key": cell.key,
         "preset": Path(cell.preset).stem,
         "seed": cell.seed,
-        "settings": cell.settings,
+        "settings": {**cell.settings, "then": cell.then} if cell.then else cell.settings,
         "environment": environment(),
     }
 
@@ -90,7 +91,7 @@ def _trained(cell: Cell, run: Path, console: Console | None) -> dict[str, Any]:
     if cell.keep_model and not cell.model.is_dir():
         (run / "model").replace(cell.model)
     kept = cell.model if cell.keep_model else run / "model"
-    model = Remembering(load(kept))  # the suites ask for the same sentences
+    model = _encoder(cell, load(kept))
     scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
     scores |= _suites(cell, model)
     selection = dict(finished["selection"])
@@ -110,11 +111,16 @@ def _measured(cell: Cell) -> dict[str, Any]:
     """A backbone as it is."""
     recipe = cell.settings["encoder"]
     backbone = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
-    model = Remembering(backbone)
+    model = _encoder(cell, backbone)
     scores = _judged(cell, model) | _suites(cell, model)
     if cell.keep_model:
         save(backbone, cell.model)
     return {"scores": scores, "data": {"tests": _gold(cell.folder / "after.npz")}}
+
+
+def _encoder(cell: Cell, model: Encoder) -> Encoder:
+    """What is judged; the suites ask for the same sentences."""
+    return Remembering(behind(model, cell.then, cell.corpus, cell.sentences, cell.seed))
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:

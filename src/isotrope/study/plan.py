@@ -18,6 +18,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.suite import check as check_suite
 from isotrope.preset import RESERVED, Preset, preset_names, read_preset
 from isotrope.registry import STAGES
+from isotrope.study.behind import check_then
 from isotrope.study.columns import SUITES
 from isotrope.study.rows import SENTENCES, Entry, expand
 from isotrope.study.spec import Model, Row, Spec
@@ -44,6 +45,7 @@ class Cell:
     test: str | None
     suites: tuple[str, ...]
     train: bool
+    then: str
     keep_model: bool
     needs: tuple[str, ...] = ()  # keys of the cells whose models this one begins with or learns from
 
@@ -126,6 +128,7 @@ class _Planner:
     def _cell(self, entry: Entry, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Put a cell and all that it needs into the plan -> its key."""
         row, run = entry.row, self.spec.run
+        check_then(row.then)
         recipe = self.read(row.preset, tuple(entry.overrides))
         needs: list[str] = []
 
@@ -155,8 +158,8 @@ class _Planner:
             "files": {name: self.checksum(name) for name in sorted(others - {"initial"})},
             "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
             "seed": seed, "train": row.train, "test": run.test, "suites": run.suites,
-            "text": [self.text, sentences, run.dev] if row.train else None,
-        }  # fmt: skip
+            "text": [self.text, sentences, run.dev] if row.train or row.then else None,
+        } | ({"then": row.then} if row.then else {})  # fmt: skip
         key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
         made = self.plan.cells
 
@@ -170,7 +173,7 @@ class _Planner:
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
                 seed, sentences, self.corpus, self.place.data, run.dev, _test(run.test), run.suites,
-                row.train, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
+                row.train, row.then, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
             ),
         )  # fmt: skip
         if needed_by and not made[key].keep_model:

@@ -67,6 +67,7 @@ class Row(_Record):
     teachers: dict[str, Names] = {}  # a preset's teacher -> its models
     sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
     sentences: Sentences | None = None  # None: the run's
+    then: str = ""  # a baseline's step behind the model, as in MODEL+whitening:k=128; fitted on the row's sentences
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
     published: Published = {}
     published_sd: Published = {}
