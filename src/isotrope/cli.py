@@ -22,6 +22,7 @@ from isotrope.cli_data import app as data_app
 from isotrope.cli_evaluate import case, evaluate
 from isotrope.cli_presets import app as presets_app
 from isotrope.cli_study import study
+from isotrope.cli_whiten import whiten
 from isotrope.errors import Stopped, UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -30,6 +31,7 @@ app.add_typer(data_app, name="data")
 app.command()(evaluate)
 app.command()(case)
 app.command()(study)
+app.command()(whiten)
 console, errors = Console(), Console(stderr=True)
 
 

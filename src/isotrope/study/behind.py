@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from isotrope.baselines.fitted import TARGET, Step
 from isotrope.baselines.names import step_of
 from isotrope.baselines.sif import Sif
-from isotrope.data.batches import PermutedBatches
 from isotrope.data.corpus import open_corpus
+from isotrope.data.sample import sample
 from isotrope.errors import UserError
 from isotrope.folders import cache
 from isotrope.types import Encoder
@@ -34,9 +34,7 @@ def behind(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | 
     if not then:
         return encoder
     cleaned = open_corpus(list(corpus), cache=cache("corpora"))
-    sample = PermutedBatches(len(cleaned), 1, seed, limit=sentences)
-    rows = sample.rows(0, min(MOST, sentences or len(cleaned), len(cleaned)))
-    return _step(then).behind(encoder).fit(cleaned.dataset[rows.tolist()][cleaned.columns[0]])
+    return _step(then).behind(encoder).fit(sample(cleaned, MOST, seed, of=sentences))
 
 
 def _step(then: str) -> Step:
