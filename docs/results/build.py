@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from guide import differences
 from speed import performance
 
 HERE = Path(__file__).resolve().parent
@@ -233,6 +234,11 @@ def claims() -> str:
     ).strip()
 
 
+def guide() -> str:
+    """The differences behind the guide's sentences."""
+    return differences(studies())
+
+
 def fill(text: str, name: str, content: str) -> str:
     """Replace what stands between the markers of a table."""
     begin, end = f"<!-- {name}: made by docs/results/build.py -->", f"<!-- /{name} -->"
@@ -249,6 +255,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "ranking.md": (ranking,),
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, scores, claims),
+    DOCS / "guide.md": (guide,),
 }
 
 

@@ -102,9 +102,21 @@ def corpus(results: list[Result]) -> str:
     return f"{table(' | '.join(header), rows)}\n\n{said}"
 
 
+def memory(results: list[Result]) -> str:
+    """Resident memory of a step, plain and with gradient caching."""
+    (result,) = results
+    rows = [
+        (f"{r['batch']:,}", r["mini_batch_size"] or "all", f"{r['above']:,} MB", f"{r['peak']:,} MB")
+        for r in result["cases"]
+    ]
+    header = f"SimCSE, isotrope/{result['shape']}, sentences | at a time | the step takes | in all, at most"
+    return table(header, rows)
+
+
 TABLES: dict[str, Callable[[list[Result]], str]] = {
     "step": step,
     "encode": encode,
     "methods": methods,
     "corpus": corpus,
+    "memory": memory,
 }
