@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,7 @@ from isotrope.study.spec import read_study
 from isotrope.study.table import gather
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "docs" / "results"))  # what build.py finds beside itself
 
 
 def builder(docs: Path) -> ModuleType:

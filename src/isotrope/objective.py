@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from isotrope.data.permutation import derive
 from isotrope.distributed import gather, rank
-from isotrope.encoder.features import whole
+from isotrope.encoder.features import stacked, whole
 from isotrope.encoder.gradient_cache import embed_in_parts
 from isotrope.errors import UserError
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
@@ -120,11 +119,7 @@ class Objective(nn.Module):
             for step, on in self.tokens:
                 copy = step(copy, generator) if number in on else copy
             copies.append(copy)
-        merged = {
-            key: _join([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
-            for key, value in copies[0].items()
-        }
-        rows = embed_in_parts(self.model, merged, self.mini_batch_size)
+        rows = embed_in_parts(self.model, stacked(copies), self.mini_batch_size)
         return rows.unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
 
     def loss(self, views: Views) -> dict[str, Tensor]:
@@ -142,12 +137,6 @@ class Objective(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """Take the step number from a saved state."""
         self.step = int(state)
-
-
-def _join(parts: Sequence[Tensor]) -> Tensor:
-    """Rows of passes of different width (N, L_v), …, under each other, padded with 0: the attention mask hides it."""
-    width = max(part.shape[-1] for part in parts)
-    return torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
 
 
 def _leading(views: Views, dim: int) -> Views:

@@ -1,11 +1,13 @@
-"""Features of the input: some dimensions of a sentence's token embeddings, erased before the encoder reads them."""
+"""What the encoder reads: the features of several passes, and token embeddings of which some dimensions are erased."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -17,6 +19,19 @@ def whole(model: nn.Module, column: dict[str, Any]) -> dict[str, Tensor]:
     if (table := _token_embeddings(_encoder(model))) is None:
         return {}
     return {KEEP: torch.ones(len(column["input_ids"]), 1, table.embedding_dim, device=column["input_ids"].device)}
+
+
+def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The features of several passes, (N, L_v), … each, stacked; padded with 0, which the attention mask hides."""
+    return {
+        key: _join([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
+        for key, value in copies[0].items()
+    }
+
+
+def _join(parts: Sequence[Tensor]) -> Tensor:
+    width = max(part.shape[-1] for part in parts)
+    return torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
 
 
 def embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
