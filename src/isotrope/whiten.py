@@ -64,7 +64,7 @@ def whiten(
 
 def _layer(mean: np.ndarray, matrix: np.ndarray) -> nn.Module:
     """(x − μ) W for μ (D,) and W (D, K), as x W + b."""
-    layer = Dense(*matrix.shape, activation_function=nn.Identity())
+    layer: nn.Module = Dense(*matrix.shape, activation_function=nn.Identity())
     state = {"weight": torch.from_numpy(matrix.T.copy()), "bias": torch.from_numpy(-mean @ matrix)}
-    layer.linear.load_state_dict(state)
+    layer.get_submodule("linear").load_state_dict(state)
     return layer

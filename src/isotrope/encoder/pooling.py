@@ -14,9 +14,9 @@ from torch import nn
 from isotrope.errors import UserError
 
 try:  # sentence-transformers keeps its general modules apart
-    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.base.modules import Dense as Dense
 except ImportError:  # pragma: no cover
-    from sentence_transformers.models import Dense
+    from sentence_transformers.models import Dense as Dense
 
 # name -> the hidden states that are averaged, of layers 0 (embeddings) … L; None: the last alone
 LAYERS: dict[str, Callable[[int], list[int]] | None] = {
