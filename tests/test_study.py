@@ -37,7 +37,7 @@ from isotrope.study.rows import expand
 from isotrope.study.spec import Spec, read_study, study_names, with_tuned
 from isotrope.study.statistics import detectable, holm, paired, power, seeds_needed
 from isotrope.study.table import again, answer, gather
-from isotrope.training.run import dev_pairs
+from isotrope.training.dev import dev_pairs
 from isotrope.training.verdict import judges
 
 ROWS = """

@@ -25,8 +25,9 @@ from isotrope.study.behind import behind
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
 from isotrope.training import claim
+from isotrope.training.dev import dev_names, dev_pairs
 from isotrope.training.environment import environment
-from isotrope.training.run import dev_names, dev_pairs, train
+from isotrope.training.run import train
 from isotrope.training.verdict import Measured, judges
 from isotrope.types import Encoder
 

@@ -22,7 +22,7 @@ from isotrope.study.behind import check_then
 from isotrope.study.columns import SUITES
 from isotrope.study.rows import SENTENCES, Entry, expand
 from isotrope.study.spec import Model, Row, Spec
-from isotrope.training.run import DEV_SETS, dev_names, dev_pairs
+from isotrope.training.dev import DEV_SETS, dev_names, dev_pairs
 
 
 @dataclass(frozen=True, slots=True)

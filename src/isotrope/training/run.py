@@ -19,9 +19,8 @@ from transformers.integrations import get_available_reporting_integrations
 from isotrope.data.batches import PermutedBatches
 from isotrope.data.corpus import Corpus, open_corpus
 from isotrope.data.files import find_sources
-from isotrope.data.pairs import Pairs, read_pairs
+from isotrope.data.pairs import Pairs
 from isotrope.data.permutation import Permutation
-from isotrope.data.senteval import load_sts
 from isotrope.encoder import load, save
 from isotrope.encoder.compiled import compile_layers
 from isotrope.errors import UserError
@@ -31,17 +30,12 @@ from isotrope.preset import Preset, build_objective, open_teachers, preset_names
 from isotrope.teachers import Context
 from isotrope.training import claim
 from isotrope.training.claim import RESULT
+from isotrope.training.dev import DEV_SETS, dev_names, dev_pairs
 from isotrope.training.environment import environment
 from isotrope.training.fit import fit, process, processes
 from isotrope.training.selection import DevScore, Signals
 from isotrope.training.verdict import Measured, judge, judges
 
-DEV_SETS = {
-    "stsb-dev": "STSBenchmark",
-    "sickr-dev": "SICKRelatedness",
-    "stsb": "STSBenchmark",
-    "sickr": "SICKRelatedness",
-}
 WATCHED = 1000  # sentences for the label-free signals
 SHOWN = 500  # of these, kept for the report: one a line
 
@@ -176,35 +170,6 @@ def _pairs(
     if test is None and set(names) <= DEV_SETS.keys():
         test = "sts" if data else "none"
     return judges(test, dev_pairs(names, data), data)
-
-
-def dev_names(given: Iterable[str]) -> list[str]:
-    """The sets that ``dev`` names, one by one: ``none`` is none of them."""
-    return [part for names in given for part in names.split(",") if part != "none"]
-
-
-def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
-    """The pairs of the sets that `dev_names` found, each under its own name.
-
-    Raises:
-        UserError: an unknown or missing set, a file that holds no pairs, two of one name.
-    """
-    found: dict[str, Pairs] = {}
-    for name in names:
-        pairs = _dev_set(name, data)
-        label = name if name in DEV_SETS else pairs.name
-        if label in found:
-            raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
-        found[label] = pairs
-    return found
-
-
-def _dev_set(name: str, data: str | Path | None) -> Pairs:
-    if name in DEV_SETS:
-        return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
-    if name.endswith((".tsv", ".csv")) or Path(name).is_file():
-        return read_pairs(name)
-    raise UserError(f"dev set {name!r} is unknown", f"choose {', '.join(DEV_SETS)}, a .tsv file, or none")
 
 
 def _with_teachers(recipe: Preset, given: Mapping[str, Sequence[str]]) -> Preset:
