@@ -180,7 +180,7 @@ def test_effective_rank_counts_equal_directions() -> None:
 def test_the_log_holds_the_space_of_the_dev_sentences(finished: Path, pairs_file: Path) -> None:
     """Alignment and uniformity of the kept step are those of the saved model on the selecting half."""
     from isotrope.data.pairs import read_pairs
-    from isotrope.training.verdict import judges
+    from isotrope.training.dev import judges
 
     _, kept = judges(None, {"pairs": read_pairs(pairs_file)}, None)
     pairs, model = kept["pairs"], isotrope.load(finished / "model", device="cpu")

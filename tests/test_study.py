@@ -37,8 +37,7 @@ from isotrope.study.rows import expand
 from isotrope.study.spec import Spec, read_study, study_names, with_tuned
 from isotrope.study.statistics import detectable, holm, paired, power, seeds_needed
 from isotrope.study.table import again, answer, gather
-from isotrope.training.dev import dev_pairs
-from isotrope.training.verdict import judges
+from isotrope.training.dev import dev_pairs, judges
 
 ROWS = """
 [rows.SimCSE]
@@ -513,6 +512,47 @@ def test_a_model_with_other_weights_is_another_cell(tiny_model: Path, corpus_fil
     weights[-1] ^= 1
     (model / "model.safetensors").write_bytes(bytes(weights))
     assert not keys() & first
+
+
+def test_other_pairs_under_the_same_name_make_another_cell(
+    corpus_file: Path, pairs_file: Path, tmp_path: Path, data: Path
+) -> None:
+    """Pairs that select or judge, and the suites' data, count by what they hold, not by what they are called."""
+    own, folder = tmp_path / "own.tsv", tmp_path / "data"
+    shutil.copyfile(pairs_file, own)
+    sts = Path("senteval") / "downstream" / "STS"
+    for task in ("STSBenchmark", *(f"STS{year}-en-test" for year in range(12, 17))):
+        shutil.copytree(data / sts / task, folder / sts / task)
+    shutil.copytree(data / sts.with_name("SICK"), folder / sts.with_name("SICK"))
+    rows = "[rows.Trained]\n[rows.Raw]\ntrain = false\n"
+    (tmp_path / "spec.toml").write_text(
+        f'title = "t"\n[run]\nbackbone = "isotrope/tiny"\nsuites = ["geometry"]\n{rows}'
+    )
+    run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
+
+    def keys() -> tuple[str, str]:
+        made = plan(read_study(tmp_path / "spec.toml", run), Place(tmp_path / "out", str(folder)))
+        return made.rows["Trained"][0], made.rows["Raw"][0]
+
+    def swap(path: Path, old: str, new: str) -> None:
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    first = keys()
+    assert keys() == first
+    swap(own, own.read_text().split("\t")[0], "other words")
+    selected = keys()
+    assert selected[0] != first[0]
+    assert selected[1] == first[1], "nothing selects a model that is not trained"
+    swap(folder / sts / "STSBenchmark" / "sts-test.csv", "\t2.500\t", "\t2.400\t")
+    judged_by = keys()
+    assert not set(judged_by) & set(selected)
+    swap(folder / sts / "STSBenchmark" / "sts-train.csv", "a plane", "a train")
+    assert not set(keys()) & set(judged_by), "geometry reads the whole folder"
+    (folder / sts / "STSBenchmark" / "sts-test.csv").write_text("")
+    with pytest.raises(UserError, match=r"sts-test\.csv"):
+        keys()
 
 
 def measured(made: Plan, scores: Callable[[Cell], dict[str, float]], draws: int = 0) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,17 @@ def test_resume_of_a_finished_run_does_nothing_and_another_run_is_refused(
         small_run(tiny_model, corpus_file, finished.folder, dev=str(pairs_file), seed=7, resume=True)
 
 
+def test_pairs_that_were_changed_since_do_not_resume_a_run(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    begun = shutil.copytree(finished.folder, tmp_path / "run")
+    (begun / "result.json").unlink()
+    changed = tmp_path / pairs_file.name
+    changed.write_text(pairs_file.read_text().replace("\t", " or so\t", 1))
+    with pytest.raises(UserError, match=rf"dev = '{pairs_file.stem} \("):
+        small_run(tiny_model, corpus_file, begun, dev=str(changed), resume=True)
+
+
 def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> None:
     text = sentences(96)
     table = tmp_path / "pairs.jsonl"
@@ -187,7 +199,7 @@ def test_killed_and_resumed_ends_with_the_same_weights(
 
 
 def test_dev_scores_are_spearman_of_the_saved_model(finished: Run, pairs_file: Path) -> None:
-    from isotrope.training.verdict import judges
+    from isotrope.training.dev import judges
 
     _, kept = judges(None, {"pairs": read_pairs(pairs_file)}, None)
     model = SentenceTransformer(str(finished.model), device="cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from isotrope.errors import UserError
 
@@ -29,6 +31,12 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def checksum(self) -> str:
+        """xxh3 (128 bits, hexadecimal) of the sentences and scores, in their order."""
+        total = xxhash.xxh3_128(json.dumps([self.first, self.second]).encode())
+        total.update(self.gold.tobytes())
+        return total.hexdigest()
 
 
 def read_text(path: Path, remedy: str) -> str:

@@ -25,10 +25,10 @@ from isotrope.study.behind import behind
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
 from isotrope.training import claim
-from isotrope.training.dev import dev_names, dev_pairs
+from isotrope.training.dev import dev_names, dev_pairs, judges
 from isotrope.training.environment import environment
 from isotrope.training.run import train
-from isotrope.training.verdict import Measured, judges
+from isotrope.training.verdict import Measured
 from isotrope.types import Encoder
 
 KEPT = ("metrics.jsonl", "after.npz")  # of a run's folder

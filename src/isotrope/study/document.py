@@ -104,9 +104,10 @@ def lead(record: Record) -> list[str]:
 def _scale(record: Record) -> str:
     scale = record["scale"]
     sentences = f"{scale['sentences']:,} sentences a run" if scale["sentences"] else "all sentences of the corpus"
+    seeds = "one seed" if scale["seeds"] == 1 else f"{scale['seeds']} seeds"
     done = "" if scale["finished"] == scale["cells"] else f"; {scale['finished']} of {scale['cells']} cells finished"
     return (
-        f"Backbone {', '.join(scale['backbones'])}; {sentences}; {scale['seeds']} seeds a row; "
+        f"Backbone {', '.join(scale['backbones'])}; {sentences}; {seeds} a row; "
         f"judged on {JUDGES[scale['test']]}{done}."
     )
 

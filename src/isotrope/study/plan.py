@@ -15,6 +15,8 @@ from isotrope.data.files import checksum, find_sources
 from isotrope.data.senteval import data_folder
 from isotrope.encoder.checksum import files_checksum
 from isotrope.errors import UserError
+from isotrope.evaluation.cache import data_checksum
+from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import check as check_suite
 from isotrope.preset import RESERVED, Preset, preset_names, read_preset
 from isotrope.registry import STAGES
@@ -22,7 +24,7 @@ from isotrope.study.behind import check_then
 from isotrope.study.columns import SUITES
 from isotrope.study.rows import SENTENCES, Entry, expand
 from isotrope.study.spec import Model, Row, Spec
-from isotrope.training.dev import DEV_SETS, dev_names, dev_pairs
+from isotrope.training.dev import DEV_SETS, dev_names, named_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,11 @@ class _Planner:
             if suite not in SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(SUITES)}")
             check_suite(suite)
-        if run.test in ("sts", "stsb") or run.suites:
-            data_folder(place.data)
-        dev = dev_names(run.dev or ())
-        dev_pairs(dev, place.data)
-        if run.test == "dev-half" and set(dev) <= DEV_SETS.keys():
+        self.measured_on = {
+            suite: data_checksum(data_folder(place.data), MEASURED_BY[suite].folders) for suite in run.suites
+        }
+        self.pairs = cache(self._pairs)
+        if run.test == "dev-half" and set(dev_names(run.dev or ())) <= DEV_SETS.keys():
             problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
             raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
         self.plan = Plan(spec, entries)
@@ -153,12 +155,13 @@ class _Planner:
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = _sentences(entry, run.sentences, recipe)
         settings = _settings(recipe, start, teachers) | {"base": base}
+        judging, selecting = self.pairs(tuple(recipe.train.select))
         others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
         decides = {
             "files": {name: self.checksum(name) for name in sorted(others - {"initial"})},
             "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
-            "seed": seed, "train": row.train, "test": run.test, "suites": run.suites,
-            "text": [self.text, sentences, run.dev] if row.train or row.then else None,
+            "seed": seed, "train": row.train, "test": judging, "suites": self.measured_on,
+            "text": [self.text, sentences] if row.train or row.then else None, "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {})  # fmt: skip
         key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
         made = self.plan.cells
@@ -179,6 +182,13 @@ class _Planner:
         if needed_by and not made[key].keep_model:
             made[key] = replace(made[key], keep_model=True)
         return key
+
+    def _pairs(self, select: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        """Checksums of the pairs that judge a cell, and of those that select its model."""
+        run = self.spec.run
+        judging, selecting = named_pairs(run.dev, select, _test(run.test), self.place.data)
+        judged = {task: {part: pairs.checksum() for part, pairs in parts.items()} for task, parts in judging.items()}
+        return judged, {name: pairs.checksum() for name, pairs in selecting.items()}
 
     def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
         """The cell of a teacher, by the study's table or the preset of that name."""

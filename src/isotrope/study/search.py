@@ -23,8 +23,7 @@ from isotrope.study.plan import Place, Plan, fits, plan
 from isotrope.study.run import run_plan
 from isotrope.study.spec import Range, Row, Spec, read_study
 from isotrope.training.claim import read, write
-from isotrope.training.dev import dev_names, dev_pairs
-from isotrope.training.verdict import judges
+from isotrope.training.dev import dev_names, dev_pairs, judges
 
 TRIALS, BEST, SELECT = "search.db", "search.toml", "select"
 FAILED = float("-inf")  # a failed trial counts, so that every row has had equally many

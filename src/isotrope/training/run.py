@@ -30,11 +30,11 @@ from isotrope.preset import Preset, build_objective, open_teachers, preset_names
 from isotrope.teachers import Context
 from isotrope.training import claim
 from isotrope.training.claim import RESULT
-from isotrope.training.dev import DEV_SETS, dev_names, dev_pairs
+from isotrope.training.dev import named_pairs
 from isotrope.training.environment import environment
 from isotrope.training.fit import fit, process, processes
 from isotrope.training.selection import DevScore, Signals
-from isotrope.training.verdict import Measured, judge, judges
+from isotrope.training.verdict import Measured, judge
 
 WATCHED = 1000  # sentences for the label-free signals
 SHOWN = 500  # of these, kept for the report: one a line
@@ -113,11 +113,11 @@ def train(
             return Run(folder, claim.read(folder / RESULT))
         trackers = _trackers(log_to)
         find_sources([corpus] if isinstance(corpus, str | Path) else corpus)
-        sets, dev_sets = _pairs(recipe, dev, test, data)
+        sets, dev_sets = named_pairs(dev, recipe.train.select, test, data)
         model = _student(recipe)
         cleaned = open_corpus(corpus, cache=cache("corpora"), text=text, positive=positive, negatives=negatives)
         batches = PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
-        identity |= {"corpus": cleaned.key, "dev": ", ".join(dev_sets) or "none"}
+        identity |= {"corpus": cleaned.key, "dev": _known(dev_sets)}
         _refuse_equal_views(model, recipe, cleaned)
         if recipe.train.compile:
             compile_layers(model)
@@ -159,17 +159,9 @@ def train(
         return Run(folder, result)
 
 
-def _pairs(
-    recipe: Preset, dev: str | Sequence[str] | None, test: str | None, data: str | Path | None
-) -> tuple[Sets, dict[str, Pairs]]:
-    """The pairs that judge, and those that select."""
-    names = [dev] if isinstance(dev, str) else dev
-    if names is None:
-        names = recipe.train.select if data else []
-    names = dev_names(names)
-    if test is None and set(names) <= DEV_SETS.keys():
-        test = "sts" if data else "none"
-    return judges(test, dev_pairs(names, data), data)
+def _known(dev_sets: Mapping[str, Pairs]) -> str:
+    """The dev sets by name and contents: pairs that were changed since must not select the same run."""
+    return ", ".join(f"{name} ({pairs.checksum()[:8]})" for name, pairs in dev_sets.items()) or "none"
 
 
 def _with_teachers(recipe: Preset, given: Mapping[str, Sequence[str]]) -> Preset:

@@ -9,10 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.data.pairs import Pairs
-from isotrope.data.permutation import Permutation
-from isotrope.data.senteval import STS_TASKS, load_sts
-from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, headline, score, similarities
 from isotrope.types import Encoder
@@ -22,31 +18,6 @@ ADVICE = {
     "worse": "keep the model you began with",
     "cannot be told": "keep the model you began with, or give the run more text or more pairs to be judged on",
 }
-
-
-def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:
-    """The pairs that judge a run, and the dev sets that remain for the selection.
-
-    ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``; None takes half of the user's own
-    dev pairs away from the selection to judge by, where there are any, since pairs that select a model flatter it.
-    """
-    if test == "sts":
-        return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
-    if test == "stsb":
-        return {"STSBenchmark": load_sts(data, "STSBenchmark", ["test"])}, dict(dev)
-    if test == "none":
-        return {}, dict(dev)
-    if test is not None:
-        raise UserError(f"test = {test!r} is unknown", "choose sts, stsb or none")
-    kept, held = {}, {}
-    for name, pairs in dev.items():
-        order = Permutation(len(pairs), 0)[np.arange(len(pairs))]
-        kept[name], held[name] = (_take(pairs, np.sort(half)) for half in np.array_split(order, 2))
-    return {name: {"test": pairs} for name, pairs in held.items()}, kept
-
-
-def _take(pairs: Pairs, rows: np.ndarray[Any, Any]) -> Pairs:
-    return Pairs(pairs.name, [pairs.first[i] for i in rows], [pairs.second[i] for i in rows], pairs.gold[rows])
 
 
 @dataclass(frozen=True, slots=True)
