@@ -18,7 +18,7 @@ from speed import performance
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
 README = DOCS.parent / "README.md"
-MAIN = "first"  # the study whose rows the README shows
+MAIN = ("first", "first-minilm")  # the studies whose rows the README shows
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
@@ -138,23 +138,28 @@ def studies() -> dict[str, dict[str, Any]]:
 
 
 def methods() -> str:
-    """The main study's rows on each backbone that it was run from; nothing before it was run."""
-    found = {name: record for name, record in studies().items() if record["name"] == MAIN}
+    """The main studies' rows on each backbone that they were run from; nothing before one was run."""
+    found = {name: record for name, record in studies().items() if record["name"] in MAIN}
     if not found:
         return ""
     from isotrope.report.tables import Table, markdown, ranked
     from isotrope.study.document import called, means
 
-    of = [{called(row): means(row).get("Avg.") for row in record["rows"]} for record in found.values()]
+    of = [{called(row): means(row).get(record["column"]) for row in record["rows"]} for record in found.values()]
     names = list(dict.fromkeys(called(row) for r in found.values() for row in r["rows"] if row["kind"] != "teacher"))
     cells = [[one.get(name) for one in of] for name in names]
     rows = [[name, *map(spread, own)] for name, own in zip(names, cells, strict=True)]
     columns = [[own[0] if own else float("nan") for own in column] for column in zip(*cells, strict=True)]
-    header = [f"[{backbones(record)}](docs/results/studies/{name}/table.md)" for name, record in found.items()]
-    title = "Average of the seven STS sets: mean ± standard deviation (seeds); best bold, second in italics"
+    header = [
+        f"[{backbones(record)}](docs/results/studies/{name}/table.md): {record['column']}, "
+        f"{record['scale']['sentences']:,} sentences"
+        for name, record in found.items()
+    ]
+    title = "Spearman × 100: mean ± standard deviation (seeds); best bold, second in italics"
     table = Table(title, ["", *header], rows, ranked(columns, [False] * len(found)))
-    said = "What stands behind it, and what of it can be told from chance: [studies](docs/studies.md)."
-    return "\n\n".join(["### What the methods give", markdown([table]).strip(), said])
+    said = [record["note"] for record in found.values()]
+    said.append("What stands behind it, and what of it can be told from chance: [studies](docs/studies.md).")
+    return "\n\n".join(["### What the methods give", markdown([table]).strip(), *said])
 
 
 def backbones(record: dict[str, Any]) -> str:
@@ -227,11 +232,14 @@ def claims() -> str:
         for one in record["claims"]:
             text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
             answer = ": ".join(part for part in (one["answer"], measured(one)) if part)
-            rows.setdefault((text, f"{one['row']} − {one['than']} ({one['column']})"), {})[name] = answer
+            rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
     cells = [[*claim, *(answers.get(name, "") for name in found)] for claim, answers in rows.items()]
-    return markdown(
-        [Table("Difference and its 95 % interval over seeds", ["claim", "difference", *found], cells)]
-    ).strip()
+    judged = [
+        f"{name} ({', '.join(dict.fromkeys(one['column'] for one in record['claims']))})"
+        for name, record in found.items()
+    ]
+    title = "Difference and its 95 % interval over seeds"
+    return markdown([Table(title, ["claim", "difference", *judged], cells)]).strip()
 
 
 def guide() -> str:
