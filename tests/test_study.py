@@ -25,7 +25,7 @@ from isotrope.cli_study import _rows
 from isotrope.data.batches import PermutedBatches
 from isotrope.data.corpus import open_corpus
 from isotrope.encoder import load
-from isotrope.errors import UserError
+from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.significance import compare, compare_draws, interval, resample
 from isotrope.preset import read_preset
 from isotrope.study import Study, study
@@ -227,6 +227,20 @@ def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, t
     assert 2 <= len(done) < 8, "killed in the middle"
     resumed = study(small, output=tmp_path / "out", jobs=2, console=quiet())
     assert numbers(json.loads(json.dumps(resumed.record))) == numbers(json.loads(json.dumps(finished.record)))
+
+
+def test_a_stopped_study_shows_what_is_finished(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C when the first cell is done."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Board, "finished", stop)
+    with pytest.raises(Stopped, match=r"table\.md shows them"):
+        study(small, output=tmp_path / "out", console=quiet())
+    record = json.loads((tmp_path / "out" / "study.json").read_text())
+    assert record["scale"]["finished"] == 1
+    assert "1 of 8 cells finished" in (tmp_path / "out" / "table.md").read_text()
 
 
 def test_a_failing_cell_is_reported_and_the_others_go_on(

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from rich.console import Console
 
+from isotrope.errors import Stopped
 from isotrope.folders import writing
 from isotrope.study.document import write_pages
 from isotrope.study.figures import draw
@@ -59,12 +60,18 @@ def study(
 
     Raises:
         UserError: a mistake of the user's, before anything long.
-        Stopped: Ctrl-C; the same call goes on.
+        Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
     spec, place = with_options(file, options, seeds=seeds, test=test)
     planned = plan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
     with writing(place.output):
-        failed = run_plan(planned, options.get("jobs", 1), options.get("console") or Console()).failed
+        try:
+            failed = run_plan(planned, options.get("jobs", 1), options.get("console") or Console()).failed
+        except Stopped:
+            if any(cell.finished for cell in planned.cells.values()):
+                done = tell(planned, place.output, {})
+                raise Stopped(f"stopped; finished cells are kept, {done.pages[0]} shows them") from None
+            raise
         return tell(planned, place.output, failed)
 
 
