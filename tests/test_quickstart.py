@@ -16,12 +16,13 @@ from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
 import isotrope.quickstart
+from isotrope.baselines.whitening import whitening
 from isotrope.cli import app
 from isotrope.data.docstrings import Docstrings, gather, installed
 from isotrope.data.similarity import agreement, similarity_pairs
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.significance import Comparison
-from isotrope.quickstart import LEVEL, Measured, judge, measure, quickstart, tell, verdict
+from isotrope.quickstart import LEVEL, POOLING, STAGES, Measured, judge, measure, quickstart, tell, verdict
 from test_docstrings import build_site
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.learning_rate=1e-3"]
@@ -47,8 +48,16 @@ def finished(tiny_model: Path, text: Docstrings, tmp_path_factory: pytest.TempPa
 
 def test_the_result_holds_what_two_models_earn(finished: Path, tiny_model: Path, text: Docstrings) -> None:
     result = json.loads((finished / "quickstart.json").read_text())
-    for when, model in (("before", tiny_model), ("after", finished / "run" / "model")):
-        measured = measure(isotrope.load(str(model)), text)
+    trained = finished / "run" / "model"
+    encoders = {
+        "before": isotrope.load(str(tiny_model), POOLING),
+        "whitened": isotrope.load(str(finished / "whitened")),
+        "trained": isotrope.load(str(trained)),
+        "after": isotrope.load(str(finished / "model")),
+    }
+    assert list(encoders) == list(STAGES)
+    for when, encoder in encoders.items():
+        measured = measure(encoder, text)
         measures = {name: values[when] for name, values in result["measures"].items()}
         assert measures["retrieval"] == pytest.approx(np.mean(measured.reciprocal), abs=1e-6)
         assert measures["similarity"] == pytest.approx(
@@ -60,7 +69,14 @@ def test_the_result_holds_what_two_models_earn(finished: Path, tiny_model: Path,
         m = result["measures"][name]
         assert m["difference"] == pytest.approx(m["after"] - m["before"])
         assert m["low"] <= m["difference"] <= m["high"]
-    assert result["measures"]["uniformity"]["before"] != result["measures"]["uniformity"]["after"]
+    assert len({result["measures"]["uniformity"][stage] for stage in STAGES}) == 4
+    ours = {"before": (str(tiny_model), "whitened", POOLING), "trained": (str(trained), "model", None)}
+    for name, folder, pooling in ours.values():
+        vectors = isotrope.load(str(finished / folder)).encode(text.sentences)
+        own = isotrope.load(name, pooling).encode(text.sentences)
+        expected = (own - own.mean(0)) @ whitening(own.astype(np.float64))[1]
+        np.testing.assert_allclose(vectors, expected, atol=2e-3)
+        np.testing.assert_allclose(np.cov(vectors.T, bias=True), np.eye(vectors.shape[1]), atol=0.02)
     assert result["text"]["sentences_trained_on"] == len(text.sentences) == 320
     assert result["text"]["queries"] == len(text.queries) > 0
     assert result["verdict"] in {"better", "worse", "cannot be told"}
@@ -79,10 +95,10 @@ def test_what_is_told_names_every_figure_and_the_next_command(
     tell(result, finished, Console(file=out, width=200))
     told = out.getvalue()
     for name in ("retrieval", "similarity"):
-        for when in ("before", "after"):
+        for when in STAGES:
             assert f"{100 * result['measures'][name][when]:.2f}" in told
     assert f"verdict: {result['verdict']}\n" in told
-    assert str(finished / "run" / "model") in told
+    assert f"model:  {finished / 'model'}\n" in told
     command = re.search(r"isotrope (train .*) \[--dev", told)
     assert command is not None
     # the command that is shown is one that the command line takes: only the file is missing

@@ -48,25 +48,27 @@ def runs() -> str:
 
 
 def quickstart() -> str:
-    """The quickstart's three measures, before and after."""
+    """The quickstart's measures at every stage."""
     path = HERE / "quickstart" / "quickstart.json"
     if not path.is_file():
         return "No quickstart run is committed yet."
+    from isotrope.quickstart import STAGES
+
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     measures, text, seconds = result["measures"], result["text"], result["seconds"]["total"]
-    lines = ["| measure | before | after | change (95 %) |", "|---|--:|--:|--:|"]
+    lines = [f"| measure | {' | '.join(STAGES.values())} | change (95 %) |", "|---|" + "--:|" * (len(STAGES) + 1)]
     titles = {
         "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
         "similarity": "Spearman × 100, 330 graded pairs",
     }
     for name, title in titles.items():
-        before, after, change, low, high = (
-            100 * measures[name][key] for key in ("before", "after", "difference", "low", "high")
-        )
-        lines.append(f"| {title} | {before:.2f} | {after:.2f} | {change:+.2f} ({low:+.2f} … {high:+.2f}) |")
+        m = {key: 100 * value for key, value in measures[name].items()}
+        stages = " | ".join(f"{m[stage]:.2f}" for stage in STAGES)
+        lines.append(f"| {title} | {stages} | {m['difference']:+.2f} ({m['low']:+.2f} … {m['high']:+.2f}) |")
     for name in ("alignment", "uniformity"):
-        before, after = measures[name]["before"], measures[name]["after"]
-        lines.append(f"| {name} (lower is better) | {before:.3f} | {after:.3f} | {after - before:+.3f} |")
+        stages = " | ".join(f"{measures[name][stage]:.3f}" for stage in STAGES)
+        change = measures[name]["after"] - measures[name]["before"]
+        lines.append(f"| {name} (lower is better) | {stages} | {change:+.3f} |")
     lines += [
         "",
         f"Verdict: *{result['verdict']}*. {text['sentences_trained_on']:,} sentences, {seconds / 60:.1f} minutes on "

@@ -211,7 +211,7 @@ def quickstart(
     ),
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
 ) -> None:
-    """Adapt isotrope/tiny to text that this machine has already, offline, and say whether it became better."""
+    """Train isotrope/tiny on text that this machine has already, whiten it, and say whether it became better."""
     from isotrope.quickstart import quickstart as run
     from isotrope.quickstart import tell
 

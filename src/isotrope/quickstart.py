@@ -1,8 +1,9 @@
-"""The main job on text that every machine has, offline: adapt a model to docstrings, and tell whether it is better."""
+"""The main job on text that every machine has, offline: train on docstrings, whiten, and tell what is better."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,17 +26,19 @@ from isotrope.evaluation.embed import Embedded, Encoder
 from isotrope.evaluation.geometry import alignment, uniformity
 from isotrope.evaluation.retrieval import reciprocal_ranks
 from isotrope.evaluation.significance import Comparison, compare, compare_means
+from isotrope.evaluation.sts import spearman
 from isotrope.folders import writing
 from isotrope.report import report
 from isotrope.training.claim import write
 from isotrope.training.environment import environment
 from isotrope.training.run import train
+from isotrope.whiten import whiten
 
 Vector = npt.NDArray[np.float64]
 
-BACKBONE, PRESET = "isotrope/tiny", "simcse"
-POOLING = "mean"  # before and after; the better one of a raw language model, whose [CLS] means little
-SETTINGS = (f"encoder.pooling={POOLING}", "train.learning_rate=1e-4", "train.eval_steps=100", "train.save_steps=100")
+BACKBONE, PRESET = "isotrope/tiny", "simcse-tiny"
+POOLING = "first_last"  # before and after: the preset's, and the backbone's best without training
+SETTINGS = (f"encoder.pooling={POOLING}", "train.eval_steps=100", "train.save_steps=100")
 POSITIVE = 4.0  # pairs graded at least so are positives of the alignment
 RESAMPLES = 2000
 LEVEL = 0.05 / 2  # two tests share the 5 % (Bonferroni)
@@ -43,6 +46,7 @@ RULE = (
     f"better (worse) where one of the two tests says so with p ≤ {LEVEL:g} and the other one does not say the contrary"
 )
 TEXT, RESULT = "docstrings.json", "quickstart.json"
+STAGES = {"before": "before", "whitened": "whitened", "trained": "trained", "after": "trained, whitened"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,12 @@ def quickstart(
     overrides: Iterable[str] = (),
     console: Console | None = None,
 ) -> dict[str, Any]:
-    """Adapt `backbone` to the docstrings of the installed packages without labels, and judge it before and after.
+    """Train `backbone` on the docstrings of the installed packages without labels, whiten it, judge it at every stage.
 
     Called again after a stop or a kill, it goes on; after its end, it gives the same result again.
 
     Args:
-        output: the folder, for the gathered text, `run/` with the new model, and `quickstart.json`.
+        output: the folder, for the gathered text, `run/` of the training, `model/`, the new one, and `quickstart.json`.
         seed: of the training and of the tests' resamples.
         backbone: the model to begin with.
         text: what was gathered; by default `isotrope.data.docstrings.gather()`.
@@ -77,7 +81,7 @@ def quickstart(
         console: where to report; None reports to the terminal.
 
     Returns:
-        What `quickstart.json` holds: `text` (counts), `measures` (before, after, intervals), `verdict`, `seconds`, …
+        What `quickstart.json` holds: `text` (counts), `measures` (`STAGES`, intervals), `verdict`, `seconds`, …
 
     Raises:
         UserError: the folder holds something else or another seed's result, or too little text is installed.
@@ -98,16 +102,20 @@ def quickstart(
         _say(console, f"{len(text.queries):,} docstrings of {len(text.held_out)} other packages to judge by")
         settings = [*SETTINGS, *overrides]
         with _timed(seconds, "before"), console.status("measuring the model to begin with"):
-            before = measure(model, text)
+            found = {"before": measure(model, text)}
+        with _timed(seconds, "whitened"), console.status("whitening it, to tell what that gives by itself"):
+            found["whitened"] = measure(_whitened(backbone, corpus, folder / "whitened", POOLING), text)
         with _timed(seconds, "training"):
             run = train(
                 corpus, output=folder / "run", preset=PRESET, backbone=backbone, dev="none", test="none", seed=seed,
                 overrides=settings, resume=True, console=console,
             )  # fmt: skip
-        with _timed(seconds, "after"), console.status("measuring the new model"):
-            after = measure(load(run.model), text)
+        with _timed(seconds, "after"), console.status("whitening and measuring the new model"):
+            found["trained"] = measure(load(run.model), text)
+            found["after"] = measure(_whitened(run.model, corpus, folder / "model"), text)
         report(run.folder, run.folder / "report.html")
-        tests = judge(before, after, seed)
+        tests = judge(found["before"], found["after"], seed)
+        stages = {name: _headline(measured) for name, measured in found.items()}
         result = {
             "backbone": backbone,
             "preset": PRESET,
@@ -122,9 +130,9 @@ def quickstart(
                 "queries": len(text.queries),
             },
             "measures": {
-                **{name: _figures(test) for name, test in tests.items()},
-                "alignment": {"before": before.alignment, "after": after.alignment},
-                "uniformity": {"before": before.uniformity, "after": after.uniformity},
+                name: {stage: figures[name] for stage, figures in stages.items()}
+                | (_figures(tests[name]) if name in tests else {})
+                for name in stages["before"]
             },
             "grading_agreement": agreement(),
             "verdict": verdict(tests),
@@ -169,7 +177,14 @@ def verdict(tests: Mapping[str, Comparison]) -> str:
 
 def tell(result: Mapping[str, Any], folder: Path, console: Console) -> None:
     """Before → after, the verdict and its rule, where things lie, and what to type next."""
-    shown = Table("measure", "before", "after", "change", "95 %", "p", title="Before and after, nothing labelled used")
+    shown = Table(
+        "measure",
+        *STAGES.values(),
+        "change",
+        "95 %",
+        "p",
+        title="No label was used; the change is from first to last",
+    )
     text, measures, agreed = result["text"], result["measures"], result["grading_agreement"]["spearman"]
     titles = {
         "retrieval": f"retrieval: a docstring's body from its first sentence, {text['queries']:,} queries (MRR@10)",
@@ -178,20 +193,22 @@ def tell(result: Mapping[str, Any], folder: Path, console: Console) -> None:
     for name, title in titles.items():
         m = {key: 100 * value for key, value in measures[name].items()}
         interval, p = f"{m['low']:+.2f} … {m['high']:+.2f}", f"{measures[name]['p']:.3g}"
-        shown.add_row(title, f"{m['before']:.2f}", f"{m['after']:.2f}", f"{m['difference']:+.2f}", interval, p)
+        shown.add_row(title, *(f"{m[stage]:.2f}" for stage in STAGES), f"{m['difference']:+.2f}", interval, p)
     for name, title in {"alignment": "of pairs graded 4 or more", "uniformity": "of their sentences"}.items():
-        old, new = measures[name]["before"], measures[name]["after"]
-        shown.add_row(f"{name} {title} (lower is better)", f"{old:.3f}", f"{new:.3f}", f"{new - old:+.3f}", "", "")
+        m = measures[name]
+        change = f"{m['after'] - m['before']:+.3f}"
+        shown.add_row(f"{name} {title} (lower is better)", *(f"{m[stage]:.3f}" for stage in STAGES), change, "", "")
     console.print(shown)
     minutes, memory = divmod(round(result["seconds"]["total"]), 60), result["peak_memory_mb"]
     _say(console, f"verdict: {result['verdict']}\n(the rule: {RULE})")
     _say(console, f"took {minutes[0]} min {minutes[1]} s" + (f", at most {memory:,} MB of memory" if memory else ""))
     _say(
         console,
-        f"model:  {folder / 'run' / 'model'}\nreport: {folder / 'run' / 'report.html'}\nresult: {folder / RESULT}",
+        f"model:  {folder / 'model'}\nreport: {folder / 'run' / 'report.html'}\nresult: {folder / RESULT}",
     )
     _say(console, "your own text, a sentence a line, and your own model:")
     _say(console, "  isotrope train YOUR-TEXT.txt --backbone YOUR-MODEL --output runs/mine [--dev YOUR-PAIRS.tsv]")
+    _say(console, "  isotrope whiten runs/mine/model YOUR-TEXT.txt --output runs/whitened")
 
 
 def peak_memory_mb() -> int | None:
@@ -202,6 +219,23 @@ def peak_memory_mb() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+
+
+def _whitened(model: str | Path, corpus: Path, output: Path, pooling: str | None = None) -> Encoder:
+    """The model with whitening as its last layer, fitted on the text."""
+    shutil.rmtree(output, ignore_errors=True)  # which an earlier call may have begun
+    encoder: Encoder = load(whiten(model, corpus, output, pooling=pooling))
+    return encoder
+
+
+def _headline(measured: Measured) -> dict[str, float]:
+    """A model's four figures."""
+    return {
+        "retrieval": float(measured.reciprocal.mean()),
+        "similarity": spearman(similarity_pairs().gold, measured.cosines),
+        "alignment": measured.alignment,
+        "uniformity": measured.uniformity,
+    }
 
 
 def _gather(text: Docstrings | None, folder: Path, console: Console) -> Docstrings:
