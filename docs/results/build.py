@@ -154,7 +154,7 @@ def methods() -> str:
     columns = [[own[0] if own else float("nan") for own in column] for column in zip(*cells, strict=True)]
     header = [
         f"[{backbones(record)}](docs/results/studies/{name}/table.md): {record['column']}, "
-        f"{record['scale']['sentences']:,} sentences"
+        f"{sentences(record)} sentences"
         for name, record in found.items()
     ]
     title = "Spearman × 100: mean ± standard deviation (seeds); best bold, second in italics"
@@ -167,6 +167,12 @@ def methods() -> str:
 def backbones(record: dict[str, Any]) -> str:
     """What a study's rows began with."""
     return ", ".join(record["scale"]["backbones"])
+
+
+def sentences(record: dict[str, Any]) -> str:
+    """How many a run takes."""
+    count = record["scale"]["sentences"]
+    return format(count, ",") if count else "all"
 
 
 def spread(found: tuple[float, float | None, int] | None) -> str:
@@ -194,7 +200,7 @@ def ran() -> str:
         }
         lines.append(
             f"| [{name}](results/studies/{name}/table.md) | {backbones(record)} | "
-            f"{format(scale['sentences'], ',') if scale['sentences'] else 'all'} | {scale['seeds']} | "
+            f"{sentences(record)} | {scale['seeds']} | "
             f"{scale['finished']} | {hours:.1f} | {'; '.join(sorted(machines))} |"
         )
     return "\n".join(lines)
