@@ -720,6 +720,33 @@ def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
     assert not np.allclose(plain, expected, atol=1e-2)
 
 
+def test_a_model_is_trained_once_whatever_stands_behind_it(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    rows = '[rows.plain]\n[rows.white]\nthen = "whitening"\n[rows.short]\nthen = "whitening:k=4"\n'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=2)
+    made = planned(read_study(file), tmp_path / "out")
+    assert sum(cell.train for cell in made.cells.values()) == 2, "a seed each"
+    alone = planned(read_study(file), tmp_path / "out", only=["plain"])
+    assert made.rows["plain"] == alone.rows["plain"]
+    done = study(file, output=tmp_path / "out", console=quiet())
+    assert not done.failed
+    plain, white, short = ({seed: row["scores"][seed]["Avg."] for seed in "01"} for row in done.record["rows"])
+    assert len({*plain.values(), *white.values(), *short.values()}) == 6
+    cell = made.cells[made.rows["white"][1]]
+    trained = made.cells[made.rows["plain"][1]].model
+    step = Whitening().behind(load(trained))
+    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 1, limit=96).rows(0, 96).tolist()]["text"])
+    ((_, cosines),) = judged(cell.folder / "after.npz").values()
+    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
+    (pairs,) = held.values()
+    sides = [
+        side / np.linalg.norm(side, axis=1, keepdims=True) for side in map(step.encode, (pairs.first, pairs.second))
+    ]
+    np.testing.assert_allclose(cosines, (sides[0] * sides[1]).sum(axis=1), atol=1e-4)
+
+
 @pytest.mark.parametrize("then", ["whitening:fit=text.txt", "sif", "flux", "whitening:k=0"])
 def test_a_step_that_has_other_sentences_is_refused_first(
     then: str, tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path

@@ -22,7 +22,7 @@ from isotrope.preset import RESERVED, Preset, preset_names, read_preset
 from isotrope.registry import STAGES
 from isotrope.study.behind import check_then
 from isotrope.study.columns import SUITES
-from isotrope.study.rows import SENTENCES, Entry, expand
+from isotrope.study.rows import Entry, expand, models_of, sentences_of
 from isotrope.study.spec import Model, Row, Spec
 from isotrope.training.dev import DEV_SETS, dev_names, named_pairs
 
@@ -130,6 +130,8 @@ class _Planner:
     def _cell(self, entry: Entry, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Put a cell and all that it needs into the plan -> its key."""
         row, run = entry.row, self.spec.run
+        if row.then and row.train:
+            return self._behind(entry, seed, backbone)
         check_then(row.then)
         recipe = self.read(row.preset, tuple(entry.overrides))
         needs: list[str] = []
@@ -151,9 +153,9 @@ class _Planner:
             base = start = backbone or run.backbone or begin
         overrides = tuple(self._overrides(entry, recipe, base))
         recipe = self.read(row.preset, overrides)
-        taught = _models(recipe, row) if row.train else {}
+        taught = models_of(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
-        sentences = _sentences(entry, run.sentences, recipe)
+        sentences = sentences_of(entry, run.sentences, recipe)
         settings = _settings(recipe, start, teachers) | {"base": base}
         judging, selecting = self.pairs(tuple(recipe.train.select))
         others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
@@ -163,7 +165,7 @@ class _Planner:
             "seed": seed, "train": row.train, "test": judging, "suites": self.measured_on,
             "text": [self.text, sentences] if row.train or row.then else None, "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {})  # fmt: skip
-        key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
+        key = _checksum(decides)
         made = self.plan.cells
 
         def path(name: str) -> str:
@@ -172,7 +174,7 @@ class _Planner:
         made.setdefault(
             key,
             Cell(
-                entry.label, key, self.place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}",
+                entry.label, key, _folder(self.place, row, seed, key),
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
                 seed, sentences, self.corpus, self.place.data, run.dev, _test(run.test), run.suites,
@@ -181,6 +183,21 @@ class _Planner:
         )  # fmt: skip
         if needed_by and not made[key].keep_model:
             made[key] = replace(made[key], keep_model=True)
+        return key
+
+    def _behind(self, entry: Entry, seed: int, backbone: str | None) -> str:
+        """A step behind a trained row's model, which is the same cell's as without the step: trained once."""
+        row = entry.row
+        check_then(row.then)
+        bare = replace(entry, row=row.model_copy(update={"then": ""}))
+        trained = self._cell(bare, seed, backbone, needed_by=(f"then = {row.then}",))
+        cell = self.plan.cells[trained]
+        key = _checksum([trained, row.then])
+        self.plan.cells[key] = replace(
+            cell, label=entry.label, key=key, folder=_folder(self.place, row, seed, key), then=row.then,
+            backbone=str(cell.model.resolve()), needs=(trained,), train=False, teachers={},
+            keep_model=self.spec.run.keep_models,
+        )  # fmt: skip
         return key
 
     def _pairs(self, select: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
@@ -214,6 +231,14 @@ class _Planner:
                 yield text
 
 
+def _checksum(decides: Any) -> str:
+    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
+
+
+def _folder(place: Place, row: Row, seed: int, key: str) -> Path:
+    return place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
+
+
 def _key(override: str) -> str:
     return override.partition("=")[0].strip()
 
@@ -223,32 +248,6 @@ def fits(key: str, recipe: Preset) -> bool:
     stage, _, rest = key.partition(".")
     label = rest.split(".")[0]
     return stage not in STAGES or label in RESERVED or label in getattr(recipe, stage)
-
-
-def _models(recipe: Preset, row: Row) -> dict[str, tuple[str, ...]]:
-    """A preset's teacher -> the models that the row, or else the preset, names."""
-    if unknown := [label for label in row.teachers if label not in recipe.teachers]:
-        known = ", ".join(recipe.teachers) or "none"
-        raise UserError(f"the preset {recipe.name} has no teacher {unknown[0]!r}", f"it has: {known}")
-    return {
-        label: row.teachers.get(label) or tuple(table.get("models", ())) for label, table in recipe.teachers.items()
-    }
-
-
-def _sentences(entry: Entry, common: int | None, recipe: Preset) -> int | None:
-    """How many sentences a row takes; numbers up to 1 are shares of the run's."""
-    asked = entry.at.get(SENTENCES, entry.row.sentences or common)
-    if asked is None:
-        return None
-    if isinstance(asked, bool) or not isinstance(asked, int | float) or asked <= 0:
-        raise UserError(f"sentences = {asked!r} is not possible", "choose a number, or a share of the run's sentences")
-    if asked <= 1 and common is None:
-        raise UserError(f"sentences = {asked!r} is a share of nothing", "add run.sentences, or --sentences")
-    count = round(asked * (common or 0)) if asked <= 1 else int(asked)
-    if entry.row.train and count < recipe.train.batch_size:
-        problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
-        raise UserError(problem, "take more sentences, or a smaller train.batch_size")
-    return count
 
 
 def _settings(recipe: Preset, start: str, teachers: Mapping[str, Sequence[str]]) -> dict[str, Any]:

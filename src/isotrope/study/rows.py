@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isotrope.errors import UserError
+from isotrope.preset import Preset
 from isotrope.study.spec import Row, Spec
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
@@ -87,3 +88,29 @@ def _list(names: set[str]) -> str:
 
 def _short(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+def models_of(recipe: Preset, row: Row) -> dict[str, tuple[str, ...]]:
+    """A preset's teacher -> the models that the row, or else the preset, names."""
+    if unknown := [label for label in row.teachers if label not in recipe.teachers]:
+        known = ", ".join(recipe.teachers) or "none"
+        raise UserError(f"the preset {recipe.name} has no teacher {unknown[0]!r}", f"it has: {known}")
+    return {
+        label: row.teachers.get(label) or tuple(table.get("models", ())) for label, table in recipe.teachers.items()
+    }
+
+
+def sentences_of(entry: Entry, common: int | None, recipe: Preset) -> int | None:
+    """How many sentences a row takes; numbers up to 1 are shares of the run's."""
+    asked = entry.at.get(SENTENCES, entry.row.sentences or common)
+    if asked is None:
+        return None
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or asked <= 0:
+        raise UserError(f"sentences = {asked!r} is not possible", "choose a number, or a share of the run's sentences")
+    if asked <= 1 and common is None:
+        raise UserError(f"sentences = {asked!r} is a share of nothing", "add run.sentences, or --sentences")
+    count = round(asked * (common or 0)) if asked <= 1 else int(asked)
+    if entry.row.train and count < recipe.train.batch_size:
+        problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
+        raise UserError(problem, "take more sentences, or a smaller train.batch_size")
+    return count

@@ -49,7 +49,7 @@ def search(file: str | Path, **options: Unpack[Options]) -> Path:
         raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
     if spec.run.dev and read_study(file).run.test == "dev-half":
         spec = _blind(spec, place)
-    chosen = {label: row.model_copy(update={"sweep": {}}) for label, row in spec.rows.items() if row.train}
+    chosen = {label: row.model_copy(update={"sweep": {}, "then": ""}) for label, row in spec.rows.items() if row.train}
     rows = options.get("rows", ())
     if unknown := [name for name in rows if name not in chosen]:
         raise UserError(f"study {spec.name} trains no row {unknown[0]!r}", f"choose from {', '.join(chosen)}")
