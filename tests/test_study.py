@@ -240,7 +240,9 @@ def test_a_stopped_study_shows_what_is_finished(small: Path, tmp_path: Path, mon
         study(small, output=tmp_path / "out", console=quiet())
     record = json.loads((tmp_path / "out" / "study.json").read_text())
     assert record["scale"]["finished"] == 1
-    assert "1 of 8 cells finished" in (tmp_path / "out" / "table.md").read_text()
+    page = (tmp_path / "out" / "table.md").read_text()
+    assert "one seed a row" in page
+    assert "1 of 8 cells finished" in page
 
 
 def test_a_failing_cell_is_reported_and_the_others_go_on(

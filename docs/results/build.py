@@ -187,6 +187,8 @@ def ran() -> str:
     """What was run, on what, and how long it took."""
     if not studies():
         return "No study is committed yet."
+    from isotrope.study.document import seeds_of
+
     lines = [
         "| study | backbone | sentences a run | seeds | cells | hours | machine |",
         "|---|---|--:|--:|--:|--:|---|",
@@ -200,7 +202,7 @@ def ran() -> str:
         }
         lines.append(
             f"| [{name}](results/studies/{name}/table.md) | {backbones(record)} | "
-            f"{sentences(record)} | {scale['seeds']} | "
+            f"{sentences(record)} | {seeds_of(record).replace('one seed', '1').removesuffix(' seeds')} | "
             f"{scale['finished']} | {hours:.1f} | {'; '.join(sorted(machines))} |"
         )
     return "\n".join(lines)

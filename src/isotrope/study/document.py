@@ -101,13 +101,19 @@ def lead(record: Record) -> list[str]:
     ]
 
 
+def seeds_of(record: Record) -> str:
+    """How many seeds the trained rows have, as far as they are finished."""
+    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {record["scale"]["seeds"]}
+    few, many = min(counts), max(counts)
+    return f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
+
+
 def _scale(record: Record) -> str:
     scale = record["scale"]
     sentences = f"{scale['sentences']:,} sentences a run" if scale["sentences"] else "all sentences of the corpus"
-    seeds = "one seed" if scale["seeds"] == 1 else f"{scale['seeds']} seeds"
     done = "" if scale["finished"] == scale["cells"] else f"; {scale['finished']} of {scale['cells']} cells finished"
     return (
-        f"Backbone {', '.join(scale['backbones'])}; {sentences}; {seeds} a row; "
+        f"Backbone {', '.join(scale['backbones'])}; {sentences}; {seeds_of(record)} a row; "
         f"judged on {JUDGES[scale['test']]}{done}."
     )
 
