@@ -30,7 +30,7 @@ from isotrope.evaluation.significance import compare, compare_draws, interval, r
 from isotrope.preset import read_preset
 from isotrope.study import Study, study
 from isotrope.study.cell import judged, run_cell
-from isotrope.study.document import pages
+from isotrope.study.document import pages, seeds_of
 from isotrope.study.plan import Cell, Place, Plan, plan
 from isotrope.study.progress import Board
 from isotrope.study.rows import expand
@@ -240,9 +240,17 @@ def test_a_stopped_study_shows_what_is_finished(small: Path, tmp_path: Path, mon
         study(small, output=tmp_path / "out", console=quiet())
     record = json.loads((tmp_path / "out" / "study.json").read_text())
     assert record["scale"]["finished"] == 1
-    page = (tmp_path / "out" / "table.md").read_text()
-    assert "one seed a row" in page
-    assert "1 of 8 cells finished" in page
+    assert "1 of 8 cells finished" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("finished", "said"),
+    [([3, 3], "3 seeds"), ([3, 5, 0], "3 to 5 seeds"), ([1], "one seed"), ([0, 0], "4 seeds")],
+)
+def test_the_seeds_that_are_told_are_those_that_are_finished(finished: list[int], said: str) -> None:
+    rows = [{"kind": "row", "scores": dict.fromkeys(range(n), {})} for n in finished]
+    rows.append({"kind": "teacher", "scores": {0: {}}})
+    assert seeds_of({"rows": rows, "scale": {"seeds": 4}}) == said
 
 
 def test_a_failing_cell_is_reported_and_the_others_go_on(
