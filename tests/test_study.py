@@ -248,8 +248,8 @@ def test_a_stopped_study_shows_what_is_finished(small: Path, tmp_path: Path, mon
     [([3, 3], "3 seeds"), ([3, 5, 0], "3 to 5 seeds"), ([1], "one seed"), ([0, 0], "4 seeds")],
 )
 def test_the_seeds_that_are_told_are_those_that_are_finished(finished: list[int], said: str) -> None:
-    rows = [{"kind": "row", "scores": dict.fromkeys(range(n), {})} for n in finished]
-    rows.append({"kind": "teacher", "scores": {0: {}}})
+    rows = [{"kind": "row", "scores": dict.fromkeys(range(n))} for n in finished]
+    rows.append({"kind": "teacher", "scores": {0: None}})
     assert seeds_of({"rows": rows, "scale": {"seeds": 4}}) == said
 
 
