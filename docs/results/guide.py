@@ -36,6 +36,10 @@ FEW = [
     for row in ("SimCSE", "DCLR", "RankCSE")
     for share, at in (("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03), ("1 %", 0.01), ("0.3 %", 0.003))
 ]
+FEW += [
+    (f"whiten with {count} sentences, and do not train", f"Whitened, not trained, {count} sentences", "Before training")
+    for count in ("300", "1,000", "3,000", "10,000")
+]
 # what is compared; the studies in which, each with the column that judges
 COMPARED = [(PAIRS, {"first": "Avg.", "first-minilm": "STS-B"}), (FEW, {"few": "Avg."})]
 
