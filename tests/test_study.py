@@ -299,6 +299,8 @@ BAD = {
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t': "not valid TOML",
     'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep would never be read",
+    'title = "t"\n[rows.a]\ntrain = false\nsentences = 9': "rows.a.sentences would never be read",
+    'title = "t"\n[rows.a]\ntrain = false\nthen = "whitening"\nsweep = {"train.epochs" = [1]}': "a.sweep would never",
     'title = "t"\n[rows.a]\n[figures.f]\nkind = "bars"\ntitle = ""\nx = "y"': "figures.f.x would never be read",
     'title = "t"\n[rows.a]\n[figures.f]\nkind = "cosines"\ntitle = ""\ncolumns = ["dev"]': "figures.f.columns would",
     'title = "t"\n[rows.a]\n[figures.f]\nkind = "curve"\ntitle = ""': "a run logs dev, alignment, uniformity alone",
@@ -728,6 +730,19 @@ def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
     ((_, white),), ((_, plain),) = (judged(cells[row].folder / "after.npz").values() for row in ("white", "plain"))
     np.testing.assert_allclose(white, expected, atol=1e-4)
     assert not np.allclose(plain, expected, atol=1e-2)
+
+
+def test_an_untrained_row_with_a_step_behind_sweeps_the_sentences_of_the_step(
+    corpus_file: Path, tmp_path: Path
+) -> None:
+    rows = (
+        '[rows.white]\ntrain = false\nthen = "whitening"\nsweep = {sentences = [1, 0.5]}\n[rows.raw]\ntrain = false\n'
+    )
+    made = planned(spec_of(tmp_path, corpus_file, f'[run]\nbackbone = "isotrope/tiny"\n{rows}'), tmp_path)
+    assert {label: made.cells[keys[0]].sentences for label, keys in made.rows.items()} == {
+        "white, sentences = 1": 500, "white, sentences = 0.5": 250, "raw": 500,
+    }  # fmt: skip
+    assert len(made.cells) == 3
 
 
 def test_a_model_is_trained_once_whatever_stands_behind_it(

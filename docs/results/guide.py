@@ -37,8 +37,8 @@ FEW = [
     for share, at in (("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03), ("1 %", 0.01), ("0.3 %", 0.003))
 ]
 FEW += [
-    (f"whiten with {count} sentences, and do not train", f"Whitened, not trained, {count} sentences", "Before training")
-    for count in ("300", "1,000", "3,000", "10,000")
+    (f"whiten with {share}, and do not train", f"Whitened, not trained, sentences = {at}", "Before training")
+    for share, at in (("all of the text", 1), ("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03))
 ]
 # what is compared; the studies in which, each with the column that judges
 COMPARED = [(PAIRS, {"first": "Avg.", "first-minilm": "STS-B"}), (FEW, {"few": "Avg."})]
@@ -75,4 +75,4 @@ def _difference(rows: list[dict[str, Any]], row: str, than: str, column: str) ->
     seeds = sorted(first.keys() & second.keys())
     found = paired([first[seed] for seed in seeds], [second[seed] for seed in seeds])
     interval = "" if found.low is None else f" ({found.low:+.2f} … {found.high:+.2f})"
-    return f"{found.mean:+.2f}{interval}"
+    return f"{found.mean:+.2f}{interval}".replace("-", "−")

@@ -44,7 +44,11 @@ def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[An
     """
     everything: dict[str, Entry] = {}
     for base, row in spec.rows.items():
-        axes = {**row.sweep, **(sweep or {})} if row.train else {}
+        axes = {
+            key: values
+            for key, values in {**row.sweep, **(sweep or {})}.items()
+            if row.train or (row.then and key == SENTENCES)  # an untrained row has no other
+        }
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])

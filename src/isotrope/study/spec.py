@@ -234,8 +234,10 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
     """(Place, why) of everything that is given for nothing."""
     for label, row in spec.rows.items():
         if not row.train:
-            given = sorted(row.model_fields_set & {"sentences", "sweep", "teachers"})
-            yield from ((f"rows.{label}.{key}", "the row is not trained") for key in given)
+            read = {"sentences"} if row.then else set()  # which a step behind is fitted on
+            given = row.model_fields_set & {"sentences", "sweep", "teachers"} - read
+            given -= {"sweep"} if row.sweep.keys() <= read else set()
+            yield from ((f"rows.{label}.{key}", "the row is not trained") for key in sorted(given))
     for label, figure in spec.figures.items():
         kind = f"the figure is of the kind {figure.kind}"
         if figure.x and figure.kind != "sweep":
