@@ -405,7 +405,7 @@ def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_fi
     spec = read_study(name, changes)
     made = planned(spec, tmp_path)
     assert spec.title
-    assert len(made.cells) >= len(made.rows) > 1
+    assert len(made.cells) >= max(len(made.rows), 2), "one model says nothing of chance"
     assert all(claim.text and claim.source for claim in spec.claims.values())
     if name != "first":
         assert all(row.source or not row.published for row in spec.rows.values())
