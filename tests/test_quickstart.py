@@ -97,6 +97,11 @@ def test_what_is_told_names_every_figure_and_the_next_command(
     for name in ("retrieval", "similarity"):
         for when in STAGES:
             assert f"{100 * result['measures'][name][when]:.2f}" in told
+    narrow = io.StringIO()
+    tell(result, finished, Console(file=narrow, width=80))
+    table = narrow.getvalue().split("retrieval: ")[0].splitlines()
+    assert sum(line.split()[:1] == ["retrieval"] for line in table) == 1, "one line a measure on a narrow terminal"
+    assert f"{result['measures']['retrieval']['after'] * 100:.2f}" in "".join(table)
     assert f"verdict: {result['verdict']}\n" in told
     assert f"model:  {finished / 'model'}\n" in told
     command = re.search(r"isotrope (train .*) \[--dev", told)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -46,7 +47,7 @@ RULE = (
     f"better (worse) where one of the two tests says so with p ≤ {LEVEL:g} and the other one does not say the contrary"
 )
 TEXT, RESULT = "docstrings.json", "quickstart.json"
-STAGES = {"before": "before", "whitened": "whitened", "trained": "trained", "after": "trained, whitened"}
+STAGES = {"before": "before", "whitened": "whitened", "trained": "trained", "after": "both"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,28 +178,25 @@ def verdict(tests: Mapping[str, Comparison]) -> str:
 
 def tell(result: Mapping[str, Any], folder: Path, console: Console) -> None:
     """Before → after, the verdict and its rule, where things lie, and what to type next."""
-    shown = Table(
-        "measure",
-        *STAGES.values(),
-        "change",
-        "95 %",
-        "p",
-        title="No label was used; the change is from first to last",
-    )
+    title = "No label was used; the change is from the first to the last"
+    shown = Table("", *STAGES.values(), "change", "95 %", box=SIMPLE, title=title)  # fits into 80 columns
     text, measures, agreed = result["text"], result["measures"], result["grading_agreement"]["spearman"]
-    titles = {
-        "retrieval": f"retrieval: a docstring's body from its first sentence, {text['queries']:,} queries (MRR@10)",
-        "similarity": f"similarity: 330 graded pairs (Spearman × 100; the two graders: {100 * agreed:.1f})",
+    what = {
+        "retrieval": f"MRR@10 × 100 of a docstring's body by its first sentence, {text['queries']:,} queries",
+        "similarity": f"Spearman × 100 on 330 graded pairs (the two graders: {100 * agreed:.1f})",
+        "alignment": "of pairs graded 4 or more, lower is better",
+        "uniformity": "of the pairs' sentences, lower is better",
     }
-    for name, title in titles.items():
-        m = {key: 100 * value for key, value in measures[name].items()}
-        interval, p = f"{m['low']:+.2f} … {m['high']:+.2f}", f"{measures[name]['p']:.3g}"
-        shown.add_row(title, *(f"{m[stage]:.2f}" for stage in STAGES), f"{m['difference']:+.2f}", interval, p)
-    for name, title in {"alignment": "of pairs graded 4 or more", "uniformity": "of their sentences"}.items():
-        m = measures[name]
-        change = f"{m['after'] - m['before']:+.3f}"
-        shown.add_row(f"{name} {title} (lower is better)", *(f"{m[stage]:.3f}" for stage in STAGES), change, "", "")
+    for name in what:
+        scale, digits = (100, 2) if "p" in measures[name] else (1, 3)
+        m = {key: f"{scale * value:.{digits}f}" for key, value in measures[name].items()}
+        change = f"{scale * (measures[name]['after'] - measures[name]['before']):+.{digits}f}"
+        interval = f"{float(m['low']):+.2f} … {float(m['high']):+.2f}" if "low" in m else ""
+        shown.add_row(name, *(m[stage] for stage in STAGES), change, interval)
     console.print(shown)
+    for name, said in what.items():
+        p = f"; p {measures[name]['p']:.3g}" if "p" in measures[name] else ""
+        _say(console, f"{name}: {said}{p}")
     minutes, memory = divmod(round(result["seconds"]["total"]), 60), result["peak_memory_mb"]
     _say(console, f"verdict: {result['verdict']}\n(the rule: {RULE})")
     _say(console, f"took {minutes[0]} min {minutes[1]} s" + (f", at most {memory:,} MB of memory" if memory else ""))
