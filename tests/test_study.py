@@ -551,13 +551,11 @@ def test_other_pairs_under_the_same_name_make_another_cell(
         shutil.copytree(data / sts / task, folder / sts / task)
     shutil.copytree(data / sts.with_name("SICK"), folder / sts.with_name("SICK"))
     rows = "[rows.Trained]\n[rows.Raw]\ntrain = false\n"
-    (tmp_path / "spec.toml").write_text(
-        f'title = "t"\n[run]\nbackbone = "isotrope/tiny"\nsuites = ["geometry"]\n{rows}'
-    )
+    (tmp_path / "spec.toml").write_text(f'title = "t"\n[run]\nbackbone = "isotrope/tiny"\n{rows}')
     run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
 
-    def keys() -> tuple[str, str]:
-        made = plan(read_study(tmp_path / "spec.toml", run), Place(tmp_path / "out", str(folder)))
+    def keys(*suites: str) -> tuple[str, str]:
+        made = plan(read_study(tmp_path / "spec.toml", run | {"suites": suites}), Place(tmp_path / "out", str(folder)))
         return made.rows["Trained"][0], made.rows["Raw"][0]
 
     def swap(path: Path, old: str, new: str) -> None:
@@ -572,10 +570,11 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     assert selected[0] != first[0]
     assert selected[1] == first[1], "nothing selects a model that is not trained"
     swap(folder / sts / "STSBenchmark" / "sts-test.csv", "\t2.500\t", "\t2.400\t")
-    judged_by = keys()
+    judged_by, measured_by = keys(), keys("geometry")
     assert not set(judged_by) & set(selected)
     swap(folder / sts / "STSBenchmark" / "sts-train.csv", "a plane", "a train")
-    assert not set(keys()) & set(judged_by), "geometry reads the whole folder"
+    assert keys() == judged_by, "nothing reads the training pairs"
+    assert not set(keys("geometry")) & set(measured_by), "but geometry, which reads the whole folder"
     (folder / sts / "STSBenchmark" / "sts-test.csv").write_text("")
     with pytest.raises(UserError, match=r"sts-test\.csv"):
         keys()
