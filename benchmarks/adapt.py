@@ -28,17 +28,17 @@ from rich.console import Console
 from scipy.sparse import csr_array
 
 import isotrope
-from isotrope.data.corpus import Corpus, open_corpus
-from isotrope.data.domains import Domain, load_domain, unlabelled
-from isotrope.data.permutation import Permutation
-from isotrope.data.senteval import STS_TASKS, load_sts
 from isotrope.encoder import save
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.retrieval import per_query
+from isotrope.evaluation.sets.domains import Domain, load_domain, unlabelled
+from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import headline, similarities
-from isotrope.folders import cache
-from isotrope.training.environment import environment
+from isotrope.run.environment import environment
+from isotrope.store.cache import cache_folder
+from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.permutation import Permutation
 
 BACKBONE, SEED = "isotrope/minilm", 0
 DOMAINS, METHODS = ("SciFact", "Banking77"), ("adapt", "simcse", "mnrl", "gist")
@@ -73,7 +73,7 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
 
 
 def cleaned(path: Path) -> Corpus:
-    return open_corpus(path, cache=cache("corpora"))
+    return open_corpus(path, cache=cache_folder("corpora"))
 
 
 def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:

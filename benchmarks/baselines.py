@@ -25,13 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.baselines import open_encoder
-from isotrope.baselines.fitted import Step
-from isotrope.baselines.names import Name
-from isotrope.data.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.ranking import Choices, evaluate_ranking
+from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import headline, similarities
+from isotrope.post.fitted import Step
+from isotrope.post.names import Name, open_encoder
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 BACKBONES = ["isotrope/tiny@mean", "isotrope/tiny@first_last"]

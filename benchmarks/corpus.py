@@ -30,16 +30,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import disable_progress_bars
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
+from datasets import disable_progress_bars
 from isotrope import load
-from isotrope.data.batches import PermutedBatches
-from isotrope.data.corpus import Corpus, open_corpus
 from isotrope.teachers._store import Store
-from isotrope.training.token_store import reading
+from isotrope.text.batches import PermutedBatches
+from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.tokens import reading
 from isotrope.types import Batch
 from timing import show
 

@@ -30,8 +30,8 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from isotrope import load
-from isotrope.encoder.compiled import compile_layers, layers
-from isotrope.preset import build_objective, read_preset
+from isotrope.encoder.fast.compiled import compile_layers, layers
+from isotrope.objective.preset import build_objective, read_preset
 from isotrope.teachers.mixture import mix
 from isotrope.types import Batch
 from timing import show

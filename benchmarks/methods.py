@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import disable_progress_bars
 
+from datasets import disable_progress_bars
 from isotrope import load
-from isotrope.data.senteval import load_sts
-from isotrope.preset import Preset, read_preset
-from isotrope.training.selection import DevScore
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.objective.preset import Preset, read_preset
+from isotrope.run.selection import DevScore
 from step import BATCH, DROPOUT, LENGTH, Ours
 from timing import clock, interleave, lines, ratio, show
 

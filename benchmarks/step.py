@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from datasets import Dataset, disable_progress_bars
 from rich.console import Console
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -33,13 +32,14 @@ from torch import Tensor
 from transformers import TrainerCallback
 from transformers.trainer_callback import PrinterCallback
 
+from datasets import Dataset, disable_progress_bars
 from isotrope import load
-from isotrope.data.corpus import open_corpus
-from isotrope.preset import Preset, build_objective, open_teachers, read_preset
+from isotrope.objective.preset import Preset, build_objective, open_teachers, read_preset
+from isotrope.run.fit import Trainer, _arguments
+from isotrope.run.state import ObjectiveState
 from isotrope.teachers import Context
-from isotrope.training.fit import Trainer, _arguments
-from isotrope.training.state import ObjectiveState
-from isotrope.training.token_store import reading
+from isotrope.text.corpus import open_corpus
+from isotrope.text.tokens import reading
 from timing import clock, interleave, lines, ratio, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -61,7 +61,7 @@ class Ticks(TrainerCallback):
 
 
 class Ours:
-    """isotrope's trainer, as `isotrope.training.fit` sets it up, on any preset."""
+    """isotrope's trainer, as `isotrope.run.fit` sets it up, on any preset."""
 
     def __init__(self, preset: Preset, batches: Callable[[int], list[str]], folder: Path) -> None:
         self.preset, self.batches, self.folder = preset, batches, folder

@@ -19,8 +19,8 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from isotrope import evaluate, load
-from isotrope.data.pairs import Pairs
-from isotrope.data.senteval import SPLITS, STS_TASKS, load_sts
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS, load_sts
 from isotrope.evaluation.suite import headlines
 from timing import clock, ratio, show
 

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.data.transfer import load_transfer
 from isotrope.evaluation import transfer
 from isotrope.evaluation.classifier import SETTINGS, Setting, train, with_bias
 from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.sets.transfer import load_transfer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from oracle import softmax

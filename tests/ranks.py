@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import isotrope
-import isotrope.training.fit as fit_module
+import isotrope.run.fit as fit_module
 
 torch.set_num_threads(1)
 table, backbone, output, batch, dropout, *more = sys.argv[1:]

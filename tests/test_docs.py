@@ -19,12 +19,12 @@ from isotrope.study.spec import read_study
 from isotrope.study.table import gather
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "docs" / "results"))  # what build.py finds beside itself
+sys.path.append(str(ROOT / "tools"))  # what tables.py finds beside itself
 
 
 def builder(docs: Path) -> ModuleType:
-    """``docs/results/build.py`` as a module."""
-    specification = importlib.util.spec_from_file_location("build", docs / "results" / "build.py")
+    """``tools/tables.py`` as a module."""
+    specification = importlib.util.spec_from_file_location("tables", docs.parent / "tools" / "tables.py")
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -64,7 +64,8 @@ def copied(corpus_file: Path, tmp_path: Path) -> Path:
         shutil.copy(page, target)
     results = tmp_path / "docs" / "results"
     results.mkdir()
-    shutil.copy(ROOT / "docs" / "results" / "build.py", results)
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "tables.py", tmp_path / "tools")
     (tmp_path / "first.toml").write_text(STUDY)
     spec = read_study(tmp_path / "first.toml", {"corpus": [str(corpus_file)]})
     planned = plan(spec, Place(tmp_path / "out"))

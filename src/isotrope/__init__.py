@@ -9,20 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isotrope.bulk import encode
+    from isotrope.bulk.encode import encode
     from isotrope.encoder import load
     from isotrope.evaluation.suite import run as evaluate
-    from isotrope.objective import Objective
-    from isotrope.registry import component
-    from isotrope.training.run import train
+    from isotrope.objective.objective import Objective
+    from isotrope.objective.registry import component
+    from isotrope.run.train import train
 
 _FACE = {
-    "train": "isotrope.training.run:train",
+    "train": "isotrope.run.train:train",
     "evaluate": "isotrope.evaluation.suite:run",
-    "encode": "isotrope.bulk:encode",
+    "encode": "isotrope.bulk.encode:encode",
     "load": "isotrope.encoder:load",
-    "component": "isotrope.registry:component",
-    "Objective": "isotrope.objective:Objective",
+    "component": "isotrope.objective.registry:component",
+    "Objective": "isotrope.objective.objective:Objective",
 }
 __all__ = ["Objective", "component", "encode", "evaluate", "load", "train"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.bars import without_bars
+from isotrope.encoder.quiet import without_bars
 
 # sentence-transformers 6 writes names that version 5 does not know; version 6 reads the older ones as well.
 CLASSIC = "sentence_transformers.models."

@@ -15,9 +15,9 @@ from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
-from isotrope.encoder.bars import without_bars
-from isotrope.encoder.packed import BEHIND_PADDING_INDEX, pack
+from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
+from isotrope.encoder.quiet import without_bars
 from isotrope.encoder.weights import lacking, refuse
 from isotrope.errors import UserError
 

@@ -12,9 +12,9 @@ from typing import Any
 import xxhash
 
 from isotrope.errors import UserError
-from isotrope.folders import cache
+from isotrope.store.cache import cache_folder
 
-CODE = ("data", "encoder", "evaluation", "baselines")  # folders of the package whose code decides a result
+CODE = ("text", "encoder", "evaluation", "post")  # folders of the package whose code decides a result
 
 
 def remembered(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def remembered(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) ->
     A file that cannot be read counts as missing; one that cannot be written is not kept, since the result stands.
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps({**key, "code": code_checksum()}, sort_keys=True).encode())
-    path = cache("results", f"{digest}.json")
+    path = cache_folder("results", f"{digest}.json")
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

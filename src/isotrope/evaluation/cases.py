@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from isotrope.data.pairs import Pairs
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded, Encoder
 from isotrope.evaluation.ranking import RankingList
+from isotrope.evaluation.sets.pairs import Pairs
 
 
 def case(

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from isotrope.data.pairs import Pairs
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.pairs import Pairs
 
 LARGEST = 1e15  # the squares of larger values overflow float32
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from isotrope.data.pairs import Pairs
-from isotrope.data.senteval import load_sts
 from isotrope.errors import UserError
 from isotrope.evaluation.bands import by_gold, scale
 from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.spectrum import Vector, effective_rank, iso_score, unit, variance_shares
 
 Rows = npt.ArrayLike | torch.Tensor

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from isotrope.baselines import check as check_name
-from isotrope.baselines import open_encoder
-from isotrope.data.domains import Domain
-from isotrope.data.pairs import Pairs
-from isotrope.data.senteval import data_folder
 from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum, remembered
 from isotrope.evaluation.embed import Encoder, Floats, encode
 from isotrope.evaluation.retrieval import evaluate_domain
+from isotrope.evaluation.sets.domains import Domain
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES, check, run
+from isotrope.post.names import check as check_name
+from isotrope.post.names import open_encoder
 
 Say = Callable[[str], None]
 

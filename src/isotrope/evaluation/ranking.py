@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from isotrope.data.pairs import Pairs
-from isotrope.data.senteval import load_sts
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import load_sts
 
 Vector = npt.NDArray[np.float64]
 Tau = Literal["a", "b", "c"]

@@ -19,9 +19,9 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
 
-from isotrope.data.domains import Domain, load_domain
 from isotrope.evaluation.clustering import v_measures
 from isotrope.evaluation.embed import Embedded, Encoder, Floats
+from isotrope.evaluation.sets.domains import Domain, load_domain
 
 CUTOFF = 10  # places that nDCG and MRR look at
 RECALLS = (10, 100)  # places of the recalls
@@ -43,7 +43,8 @@ class Ranked:
 def evaluate_retrieval(
     encoder: Encoder, tasks: Sequence[str], data: str | Path | None, setting: str = "test"
 ) -> dict[str, Any]:
-    """Evaluate on SciFact, Banking77, StackOverflow; see `isotrope.data.domains` for what "test" and "dev" hold.
+    """Evaluate on SciFact, Banking77, StackOverflow; see `isotrope.evaluation.sets.domains` for what each
+    setting holds.
 
     All data is read before anything is encoded. Gives for each task what `evaluate_domain` gives.
 

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from isotrope.data.pairs import Pairs
-from isotrope.data.senteval import SPLITS, load_sts
 from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import SPLITS, load_sts
 
 Vector = npt.NDArray[np.float64]
 Sets = Mapping[str, Mapping[str, Pairs]]  # task → subset or split → pairs

@@ -7,11 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isotrope.data.domains import DOMAINS
-from isotrope.data.domains import SETTINGS as DOMAIN_SETTINGS
-from isotrope.data.pairs import Pairs
-from isotrope.data.senteval import SPLITS, STS_TASKS
-from isotrope.data.transfer import TRANSFER_TASKS
 from isotrope.errors import UserError
 from isotrope.evaluation.classifier import SETTINGS as TRANSFER_SETTINGS
 from isotrope.evaluation.compare import Judge, by_cases, by_pairs
@@ -20,6 +15,11 @@ from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
 from isotrope.evaluation.ranking import SETTINGS as RANKING_SETTINGS
 from isotrope.evaluation.ranking import evaluate_ranking, rank
 from isotrope.evaluation.retrieval import evaluate_retrieval
+from isotrope.evaluation.sets.domains import DOMAINS
+from isotrope.evaluation.sets.domains import SETTINGS as DOMAIN_SETTINGS
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
+from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
 from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
 from isotrope.evaluation.transfer import evaluate_transfer
 

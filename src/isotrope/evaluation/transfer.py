@@ -29,7 +29,6 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from isotrope.data.transfer import CLASSES, Labelled, load_transfer
 from isotrope.errors import UserError
 from isotrope.evaluation.classifier import (
     SEED,
@@ -43,6 +42,7 @@ from isotrope.evaluation.classifier import (
     with_bias,
 )
 from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.sets.transfer import CLASSES, Labelled, load_transfer
 
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
 

@@ -11,7 +11,7 @@ import torch
 
 from isotrope.pretraining.masking import within_sentences
 from isotrope.pretraining.stream import Ids
-from isotrope.training.environment import environment
+from isotrope.run.environment import environment
 
 
 @torch.no_grad()

@@ -17,9 +17,7 @@ from filelock import FileLock, Timeout
 from transformers import AutoTokenizer, PrinterCallback, Trainer, TrainingArguments
 from transformers.utils import logging as transformers_logging
 
-from isotrope.data.files import Source, find_sources
 from isotrope.errors import UserError
-from isotrope.folders import writing
 from isotrope.pretraining.card import mean_cosine, write_card
 from isotrope.pretraining.checkpoints import Plan, replan, tidy, whole
 from isotrope.pretraining.export import export
@@ -30,7 +28,9 @@ from isotrope.pretraining.recipe import Recipe, recipe_of
 from isotrope.pretraining.stream import Ids, blocks_of, sentences, tokenise
 from isotrope.pretraining.tokenizer import SPECIAL, train_tokenizer
 from isotrope.pretraining.vectors import warm_embeddings
-from isotrope.training.progress import CtrlC
+from isotrope.run.progress import CtrlC
+from isotrope.store.disk import writing
+from isotrope.text.files import Source, find_sources
 
 START = list(SPECIAL).index("cls")  # id of the token that begins a sentence
 CARD_BLOCKS = 64  # whose sentences the card's mean cosine is taken over

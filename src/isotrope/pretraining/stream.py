@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.data.cleaning import fingerprint, fold
-from isotrope.data.files import Source
-from isotrope.data.readers import Columns, rows
 from isotrope.errors import UserError
+from isotrope.text.cleaning import fingerprint, fold
+from isotrope.text.files import Source
+from isotrope.text.readers import Columns, rows
 
 Ids = np.ndarray[Any, np.dtype[np.uint16]]
 SENTENCES_AT_A_TIME = 20_000

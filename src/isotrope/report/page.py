@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from isotrope.errors import UserError
 from isotrope.evaluation.bands import by_gold
 from isotrope.evaluation.spectrum import effective_rank
-from isotrope.folders import writing
 from isotrope.report import figures
 from isotrope.report.record import Record
 from isotrope.report.scores import SHORT
 from isotrope.report.space import Space, neighbour_table, spaces
+from isotrope.store.disk import writing
 
 SIGNS = {"better": "▲", "worse": "▼", "cannot be told": "◆", "unfinished": "…"}
 PAPERS = {  # name as the captions give it -> where to read it

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.errors import UserError
-from isotrope.preset import Preset, preset_names, read_preset
-from isotrope.preset_text import flat, sources
+from isotrope.objective.preset import Preset, preset_names, read_preset
+from isotrope.objective.sources import flat, sources
 
 Vector = npt.NDArray[np.float64]
 Series = tuple[list[int], list[float]]  # steps, values

@@ -12,7 +12,7 @@ from rich.table import Table as Shown
 from rich.text import Text
 
 from isotrope.errors import UserError
-from isotrope.folders import writing
+from isotrope.store.disk import writing
 
 Mark = Literal["best", "second"]
 _TEX = str.maketrans(

@@ -19,16 +19,16 @@ from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
 from isotrope.evaluation.sts import score
 from isotrope.evaluation.suite import run as evaluate
-from isotrope.folders import writing
 from isotrope.report.space import cosines
-from isotrope.study.behind import behind
+from isotrope.run import folder as claim
+from isotrope.run.environment import environment
+from isotrope.run.pairs import dev_names, dev_pairs, judges
+from isotrope.run.train import train
+from isotrope.run.verdict import Measured
+from isotrope.store.disk import writing
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
-from isotrope.training import claim
-from isotrope.training.dev import dev_names, dev_pairs, judges
-from isotrope.training.environment import environment
-from isotrope.training.run import train
-from isotrope.training.verdict import Measured
+from isotrope.study.post_step import behind
 from isotrope.types import Encoder
 
 KEPT = ("metrics.jsonl", "after.npz")  # of a run's folder

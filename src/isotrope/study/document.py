@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from isotrope.folders import writing
 from isotrope.report.tables import Table, latex, markdown, page, ranked
+from isotrope.run.folder import write
+from isotrope.store.disk import writing
 from isotrope.study.columns import LOWER_IS_BETTER, shown
-from isotrope.training.claim import write
 
 Record = Mapping[str, Any]
 Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard deviation (None for one seed), seeds

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrope.evaluation.bands import by_gold
-from isotrope.folders import writing
 from isotrope.report.figures import INK, SERIES, style, svg
+from isotrope.run.folder import read, write
+from isotrope.store.disk import writing
 from isotrope.study.cell import BINS, judged
 from isotrope.study.document import means
 from isotrope.study.plan import Plan
 from isotrope.study.spec import Figure as Wanted
-from isotrope.training.claim import read, write
 
 Record = Mapping[str, Any]
 UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}

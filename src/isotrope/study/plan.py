@@ -11,20 +11,20 @@ from typing import Any
 
 import xxhash
 
-from isotrope.data.files import checksum, find_sources
-from isotrope.data.senteval import data_folder
 from isotrope.encoder.checksum import files_checksum
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum
+from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import check as check_suite
-from isotrope.preset import RESERVED, Preset, preset_names, read_preset
-from isotrope.registry import STAGES
-from isotrope.study.behind import check_then
+from isotrope.objective.preset import RESERVED, Preset, preset_names, read_preset
+from isotrope.objective.registry import STAGES
+from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
 from isotrope.study.columns import SUITES
+from isotrope.study.post_step import check_then
 from isotrope.study.rows import Entry, expand, models_of, sentences_of
 from isotrope.study.spec import Model, Row, Spec
-from isotrope.training.dev import DEV_SETS, dev_names, named_pairs
+from isotrope.text.files import checksum, find_sources
 
 
 @dataclass(frozen=True, slots=True)

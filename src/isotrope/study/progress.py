@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from isotrope.run.folder import read
 from isotrope.study.plan import Cell, Plan
-from isotrope.training.claim import read
 
 
 class Board:

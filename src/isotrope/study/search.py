@@ -16,14 +16,14 @@ import tomli_w
 from rich.console import Console
 
 from isotrope.errors import UserError
-from isotrope.folders import writing
-from isotrope.preset import read_preset
+from isotrope.objective.preset import read_preset
+from isotrope.run.folder import read, write
+from isotrope.run.pairs import dev_names, dev_pairs, judges
+from isotrope.store.disk import writing
 from isotrope.study.options import Options, with_options
 from isotrope.study.plan import Place, Plan, fits, plan
 from isotrope.study.run import run_plan
 from isotrope.study.spec import Range, Row, Spec, read_study
-from isotrope.training.claim import read, write
-from isotrope.training.dev import dev_names, dev_pairs, judges
 
 TRIALS, BEST, SELECT = "search.db", "search.toml", "select"
 FAILED = float("-inf")  # a failed trial counts, so that every row has had equally many

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from isotrope.errors import UserError
-from isotrope.registry import explain
+from isotrope.objective.registry import explain
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
 

@@ -11,7 +11,8 @@ from typing import Any, Unpack
 from rich.console import Console
 
 from isotrope.errors import Stopped
-from isotrope.folders import writing
+from isotrope.run.folder import write
+from isotrope.store.disk import writing
 from isotrope.study.document import write_pages
 from isotrope.study.figures import draw
 from isotrope.study.options import Options, with_options
@@ -19,7 +20,6 @@ from isotrope.study.plan import Plan, plan
 from isotrope.study.run import run_plan
 from isotrope.study.spec import with_tuned
 from isotrope.study.table import gather
-from isotrope.training.claim import write
 
 RECORD = "study.json"
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from isotrope.evaluation.significance import compare_draws
+from isotrope.run.folder import read
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
 from isotrope.study.plan import Plan
 from isotrope.study.rows import Entry
-from isotrope.study.slim import nowhere, slim
 from isotrope.study.spec import Claim
 from isotrope.study.statistics import ALPHA, holm, paired, seeds_needed
-from isotrope.training.claim import read
+from isotrope.study.summary import nowhere, slim
 
 Record = dict[str, Any]
 OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs

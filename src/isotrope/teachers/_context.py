@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 
-from isotrope.data.corpus import Corpus
 from isotrope.errors import UserError
+from isotrope.text.corpus import Corpus
 
 Rows = npt.NDArray[np.int64]
 

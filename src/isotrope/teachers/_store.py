@@ -18,7 +18,8 @@ from filelock import FileLock
 from torch import Tensor
 
 from isotrope.errors import UserError
-from isotrope.folders import cache, prune, writing
+from isotrope.store.cache import cache_folder, prune
+from isotrope.store.disk import writing
 from isotrope.teachers._context import Context, Rows
 from isotrope.teachers._frozen import Frozen
 from isotrope.types import Batch
@@ -50,7 +51,7 @@ class Store:
             rows = None
         chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
         key = xxhash.xxh3_128_hexdigest(json.dumps([VERSION, frozen.key(), context.corpus.key, chosen]).encode())
-        folder = cache("teachers")
+        folder = cache_folder("teachers")
         path, shape = folder / f"{key}.npy", (len(context.corpus) if rows is None else len(rows), frozen.dim)
         if not path.is_file():
             with writing(folder), FileLock(folder / f".{key}.lock"):

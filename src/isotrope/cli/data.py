@@ -1,0 +1,124 @@
+"""``isotrope data``: what the evaluation reads, from the web to a verified folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from isotrope.errors import UserError
+
+if TYPE_CHECKING:
+    from isotrope.datasets.checking import Checked
+
+app = typer.Typer(no_args_is_help=True, help="The data of the evaluation: list it, fetch it, check it, prepare it.")
+console, errors = Console(), Console(stderr=True)
+WIDE = 400  # columns of a table in a file or a pipe
+
+Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
+Only = Annotated[str | None, typer.Option(help="Data sets or groups (sts, transfer, …), with commas; all.")]
+
+
+@app.command("list")
+def data_list(
+    only: Only = "all",
+    addresses: Annotated[bool, typer.Option("--addresses", help="Where every file comes from.")] = False,
+) -> None:
+    """Every data set: what it is, its rows, size, licence, and how a download is verified."""
+    from isotrope.datasets.sources import choose
+
+    chosen = choose(_names(only))
+    shown = _table("name", "group", "what", "rows", "MB", "licence", "verified by")
+    for source in chosen:
+        size = "?" if source.size is None else f"{source.size / 1e6:.1f}"
+        shown.add_row(source.name, source.group, source.title, source.rows, size, source.licence, source.verified)
+    _show(shown)
+    for source in chosen if addresses else ():
+        for line in (source.home, *source.archives, *map(source.url, source.files)):
+            console.print(f"{source.name}: {line}", highlight=False, soft_wrap=True)
+
+
+@app.command("fetch")
+def data_fetch(
+    folder: Folder = None,
+    only: Only = None,
+    mirror: Annotated[str | None, typer.Option(help="Address of a copy of such a folder.")] = None,
+    official: Annotated[bool, typer.Option("--official", help="The makers' own archives, where they fit.")] = False,
+) -> None:
+    """Download data sets (default: all but the training corpus), resumed where it broke off, each file verified."""
+    from rich.progress import DownloadColumn
+
+    from isotrope.cli.progress import counting
+    from isotrope.datasets.fetch import fetch
+
+    target = _given(folder)
+    with counting("downloaded", DownloadColumn(), errors) as move:
+        fetched = fetch(target, _names(only), mirror, official, _say, lambda count: move(advance=count))
+    if any(source.recipe for source in fetched):
+        _say(f"next: isotrope data prepare {target}")
+
+
+@app.command("check")
+def data_check(folder: Folder = None, only: Only = None) -> None:
+    """Say what is missing, corrupt or swapped, and the remedy; exit code 2 if anything is."""
+    from isotrope.datasets.checking import check
+
+    target = _given(folder)
+    checked = check(target, _names(only))
+    for one in checked:
+        _say(f"{one.source.name}: {one.state} ({one.source.rows}){_note(one)}")
+    wrong = [one for one in checked if one.findings]
+    if not wrong:
+        return
+    findings = [finding for one in wrong for finding in one.findings]
+    shown = _table("file", "is", "in full", "remedy")
+    for finding in findings:
+        shown.add_row(finding.path, finding.kind, finding.detail, finding.remedy)
+    _show(shown)
+    first, remedy = findings[0], findings[0].remedy
+    if any(finding.remedy != remedy for finding in findings):
+        remedy = f"isotrope data fetch {target}, then isotrope data prepare {target}: both leave what is right"
+    more = f", and {len(findings) - 1} more" if len(findings) > 1 else ""
+    raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){_note(wrong[0])}{more}", remedy)
+
+
+def _note(one: Checked) -> str:
+    there = any(finding.kind != "missing" for finding in one.findings)
+    return f"; {one.source.note}" if one.source.note and there else ""
+
+
+@app.command("prepare")
+def data_prepare(
+    folder: Folder = None,
+    output: Annotated[str | None, typer.Option(help="Where senteval/ is written; default: the data folder.")] = None,
+    only: Only = None,
+) -> None:
+    """Make SentEval's text state of STS and SICK from the official files; ISOTROPE_DATA may then point here."""
+    from isotrope.datasets.prepare import prepare
+
+    prepare(_given(folder), output, _names(only), _say)
+    _say(f"point to it: export ISOTROPE_DATA={output or folder}")
+
+
+def _names(only: str | None) -> list[str]:
+    return only.split(",") if only is not None else []
+
+
+def _given(folder: str | None) -> str:
+    if not folder:
+        raise UserError("no data folder given", "name one, or set ISOTROPE_DATA")
+    return folder
+
+
+def _table(*names: str) -> Table:
+    return Table(*(Column(name, overflow="fold") for name in names), box=None)
+
+
+def _show(table: Table) -> None:
+    Console(width=None if console.is_terminal else WIDE).print(table, highlight=False)
+
+
+def _say(line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,37 @@
+"""``isotrope encode``: text of any size into vectors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console, errors = Console(), Console(stderr=True)
+
+
+def encode(
+    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    files: Annotated[list[str], typer.Argument(help="Text of any size; a row out for each row in.")],
+    output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder of Parquet parts.")],
+    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+) -> None:
+    """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
+    from rich.progress import MofNCompleteColumn
+
+    from isotrope.bulk.encode import encode as run
+    from isotrope.cli.progress import counting
+
+    with counting("rows encoded", MofNCompleteColumn(), errors) as move:
+        written = run(
+            model,
+            files,
+            output,
+            text=text,
+            batch_size=batch_size,
+            pooling=pooling,
+            progress=lambda rows: move(completed=rows),
+        )
+    console.print(f"written to {written}", highlight=False, soft_wrap=True)

@@ -1,0 +1,127 @@
+"""The command line's evaluation: `isotrope evaluate` and `isotrope case`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from isotrope.errors import UserError
+
+Models = Annotated[
+    list[str], typer.Argument(help="Folders, hub names, isotrope/tiny; MODEL@cls, MODEL+whitening:k=256, vectors.txt …")
+]
+Data = Annotated[str | None, typer.Option(help="Folder of senteval/ and domain/.", envvar="ISOTROPE_DATA")]
+console, errors = Console(), Console(stderr=True)
+
+
+def evaluate(
+    models: Models,
+    suite: Annotated[
+        str, typer.Option(help="sts, transfer, ranking, geometry, retrieval; with commas; transfer:fast is a setting.")
+    ] = "sts",
+    tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, with commas.")] = None,
+    data: Data = None,
+    pairs: Annotated[list[str] | None, typer.Option(help="Your own pairs: first, second, score (.tsv, .csv).")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Option(help="Your own domain: text and label (.tsv, .csv), or a folder with qrels.")
+    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Test each model against the first.")] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="95 % intervals of the STS scores, over pairs.")
+    ] = False,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write all results here.")] = None,
+    table: Annotated[list[str] | None, typer.Option(help="Write the tables here: .md, .tex, .html.")] = None,
+) -> None:
+    """Score models by the papers' protocols: the number of each task, their average, and all of it as JSON."""
+    from isotrope.evaluation.models import Asked, evaluate_models
+    from isotrope.evaluation.sets.own_domain import read_domain
+    from isotrope.evaluation.sets.pairs import read_pairs
+    from isotrope.report import scores, tables
+
+    asked = Asked.read(suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or [])))
+    targets = [tables.check_target(path) for path in table or []]
+    results_file = _results_file(json_file) if json_file else None
+    if compare and len(models) < 2:
+        raise UserError("--compare with one model", "name at least two, the one to compare with first")
+    with errors.status("") as status:
+        results = evaluate_models(models, asked, pooling, lambda line: status.update(Text(line)))
+    shown = scores.all_tables(results, compare, intervals)
+    for one in shown:
+        console.print(tables.terminal(one))
+    for target in targets:
+        tables.write(shown, target)
+    if results_file:
+        _write_json(results, results_file)
+    for written in [*targets, *([results_file] if results_file else [])]:
+        console.print(f"written to {written}", highlight=False, soft_wrap=True)
+
+
+def case(
+    models: Models,
+    query: Annotated[str, typer.Option(help="A sentence of the task, or of your own with --candidate.")],
+    task: Annotated[str, typer.Option(help="STS12 … STS16, STSBenchmark, SICKRelatedness.")] = "SICKRelatedness",
+    candidate: Annotated[list[str] | None, typer.Option(help="A sentence to rank; again for more.")] = None,
+    data: Data = None,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+) -> None:
+    """Rank the sentences that people compared with one query, or your own: the case tables of RankCSE."""
+    from isotrope.evaluation.cases import case as rows_of
+    from isotrope.evaluation.cases import find_list
+    from isotrope.evaluation.ranking import ranking_lists
+    from isotrope.evaluation.sets.senteval import load_sts
+    from isotrope.evaluation.suite import check as check_task
+    from isotrope.post.names import check, open_encoder
+    from isotrope.report.tables import Table, terminal
+
+    gold = None
+    if not candidate:
+        (name,) = check_task("ranking", task)
+        found = find_list(ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query)
+        query, candidate, gold = found.query, found.candidates, found.gold.tolist()
+    for name in models:
+        check(name)
+    rows = rows_of({name: open_encoder(name, pooling) for name in models}, query, candidate, gold)
+    cells = [
+        [
+            row["sentence"],
+            *([] if gold is None else [f"{row['gold']:g} ({row['gold_rank']})"]),
+            *(f"{of['cosine']:.3f} ({of['rank']})" for of in row["models"].values()),
+        ]
+        for row in rows
+    ]
+    header = ["sentence", *([] if gold is None else ["people"]), *models]
+    console.print(terminal(Table(f"{query} (rank in brackets)", header, cells)))
+
+
+def _results_file(path: str) -> Path:
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written there", "make the folder")
+    if target.is_dir():
+        raise UserError(f"{target} is a folder", "name a file for the results")
+    return target
+
+
+def _write_json(results: Mapping[str, Mapping[str, Any]], target: Path) -> None:
+    """All but the single cases, which would be a hundred times the rest."""
+    plain = {
+        model: {
+            suite: {
+                task: {key: value for key, value in result.items() if not key.startswith("per_")}
+                for task, result in of_suite.items()
+            }
+            for suite, of_suite in suites.items()
+        }
+        for model, suites in results.items()
+    }
+    try:
+        target.write_text(json.dumps(plain, indent=2), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{target} cannot be written ({error.strerror})", "name another file") from error

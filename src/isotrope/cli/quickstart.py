@@ -1,0 +1,30 @@
+"""``isotrope quickstart``: this machine's own text, and what it makes of isotrope/tiny."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from isotrope.errors import Stopped
+
+console = Console()
+
+
+def quickstart(
+    output: Annotated[str, typer.Option(help="Folder for the text, the new model and the result.")] = (
+        "isotrope-quickstart"
+    ),
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+) -> None:
+    """Train isotrope/tiny on text that this machine has already, whiten it, and say whether it became better."""
+    from isotrope.quickstart.run import quickstart as run
+    from isotrope.quickstart.run import tell
+
+    try:
+        result = run(output, seed=seed, console=console)
+    except Stopped as stopped:
+        raise KeyboardInterrupt from stopped  # the same command goes on by itself
+    tell(result, Path(output), console)

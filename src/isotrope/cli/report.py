@@ -1,0 +1,20 @@
+"""``isotrope report``: a run on one page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console()
+
+
+def report(
+    run: Annotated[str, typer.Argument(help="A run's folder, finished or not.")],
+    output: Annotated[str | None, typer.Option(help="The page, .html; default: report.html in the run.")] = None,
+) -> None:
+    """Show a run on one page: verdict, curves, the space before and after; plots beside it as .svg and .png."""
+    from isotrope.report import report as write
+
+    console.print(f"written to {write(run, output)}", highlight=False, soft_wrap=True)

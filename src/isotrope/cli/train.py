@@ -1,0 +1,104 @@
+"""``isotrope train``: plain sentences in, a better model out, and whether it is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from isotrope.errors import UserError
+
+console = Console()
+
+
+def train(
+    corpus: Annotated[list[str], typer.Argument(help="Text: files or folders of .txt, .jsonl, .csv, .tsv, .parquet.")],
+    output: Annotated[str, typer.Option(help="Folder of the run: model/, result.json, metrics.jsonl.")],
+    preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
+    backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
+    teacher: Annotated[
+        list[str] | None, typer.Option(help="NAME=MODEL: a teacher of the preset; again for more.")
+    ] = None,
+    dev: Annotated[list[str] | None, typer.Option(help="Pairs that select: stsb, sickr, a .tsv file, none.")] = None,
+    test: Annotated[str | None, typer.Option(help="Pairs that judge: sts (seven sets), stsb, none.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+    sentences: Annotated[int | None, typer.Option(min=2, help="Train on a random sample of so many.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value over the preset's keys.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    positive: Annotated[str | None, typer.Option(help="Column of the positives, in tables.")] = None,
+    negative: Annotated[list[str] | None, typer.Option(help="Columns of hard negatives, in tables.")] = None,
+    log_to: Annotated[list[str] | None, typer.Option(help="Trackers: tensorboard, wandb, …")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
+) -> None:
+    """Turn plain sentences into a better model, and say whether it is better."""
+    from isotrope.run.train import train as run
+
+    finished = run(
+        corpus,
+        output=output,
+        preset=preset,
+        backbone=backbone,
+        teachers=_pairs_of("--teacher", teacher or []),
+        dev=dev,
+        test=test,
+        data=data,
+        seed=seed,
+        sentences=sentences,
+        overrides=set_ or [],
+        text=text,
+        positive=positive,
+        negatives=negative or [],
+        log_to=log_to or [],
+        resume=resume,
+    )
+    if finished.result:
+        _tell(finished.folder, finished.result)
+        _report(finished.folder)
+
+
+def _pairs_of(option: str, given: list[str]) -> dict[str, list[str]]:
+    """NAME=VALUE, several times -> name -> values."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (name and sign and value):
+            raise UserError(
+                f"{option} {text}: not of the form NAME=MODEL", f"write, for example, {option} guide=RUN/model"
+            )
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _tell(folder: Path, result: Mapping[str, Any]) -> None:
+    """Before → after, the verdict, where things lie."""
+    from isotrope.run.verdict import table
+
+    rows = table(result)
+    if rows:
+        shown = Table("task", "before", "after", "change", title="Spearman × 100 on the same pairs")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+        c = result["comparison"]
+        interval = f"{100 * c['low']:+.2f} … {100 * c['high']:+.2f}, p = {c['p']:.3g}, paired bootstrap"
+        console.print(f"change {100 * c['difference']:+.2f} points (95 %: {interval})", highlight=False)
+    console.print(f"verdict: {result['verdict']}; {result['advice']}", highlight=False)
+    console.print(f"model: {folder / 'model'}", highlight=False, soft_wrap=True)
+
+
+def _report(folder: Path) -> None:
+    """The page of a finished run, which stands whatever becomes of its page."""
+    try:
+        from isotrope.report import report as write
+
+        with console.status("drawing the report"):
+            page = write(folder)
+        console.print(f"report: {page}", highlight=False, soft_wrap=True)
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        console.print(f"no report ({why}); the run is whole", highlight=False, markup=False, soft_wrap=True)

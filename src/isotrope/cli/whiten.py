@@ -1,0 +1,27 @@
+"""The command line's `isotrope whiten`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+console = Console()
+
+
+def whiten(
+    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    corpus: Annotated[list[str], typer.Argument(help="Text: files or folders of .txt, .jsonl, .csv, .tsv, .parquet.")],
+    output: Annotated[str, typer.Option(help="Folder of the new model.")],
+    k: Annotated[int | None, typer.Option("--k", min=1, help="Dimensions to keep; default: all.")] = None,
+    sentences: Annotated[int, typer.Option(min=2, help="Fit on a random sample of so many.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+) -> None:
+    """Spread a model's vectors evenly: BERT-whitening, fitted on text without labels, as the model's last layer."""
+    from isotrope.post.apply import whiten as run
+
+    folder = run(model, corpus, output, k=k, sentences=sentences, seed=seed, text=text, pooling=pooling)
+    console.print(f"model: {folder}; is it better? isotrope evaluate {model} {folder} --compare", soft_wrap=True)

@@ -1,0 +1,145 @@
+"""Attention over packed rows: the one place of an encoder where sentences stand apart from each other again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from isotrope.encoder.fast.dropout import drop
+
+NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
+HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Where T real tokens stand in a padded batch (N, L), and where their H heads stand in (N, H, L).
+
+    Indices of padding point one behind the end: at a row of zeros. So do those of filler tokens, with which T is
+    rounded up where a machine likes few different shapes.
+    """
+
+    bias: Tensor  # (N, 1, 1, L): 0 for real tokens, HIDDEN for padding
+    places: Tensor  # (T,) into N·L
+    rows: Tensor  # (N·L,) into T
+    head_places: Tensor  # (T·H,) into N·H·L
+    head_rows: Tensor  # (N·H·L,) into T·H
+
+    @classmethod
+    def of(cls, mask: Tensor, heads: int, multiple: int = 1) -> Packing:
+        """From an attention mask (N, L), 0 or False for padding; ``multiple``: of which T is one."""
+        n, length = mask.shape
+        real = mask.reshape(-1) != 0
+        places = real.nonzero().squeeze(1)
+        rows = torch.where(real, real.cumsum(0) - 1, -(-len(places) // multiple) * multiple)
+        places = F.pad(places, (0, -len(places) % multiple), value=n * length)
+        head = torch.arange(heads, device=mask.device)
+        sentence, column = places // length, places % length
+        head_places = (sentence[:, None] * heads + head) * length + column[:, None]  # (T, H)
+        head_rows = rows.view(n, 1, length) * heads + head[:, None]  # (N, H, L)
+        head_rows = head_rows.clamp(max=len(places) * heads)
+        bias = torch.zeros(mask.shape, device=mask.device).masked_fill_(mask == 0, HIDDEN)
+        return cls(
+            bias[:, None, None], places, rows, head_places.clamp(max=n * heads * length).view(-1), head_rows.view(-1)
+        )
+
+    def pack(self, x: Tensor) -> Tensor:
+        """(N, L, …) -> (1, T, …)."""
+        return _take(x.flatten(0, 1), self.places, self.rows)[None]
+
+    def pad(self, x: Tensor) -> Tensor:
+        """(1, T, …) -> (N, L, …), zero for padding."""
+        return _take(x[0], self.rows, self.places).view(len(self.bias), -1, *x.shape[2:])
+
+    def pad_heads(self, x: Tensor) -> Tensor:
+        """(1, H, T, d) -> (N, H, L, d), zero for padding."""
+        rows = _take(x.transpose(1, 2).reshape(-1, x.shape[-1]), self.head_rows, self.head_places)
+        return rows.view(len(self.bias), x.shape[1], -1, x.shape[-1])
+
+    def pack_heads(self, x: Tensor) -> Tensor:
+        """(N, H, L, d) -> (1, T, H, d)."""
+        rows = _take(x.reshape(-1, x.shape[-1]), self.head_places, self.head_rows)
+        return rows.view(1, -1, x.shape[1], x.shape[-1])
+
+
+class _Take(torch.autograd.Function):
+    """Rows by index, zeros for one behind the end. Gradients go back by the inverse index: a copy, not a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        return _rows(x, index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _rows(gradients[0], *ctx.saved_tensors), None, None
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    return torch.cat([x, x.new_zeros(1, *x.shape[1:])]).index_select(0, index)
+
+
+def _take(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    return _Take.apply(x, index, inverse)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    packing: Packing | None = None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Heads (1, H, T, d) of a packed batch -> (1, T, H, d), as transformers calls an attention implementation.
+
+    ``attention_mask`` is the packing's bias; without a packing the batch is an ordinary padded one.
+    """
+    if packing is None or attention_mask is None:
+        found, _ = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+        return found, None
+    if sliding_window is not None and attention_mask.shape[-1] > sliding_window:
+        column = torch.arange(attention_mask.shape[-1], device=query.device)
+        far = (column - column[:, None]).abs() >= sliding_window  # (L, L)
+        attention_mask = attention_mask.masked_fill(far, HIDDEN)
+    return attend(query, key, value, packing, attention_mask, dropout, scaling), None
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, packing: Packing, bias: Tensor, dropout: float, scaling: float | None
+) -> Tensor:
+    """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
+    query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
+    if dropout and query.device.type == "cpu":
+        found = _plain(query, key, value, bias, dropout, scaling)
+    else:
+        n, _, length, _ = query.shape
+        mask = bias.to(query.dtype).expand(n, -1, length, length)
+        found = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=scaling)
+    return packing.pack_heads(found)
+
+
+def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None) -> Tensor:
+    """Attention as it is written: torch's kernel for CPUs has no dropout, and its substitute is slower than this."""
+    n, heads, length, size = query.shape
+    query, key, value = (x.reshape(n * heads, length, size) for x in (query, key, value))
+    bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)  # (N·H, 1 or L, L)
+    scores = torch.baddbmm(bias, query, key.mT, alpha=size**-0.5 if scaling is None else scaling)
+    return torch.bmm(drop(scores.softmax(dim=-1), dropout), value).view(n, heads, length, size)
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)

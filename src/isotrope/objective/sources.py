@@ -1,0 +1,58 @@
+"""Presets for a person to read: flat, resolved, and with the source of every value."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from isotrope.objective.preset import Preset, Table, read_preset
+
+
+def sources(name: str) -> dict[str, str]:
+    """Dotted key -> where a shipped preset's value comes from: the comment behind it."""
+    path = files("isotrope.presets").joinpath(f"{name}.toml")
+    text = path.read_text(encoding="utf-8")
+    parent = tomllib.loads(text).get("extends")
+    found = sources(parent) if parent else {}
+    table = ""
+    for line in text.splitlines():
+        if match := re.fullmatch(r"\[([\w.-]+)\]\s*(?:#\s*(.*))?", line):
+            table = match[1]
+            if match[2]:
+                found[table] = match[2]
+        elif match := re.fullmatch(r"([\w-]+)\s*=\s*[^#]*?(?:#\s*(.*))?", line):
+            found[f"{table}.{match[1]}".strip(".")] = match[2] or ""
+    return found
+
+
+def flat(preset: Preset) -> Table:
+    """Dotted key -> value, of everything that the preset sets."""
+
+    def walk(table: Table, prefix: str) -> Iterable[tuple[str, Any]]:
+        for key, value in table.items():
+            if isinstance(value, Mapping):
+                yield from walk(dict(value), f"{prefix}{key}.") if value else [(f"{prefix}{key}", {})]
+            else:
+                yield f"{prefix}{key}", value
+
+    return dict(walk(preset.model_dump(exclude_none=True, exclude={"name", "description"}), ""))
+
+
+def annotated(name: str, overrides: Sequence[str] = ()) -> str:
+    """The resolved preset as TOML, every line with its source: a paper's section, an override, or our default."""
+    preset = read_preset(name, overrides)
+    cited = {} if name.endswith(".toml") else sources(name)
+    changed = {override.partition("=")[0].strip() for override in overrides}
+    lines, table = [], ""
+    for line in preset.toml().splitlines():
+        if line.startswith("["):
+            key = table = line.strip("[]")
+        else:
+            key = f"{table}.{line.partition(' =')[0]}".strip(".")
+        source = "--set" if key in changed else cited.get(key) or ("default" if " = " in line and table else "")
+        source = source if line else ""
+        lines.append(f"{line:<36}# {source}" if source else line)
+    return "\n".join(lines)

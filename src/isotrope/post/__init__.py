@@ -1,0 +1,1 @@
+"""Post steps: vectors → vectors, fitted once on text without labels."""

@@ -1,0 +1,102 @@
+"""An encoder with a step behind it that is fitted on sentences: of the target, or of a corpus."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from isotrope.errors import UserError
+from isotrope.text.cleaning import fold
+from isotrope.text.files import find_sources
+from isotrope.text.readers import Columns, rows
+from isotrope.types import Count, Encoder
+
+Matrix = npt.NDArray[np.float64]
+Transform = Callable[[Matrix], Matrix]  # (N, D) -> (N, K), row by row
+
+TARGET = "target"
+
+
+class Step(BaseModel, ABC):
+    """What is done to an encoder's vectors, and the sentences that it is fitted on.
+
+    Attributes:
+        fit: "target", the sentences of the evaluation themselves; or a corpus file (.txt, .jsonl, .csv, .tsv, .parquet,
+            also compressed).
+        sentences: how many of the corpus, from its beginning; all by default.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    fit: str = TARGET
+    sentences: Count | None = None
+
+    def check(self) -> None:
+        """Raise UserError where a file that is named cannot be read; before a model is loaded."""
+        if self.fit != TARGET:
+            find_sources([self.fit])
+        elif self.sentences is not None:
+            raise UserError(
+                f"sentences = {self.sentences} of the target", "the target is fitted on whole: name a corpus with fit="
+            )
+
+    def behind(self, base: Encoder) -> Fitted:
+        """This step behind an encoder."""
+        return Fitted(base, self)
+
+    @abstractmethod
+    def fitted(self, vectors: Matrix) -> Transform:
+        """The transformation fitted on vectors (N, D)."""
+
+    def corpus(self) -> list[str]:
+        """The sentences of the corpus, blank lines left out."""
+        return list(islice(self._lines(), self.sentences))
+
+    def _lines(self) -> Iterator[str]:
+        for source in find_sources([self.fit]):
+            yield from (text for _, fields in rows(source, Columns()) for text in fold(fields) if text)
+
+
+class Fitted:
+    """An encoder and a fitted step. Fitted on the target, it is fitted anew on the sentences of each `encode`.
+
+    An evaluation encodes all sentences of its tasks in one call, so that they are the target. Call `fit` to fit once
+    and keep that.
+    """
+
+    def __init__(self, base: Encoder, step: Step) -> None:
+        self.base, self.step = base, step
+        self._transform: Transform | None = None
+
+    def fit(self, sentences: Sequence[str]) -> Fitted:
+        """Fit on some sentences, and on nothing else from now on."""
+        if isinstance(self.base, Fitted) and self.base.step.fit == TARGET:
+            self.base.fit(sentences)
+        self._transform = self.step.fitted(_vectors(self.base, list(dict.fromkeys(sentences))))
+        return self
+
+    def encode(self, sentences: list[str]) -> npt.NDArray[np.float32]:
+        """Sentences (N,) -> (N, K).
+
+        Raises:
+            UserError: the step cannot be fitted on these sentences or its corpus.
+        """
+        if self._transform is None and self.step.fit != TARGET:
+            self.fit(self.step.corpus())
+        distinct = list(dict.fromkeys(sentences))
+        vectors = _vectors(self.base, distinct)
+        transform = self._transform or self.step.fitted(vectors)
+        place = {sentence: row for row, sentence in enumerate(distinct)}
+        return transform(vectors).astype(np.float32)[[place[sentence] for sentence in sentences]]
+
+
+def _vectors(encoder: Encoder, sentences: list[str]) -> Matrix:
+    output: Any = encoder.encode(sentences)
+    return np.asarray(output.cpu() if isinstance(output, torch.Tensor) else output, dtype=np.float64)

@@ -1,0 +1,200 @@
+"""BERT-flow: an invertible map, fitted by maximum likelihood, from an encoder's vectors to a Gaussian.
+
+Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, https://arxiv.org/abs/2011.05864.
+The map is Glow (Kingma and Dhariwal, NeurIPS 2018, https://arxiv.org/abs/1807.03039): steps of actnorm, mixing of the
+channels, coupling. The public BERT-flow has random permutations where Glow has an invertible 1×1 convolution, and
+additive couplings where it has affine ones; both pairs are options. Without their multi-scale split: all channels pass
+all steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from isotrope.errors import UserError
+from isotrope.post.fitted import Matrix, Step, Transform
+from isotrope.types import Count, Positive
+
+Coupling = Literal["additive", "affine"]
+Mixing = Literal["permutation", "linear"]
+
+
+class ActNorm(nn.Module):
+    """z = (x − μ) exp(−s), channel by channel; μ and s begin as the data's mean and log standard deviation."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(dim))
+        self.log_scale = nn.Parameter(torch.zeros(dim))
+
+    def begin(self, x: Tensor) -> None:
+        """Set from rows (N, D); a channel that is constant keeps the scale 1."""
+        spread = x.std(dim=0, correction=0)
+        with torch.no_grad():
+            self.mean.copy_(x.mean(dim=0))
+            self.log_scale.copy_(torch.where(spread > 1e-6 * spread.max(), spread, 1).log())
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, D) -> (N, D) and log |det| (N,)."""
+        return (x - self.mean) * torch.exp(-self.log_scale), -self.log_scale.sum().expand(len(x))
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """(N, D) -> (N, D)."""
+        return z * torch.exp(self.log_scale) + self.mean
+
+
+class Mix(nn.Module):
+    """The channels in another order ("permutation"), or times an invertible matrix that begins as a rotation."""
+
+    def __init__(self, dim: int, mixing: Mixing) -> None:
+        super().__init__()
+        matrix = (
+            torch.eye(dim)[torch.randperm(dim)]
+            if mixing == "permutation"
+            else nn.init.orthogonal_(torch.empty(dim, dim))
+        )
+        self.weight = nn.Parameter(matrix, requires_grad=mixing == "linear")
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, D) -> (N, D) and log |det| (N,)."""
+        volume = torch.linalg.slogdet(self.weight).logabsdet if self.weight.requires_grad else x.new_zeros(())
+        return x @ self.weight, volume.expand(len(x))
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """(N, D) -> (N, D)."""
+        x: Tensor = torch.linalg.solve(self.weight, z, left=False)
+        return x
+
+
+class Couple(nn.Module):
+    """The second half of the channels, shifted (and scaled, "affine") by a network of the first half.
+
+    The network's last layer begins at zero, so that the step begins as the identity.
+    """
+
+    def __init__(self, dim: int, width: int, coupling: Coupling) -> None:
+        super().__init__()
+        self.kept, self.affine = dim // 2, coupling == "affine"
+        out = (dim - self.kept) * (2 if self.affine else 1)
+        last = nn.Linear(width, out)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.network = nn.Sequential(nn.Linear(self.kept, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, D) -> (N, D) and log |det| (N,)."""
+        shift, log_scale = self._of(x[:, : self.kept])
+        return torch.cat([x[:, : self.kept], x[:, self.kept :] * log_scale.exp() + shift], dim=1), log_scale.sum(dim=1)
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """(N, D) -> (N, D)."""
+        shift, log_scale = self._of(z[:, : self.kept])
+        return torch.cat([z[:, : self.kept], (z[:, self.kept :] - shift) * torch.exp(-log_scale)], dim=1)
+
+    def _of(self, first: Tensor) -> tuple[Tensor, Tensor]:
+        """First half (N, D/2) -> shift and log scale of the second, (N, D − D/2) each."""
+        if not self.affine:
+            shift = self.network(first)
+            return shift, torch.zeros_like(shift)
+        shift, raw = self.network(first).chunk(2, dim=1)
+        return shift, F.logsigmoid(raw + 2) - math.log(1 / (1 + math.exp(-2)))  # Glow's sigmoid(raw + 2), 1 at raw = 0
+
+
+class Glow(nn.Module):
+    """``depth`` steps of actnorm, mixing and coupling, from vectors (N, D) to what is to be Gaussian."""
+
+    def __init__(self, dim: int, depth: int, width: int, coupling: Coupling, mixing: Mixing) -> None:
+        super().__init__()
+        parts = [(ActNorm(dim), Mix(dim, mixing), Couple(dim, width, coupling)) for _ in range(depth)]
+        self.steps: Sequence[ActNorm | Mix | Couple] = [part for step in parts for part in step]
+        self.parts = nn.ModuleList(self.steps)
+
+    def begin(self, x: Tensor) -> None:
+        """Set every actnorm from rows (N, D): its output has mean 0 and variance 1 on them."""
+        with torch.no_grad():
+            for step in self.steps:
+                if isinstance(step, ActNorm):
+                    step.begin(x)
+                x = step(x)[0]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors (N, D) -> z (N, D) and log |det ∂z/∂x| (N,)."""
+        volume = x.new_zeros(len(x))
+        for step in self.steps:
+            x, more = step(x)
+            volume = volume + more
+        return x, volume
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """From z (N, D) back to vectors (N, D)."""
+        for step in reversed(self.steps):
+            z = step.inverse(z)
+        return z
+
+
+def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
+    """Mean of −log p(x) = ‖z‖²/2 + (D/2) log 2π − log |det ∂z/∂x| over rows (N, D), (N,), a dimension: ()."""
+    dim = z.shape[1]
+    return ((z**2).sum(dim=1) / 2 + dim / 2 * math.log(2 * math.pi) - volume).mean() / dim
+
+
+class Flow(Step):
+    """``+flow``: BERT-flow. BibTeX: li2020bertflow.
+
+    Attributes:
+        lr: Adam's learning rate; ``epochs`` and ``batch`` of the fit. One epoch at 1e-3 is published.
+        depth: steps of the flow. width: hidden units of a coupling's network.
+        coupling: "additive" (BERT-flow) or "affine" (Glow). mixing: "permutation" (BERT-flow) or "linear" (Glow).
+        seed: of weights, permutations and the order of the sentences.
+    """
+
+    lr: Positive = 1e-3
+    epochs: Count = 1
+    batch: int = Field(default=64, ge=2)
+    depth: Count = 9
+    width: Count = 32
+    coupling: Coupling = "additive"
+    mixing: Mixing = "permutation"
+    seed: int = Field(default=0, ge=0)
+
+    def fitted(self, vectors: Matrix) -> Transform:
+        """The map x -> z of maximum likelihood.
+
+        Raises:
+            UserError: fewer than two sentences or dimensions; the fit diverges.
+        """
+        if min(vectors.shape) < 2:
+            raise UserError(f"a flow of {vectors.shape[0]} × {vectors.shape[1]} numbers", "fit on more sentences")
+        glow = self.train(torch.from_numpy(vectors).float())
+
+        def transform(x: Matrix) -> Matrix:
+            with torch.inference_mode():
+                return np.asarray(glow(torch.from_numpy(x).float())[0].double().numpy())
+
+        return transform
+
+    def train(self, x: Tensor) -> Glow:
+        """Fit to rows (N, D), in batches of a seeded random order; also where the caller wants no gradients."""
+        with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            x = x.clone()
+            glow = Glow(x.shape[1], self.depth, self.width, self.coupling, self.mixing)
+            glow.begin(x)
+            optimizer = torch.optim.Adam([p for p in glow.parameters() if p.requires_grad], lr=self.lr)
+            for _ in range(self.epochs):
+                for picks in torch.split(torch.randperm(len(x)), self.batch):
+                    loss = negative_log_likelihood(*glow(x[picks]))
+                    if not torch.isfinite(loss):
+                        raise UserError(f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr")
+                    optimizer.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+        return glow

@@ -1,0 +1,166 @@
+"""The encoders of the papers' tables, by name: what a new method is compared with.
+
+A name is a source, then any steps behind it, each after a ``+`` as the papers' tables write them:
+
+    MODEL                                    a folder, a hub name, isotrope/tiny: as ``isotrope.load``
+    MODEL@first_last                         with another pooling: cls, mean, first_last (embeddings + last layer),
+                                             first_layer_last (first layer + last), last_two, cls_head
+    glove.6B.300d.txt                        averaged word vectors: a text file of GloVe or word2vec (.gz, .xz, .zst)
+    glove.6B.300d.txt+sif:freq=counts.txt    smooth inverse frequency (word vectors alone)
+    MODEL@first_last+whitening:k=256         BERT-whitening to 256 dimensions
+    MODEL@first_last+flow:epochs=2           BERT-flow
+    glove.6B.300d.txt+sif+whitening:k=100    one after the other
+
+Options follow a ``:`` as key=value, with commas. Every step is fitted on sentences, and a name says which: those that
+the evaluation gives it (``fit=target``, the default), or a corpus (``fit=wiki.txt.xz,sentences=20000``: its first
+20,000). A file whose name holds a ``+`` or a comma cannot be given as an option.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from isotrope.encoder import load
+from isotrope.encoder.load import locate
+from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.word_vectors import WordVectors
+from isotrope.errors import UserError
+from isotrope.post.fitted import TARGET, Step
+from isotrope.post.flow import Flow
+from isotrope.post.sif import Sif
+from isotrope.post.whitening import Whitening
+from isotrope.types import Encoder
+
+STEPS: dict[str, type[Step]] = {"whitening": Whitening, "flow": Flow, "sif": Sif}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A baseline's name, taken apart."""
+
+    source: str  # a model, or a file of word vectors
+    pooling: str | None
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def parse(cls, name: str) -> Name:
+        """Take a name apart; what exists as a folder or file of that name is meant as it is.
+
+        Raises:
+            UserError: an unknown step, option or pooling, or an impossible value.
+        """
+        source, steps = name, list[Step]()
+        while "+" in source and not _exists(source) and not _is_pooled(source):
+            source, _, text = source.rpartition("+")
+            steps.insert(0, step_of(text, name))
+        pooling = None
+        if "@" in source and not _exists(source):
+            source, _, pooling = source.rpartition("@")
+            if pooling not in LAYERS:
+                raise UserError(f"{name}: pooling {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+        if not source:
+            raise UserError(f"{name!r} names no model", "write MODEL, MODEL@pooling or MODEL+whitening")
+        for before, after in pairwise(steps):
+            if before.fit == TARGET != after.fit:
+                raise UserError(
+                    f"{name}: fitted on {after.fit} behind a step that is fitted on the target",
+                    "give both steps the same fit=",
+                )
+        return cls(source, pooling, tuple(steps))
+
+    @property
+    def is_word_vectors(self) -> bool:
+        """Whether the source is a file."""
+        return self.path.is_file()
+
+    @property
+    def path(self) -> Path:
+        """The source as a path."""
+        return Path(self.source).expanduser()
+
+
+def check(name: str) -> None:
+    """Whether a name can be opened, as far as that shows before a model is loaded.
+
+    Raises:
+        UserError: as `open_encoder`.
+    """
+    _checked(name)
+
+
+def open_encoder(name: str, pooling: str | None = None) -> Encoder:
+    """The encoder of a name: a model as ``isotrope.load`` gives it, or a baseline of this package.
+
+    Args:
+        name: see the package.
+        pooling: for a model whose name says none; word vectors have none.
+
+    Raises:
+        UserError: no such model or file; an unknown pooling, step or option; a value that is not possible.
+    """
+    parsed = _checked(name)
+    if pooling is not None and pooling not in LAYERS:
+        raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+    vectors = parsed.is_word_vectors
+    encoder: Encoder = WordVectors(parsed.path) if vectors else load(parsed.source, parsed.pooling or pooling)
+    for step in parsed.steps:
+        encoder = step.behind(encoder)
+    return encoder
+
+
+def _checked(name: str) -> Name:
+    parsed = Name.parse(name)
+    if not parsed.is_word_vectors:
+        locate(parsed.source)
+    elif parsed.pooling is not None:
+        raise UserError(f"{name}: word vectors have no pooling", f"leave @{parsed.pooling} out: they are averaged")
+    else:
+        WordVectors(parsed.path)
+    if any(isinstance(step, Sif) and (i > 0 or not parsed.is_word_vectors) for i, step in enumerate(parsed.steps)):
+        raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
+    for step in parsed.steps:
+        step.check()
+    return parsed
+
+
+def step_of(text: str, name: str) -> Step:
+    """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages.
+
+    Raises:
+        UserError: an unknown step or option, or an impossible value.
+    """
+    kind, _, options = text.partition(":")
+    if kind not in STEPS:
+        raise UserError(f"{name}: there is no step {kind!r}", f"write one of +{', +'.join(STEPS)} behind the model")
+    cls, given = STEPS[kind], dict[str, str]()
+    for option in options.split(",") if options else []:
+        key, sign, value = option.partition("=")
+        if not (key and sign and value):
+            raise UserError(f"{name}: {option!r} is no option", f"write +{kind}:key=value,key=value")
+        given[key] = value
+    try:
+        return cls(**given)  # pydantic turns the text into numbers
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            remedy = f"choose from {', '.join(cls.model_fields)}"
+            raise UserError(f"{name}: +{kind} has no option {key!r}", remedy) from error
+        raise UserError(f"{name}: {key}={first['input']} is not possible", first["msg"]) from error
+
+
+def _is_pooled(name: str) -> bool:
+    """Whether it is a folder of that name, with a + in it, and a pooling."""
+    folder, _, pooling = name.rpartition("@")
+    return "+" not in pooling and _exists(folder)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).expanduser().exists()
+    except OSError:  # too long to be a file's name
+        return False

@@ -1,0 +1,112 @@
+"""Smooth inverse frequency: rare words weigh more in the mean, and what all sentences share is taken away.
+
+Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings, ICLR 2017, Algorithm 1,
+https://openreview.net/forum?id=SyK00v5xx.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from isotrope.encoder.word_vectors import Vector, WordVectors, source_of
+from isotrope.errors import UserError
+from isotrope.post.fitted import TARGET, Fitted, Matrix, Step, Transform
+from isotrope.text.files import lines
+from isotrope.types import Encoder, Positive
+
+
+def read_counts(path: str | Path) -> dict[str, float]:
+    """Word counts, a word and its number a line (tab or space between), words in lower case.
+
+    Raises:
+        UserError: the file is missing or empty; a line is something else; names file and line.
+    """
+    counts: dict[str, float] = {}
+    for number, line in enumerate(lines(source_of(Path(path))), start=1):
+        cells = line.split()
+        if not cells:
+            continue
+        try:
+            word, count = cells[0].lower(), float(cells[1])
+        except (IndexError, ValueError):
+            raise UserError(f"{path}, line {number}: no word with its count", "give one of each a line") from None
+        counts[word] = counts.get(word, 0.0) + count
+    return counts
+
+
+def smooth_inverse_frequency(counts: Mapping[str, float], a: float) -> Callable[[str], float]:
+    """The weight a / (a + p(word)) with p = count / all counts; 1 for a word without a count."""
+    total = sum(counts.values())
+    return lambda word: a / (a + counts.get(word.lower(), 0.0) / total)
+
+
+def common_directions(vectors: Matrix, count: int) -> Matrix:
+    """The first ``count`` right singular vectors (count, D) of vectors (N, D), not centred."""
+    _, directions = np.linalg.eigh(vectors.T @ vectors)
+    return np.asarray(directions[:, ::-1][:, :count].T)
+
+
+class Sif(Step):
+    """``+sif``: weights a / (a + p(word)), then the common directions taken away. BibTeX: arora2017sif.
+
+    Attributes:
+        freq: a file of word counts, for p; by default the words of the sentences that it is fitted on are counted.
+        a: the weight's parameter.
+        remove: how many common directions are taken away, of the sentences that it is fitted on.
+    """
+
+    freq: str | None = None
+    a: Positive = 1e-3
+    remove: int = Field(default=1, ge=0)
+
+    def check(self) -> None:
+        """Also the file of counts."""
+        super().check()
+        if self.freq is not None and not Path(self.freq).is_file():
+            raise UserError(f"freq = {self.freq} does not exist", "name a file with a word and its count a line")
+
+    def behind(self, base: Encoder) -> Fitted:
+        """Behind word vectors, which take the weights.
+
+        Raises:
+            UserError: the encoder has no word vectors.
+        """
+        if not isinstance(base, WordVectors):
+            raise UserError("+sif weighs words, and this encoder has none", "use it right behind a word-vector file")
+        return _SifFitted(base, self)
+
+    def fitted(self, vectors: Matrix) -> Transform:
+        """The map x -> x − (x u) uᵀ."""
+        common = common_directions(vectors, self.remove)
+        return lambda x: x - x @ common.T @ common
+
+
+class _SifFitted(Fitted):
+    """Takes its words' weights before its vectors."""
+
+    def __init__(self, base: WordVectors, step: Sif) -> None:
+        super().__init__(base, step)
+        self._weigh = base
+        self._sif = step
+        if step.freq is not None:
+            base.weight = smooth_inverse_frequency(read_counts(step.freq), step.a)
+
+    def fit(self, sentences: Sequence[str]) -> Fitted:
+        self._count(sentences)
+        return super().fit(sentences)
+
+    def encode(self, sentences: list[str]) -> Vector:
+        if self._transform is None and self._sif.fit == TARGET:
+            self._count(list(dict.fromkeys(sentences)))
+        return super().encode(sentences)
+
+    def _count(self, sentences: Sequence[str]) -> None:
+        if self._sif.freq is None:
+            self._weigh.look_up(sentences)
+            counts = Counter(word.lower() for sentence in sentences for word in self._weigh.words(sentence))
+            self._weigh.weight = smooth_inverse_frequency(counts, self._sif.a)

@@ -1,0 +1,232 @@
+"""Real text that every machine with Python has: the docstrings of the installed packages, as clean sentences.
+
+Files are parsed, never imported. Some packages are held out whole, so that a model adapted to the others can be judged
+on text of packages that it has not seen: given a docstring's first sentence, find the rest of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import sys
+import sysconfig
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import distributions
+from itertools import zip_longest
+from pathlib import Path
+from typing import TypeVar
+
+import xxhash
+
+from isotrope.errors import UserError
+from isotrope.quickstart.prose import Doc, clean
+
+SHARE = 0.15  # of all docstrings that have a body, at most, lies in the held-out packages
+SOURCE_BYTES = 1 << 20  # read from one package; ten of them hold more than the other hundred together
+BODY_SENTENCES = 5  # of a docstring's body
+STDLIB = "python"  # the standard library counts as one package of this name
+
+T = TypeVar("T")
+
+_SKIPPED = {"tests", "test", "testing", "idlelib", "site-packages", "dist-packages", "__pycache__", ".."}
+_SKIPPED |= {"_vendor", "_vendored", "vendor", "vendored", "extern", "externals", "third_party", "_vendored_packages"}
+
+
+@dataclass(frozen=True, slots=True)
+class Docstrings:
+    """What was gathered.
+
+    Attributes:
+        sentences: for training, distinct, from all packages but the held-out ones, and none that those have too.
+        queries: first sentences of docstrings of held-out packages, (Q,), distinct.
+        bodies: what followed each of them, (Q,), distinct.
+        packages: the packages that `sentences` come from.
+        held_out: the packages that `queries` come from.
+        found: distinct sentences for training before the limit.
+        shared: sentences that were dropped since a held-out package has them too.
+    """
+
+    sentences: list[str]
+    queries: list[str]
+    bodies: list[str]
+    packages: list[str]
+    held_out: list[str]
+    found: int
+    shared: int
+
+    def write(self, path: Path) -> None:
+        """Replace the file at one stroke."""
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(asdict(self), indent=0, ensure_ascii=False), encoding="utf-8")
+        part.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Docstrings:
+        """What `write` wrote."""
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            raise UserError(f"{path} is damaged", "delete its folder and start again, or choose another one") from None
+
+
+def gather(
+    sources: Mapping[str, Sequence[Path]] | None = None,
+    *,
+    limit: int = 12_000,
+    queries: int = 2_000,
+    progress: Callable[[int, int], None] | None = None,
+) -> Docstrings:
+    """Gather the sentences of the docstrings in `sources`: the same files give the same sentences in the same order.
+
+    Which packages are held out: in the order of their names' hashes, each one with which the held-out docstrings stay
+    at or below 15 % of all; the smallest, if there is no such one. The limits are filled by taking one sentence (or
+    docstring) of each package in turn, so that large packages do not crowd out the others.
+
+    Args:
+        sources: package → its .py files; by default `installed()`.
+        limit: sentences for training, at most.
+        queries: docstrings for the retrieval, at most.
+        progress: called with the number of packages read so far, and of all.
+
+    Raises:
+        UserError: fewer than two packages have docstrings, so none can be held out.
+    """
+    sources = installed() if sources is None else sources
+    docs: dict[str, list[Doc]] = {}
+    for place, name in enumerate(sorted(sources), start=1):
+        docs[name] = list(_docs(sources[name]))
+        if progress:
+            progress(place, len(sources))
+    held = hold_out({name: sum(_has_body(doc) for doc in found) for name, found in docs.items()})
+    known = {_key(sentence) for name in held for doc in docs[name] for sentence in doc}
+    texts = {name: _ordered(s for doc in found for s in doc if s) for name, found in docs.items() if name not in held}
+    unseen = {name: [s for s in found if _key(s) not in known] for name, found in texts.items()}
+    sentences = _distinct(_in_turn(unseen.values()))
+    if not sentences:
+        raise UserError("no package here has docstrings to train on", "install some, or train on a file of your own")
+    pairs = _in_turn([sorted(filter(_has_body, docs[name]), key=lambda doc: _hash(doc[0])) for name in held])
+    chosen = list(_distinct_pairs((doc[0], " ".join(doc[1 : 1 + BODY_SENTENCES])) for doc in pairs))[:queries]
+    return Docstrings(
+        sentences=sentences[:limit],
+        queries=[query for query, _ in chosen],
+        bodies=[body for _, body in chosen],
+        packages=[name for name, found in unseen.items() if found],
+        held_out=held,
+        found=len(sentences),
+        shared=len({_key(s) for found in texts.values() for s in found} & known),
+    )
+
+
+def installed(path: Sequence[str] | None = None, stdlib: Path | None = None) -> dict[str, list[Path]]:
+    """Package → its .py files, without tests and vendored copies; up to 1 MB of source each, in the order of hashes.
+
+    path: where to look for distributions; by default sys.path. stdlib: folder of the standard library.
+    """
+    stdlib = stdlib or Path(sysconfig.get_paths()["stdlib"])
+    found = {STDLIB: _some((file.relative_to(stdlib), file) for file in stdlib.rglob("*.py"))}
+    for distribution in distributions(path=list(sys.path if path is None else path)):
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
+        if name and name not in found:  # the first one on the path is the one that would be imported
+            files = [file for file in distribution.files or [] if file.suffix == ".py"]
+            found[name] = _some((Path(file), Path(str(file.locate()))) for file in files)
+    return {name: files for name, files in found.items() if files}
+
+
+def hold_out(sizes: Mapping[str, int]) -> list[str]:
+    """The held-out ones among packages of these sizes; see `gather`."""
+    order = sorted((name for name, size in sizes.items() if size), key=_hash)
+    if len(order) < 2:
+        raise UserError(f"{len(order)} package(s) here have docstrings with a body", "install more, at least two")
+    held: list[str] = []
+    for name in order:
+        if sum(map(sizes.__getitem__, [*held, name])) <= SHARE * sum(sizes.values()):
+            held.append(name)
+    return sorted(held) or [min(order, key=sizes.__getitem__)]
+
+
+def docstrings(source: bytes) -> Iterator[str]:
+    """The docstrings of a module, its classes and functions, indentation removed; none where it cannot be parsed."""
+    if b'"""' not in source and b"'''" not in source:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            nodes: list[ast.AST] = [ast.parse(source)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # broken, of another Python, or not text
+        return
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if text := ast.get_docstring(node):
+                yield text
+        elif not isinstance(node, ast.If | ast.Try | ast.With):
+            continue
+        nodes.extend(reversed(node.body))
+
+
+def _docs(files: Iterable[Path]) -> Iterator[Doc]:
+    for file in files:
+        try:
+            source = file.read_bytes()
+        except OSError:
+            continue
+        yield from filter(any, map(clean, docstrings(source)))
+
+
+def _some(files: Iterable[tuple[Path, Path]]) -> list[Path]:
+    """Of files (relative, absolute) those to be read."""
+    chosen: list[Path] = []
+    size = 0
+    for relative, file in sorted(files, key=lambda both: _hash(both[0].as_posix())):
+        skipped = relative.name.startswith("test_") or relative.name == "conftest.py"
+        if skipped or not _SKIPPED.isdisjoint(relative.parts) or not file.is_file():
+            continue
+        size += file.stat().st_size
+        if size > SOURCE_BYTES and chosen:
+            break
+        chosen.append(file)
+    return chosen
+
+
+def _has_body(doc: Doc) -> bool:
+    return len(doc) > 1 and bool(doc[0])
+
+
+def _distinct_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Pairs whose query and body both occur for the first time: a repeated one has more than one right answer."""
+    queries, bodies = set(), set()
+    for query, body in pairs:
+        if _key(query) not in queries and _key(body) not in bodies:
+            yield query, body
+        queries.add(_key(query))
+        bodies.add(_key(body))
+
+
+def _ordered(sentences: Iterable[str]) -> list[str]:
+    return sorted(_distinct(sentences), key=_hash)
+
+
+def _distinct(sentences: Iterable[str]) -> list[str]:
+    found: dict[str, str] = {}
+    for sentence in sentences:
+        found.setdefault(_key(sentence), sentence)
+    return list(found.values())
+
+
+def _in_turn(lists: Iterable[Sequence[T]]) -> Iterator[T]:
+    """The first of each list, the second of each, …"""
+    nothing = object()
+    for row in zip_longest(*lists, fillvalue=nothing):
+        yield from (item for item in row if item is not nothing)  # type: ignore[misc]
+
+
+def _key(sentence: str) -> str:
+    """What two sentences share that count as the same."""
+    return re.sub(r"\W+", " ", sentence).strip().casefold()
+
+
+def _hash(text: str) -> tuple[int, str]:
+    return xxhash.xxh3_64_intdigest(text.encode(errors="surrogateescape")), text

@@ -1,0 +1,93 @@
+"""The pairs that select a model and those that judge it: SentEval's, or the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.pairs import Pairs, read_pairs
+from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
+from isotrope.evaluation.sts import Sets
+from isotrope.text.permutation import Permutation
+
+DEV_SETS = {
+    "stsb-dev": "STSBenchmark",
+    "sickr-dev": "SICKRelatedness",
+    "stsb": "STSBenchmark",
+    "sickr": "SICKRelatedness",
+}
+
+
+def dev_names(given: Iterable[str]) -> list[str]:
+    """The sets that ``dev`` names, one by one: ``none`` is none of them."""
+    return [part for names in given for part in names.split(",") if part != "none"]
+
+
+def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
+    """The pairs of the sets that `dev_names` found, each under its own name.
+
+    Raises:
+        UserError: an unknown or missing set, a file that holds no pairs, two of one name.
+    """
+    found: dict[str, Pairs] = {}
+    for name in names:
+        pairs = _dev_set(name, data)
+        label = name if name in DEV_SETS else pairs.name
+        if label in found:
+            raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
+        found[label] = pairs
+    return found
+
+
+def _dev_set(name: str, data: str | Path | None) -> Pairs:
+    if name in DEV_SETS:
+        return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
+    if name.endswith((".tsv", ".csv")) or Path(name).is_file():
+        return read_pairs(name)
+    raise UserError(f"dev set {name!r} is unknown", f"choose {', '.join(DEV_SETS)}, a .tsv file, or none")
+
+
+def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:
+    """The pairs that judge a run, and the dev sets that remain for the selection.
+
+    ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``; None takes half of the user's own
+    dev pairs away from the selection to judge by, where there are any, since pairs that select a model flatter it.
+    """
+    if test == "sts":
+        return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
+    if test == "stsb":
+        return {"STSBenchmark": load_sts(data, "STSBenchmark", ["test"])}, dict(dev)
+    if test == "none":
+        return {}, dict(dev)
+    if test is not None:
+        raise UserError(f"test = {test!r} is unknown", "choose sts, stsb or none")
+    kept, held = {}, {}
+    for name, pairs in dev.items():
+        order = Permutation(len(pairs), 0)[np.arange(len(pairs))]
+        kept[name], held[name] = (_take(pairs, np.sort(half)) for half in np.array_split(order, 2))
+    return {name: {"test": pairs} for name, pairs in held.items()}, kept
+
+
+def named_pairs(
+    dev: str | Sequence[str] | None, select: Sequence[str], test: str | None, data: str | Path | None
+) -> tuple[Sets, dict[str, Pairs]]:
+    """The pairs that judge a run and those that select; without a ``dev``, what the preset selects by.
+
+    Raises:
+        UserError: an unknown or missing set, a file that holds no pairs, two of one name.
+    """
+    names: Sequence[str] | None = [dev] if isinstance(dev, str) else dev
+    if names is None:
+        names = select if data else []
+    names = dev_names(names)
+    if test is None and set(names) <= DEV_SETS.keys():
+        test = "sts" if data else "none"
+    return judges(test, dev_pairs(names, data), data)
+
+
+def _take(pairs: Pairs, rows: np.ndarray[Any, Any]) -> Pairs:
+    return Pairs(pairs.name, [pairs.first[i] for i in rows], [pairs.second[i] for i in rows], pairs.gold[rows])

@@ -1,0 +1,142 @@
+"""Which checkpoint a run keeps: the best on labelled dev pairs, or the last, with label-free signals to watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_model, save_model
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import spearman
+from isotrope.run.log import MetricsLog
+
+NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
+CLOSE = 0.8  # of the highest gold score: pairs above it are positives (STS-B: above 4 of 5; Gao et al., 2021)
+SPREAD = 4000  # sentences at most whose uniformity is taken: its time grows with their square
+
+
+class DevScore(BaseEvaluator):
+    """Spearman's correlation on each dev set, and their mean under ``score``; a sentence-transformers evaluator.
+
+    Beside it, from the same vectors, what shows the space move: alignment of the close pairs, and uniformity.
+    """
+
+    def __init__(self, sets: Mapping[str, Pairs]) -> None:
+        super().__init__()
+        self.sets = dict(sets)
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        embedded = Embedded(model, (s for pairs in self.sets.values() for s in (*pairs.first, *pairs.second)))
+        cosines = {name: embedded.cosines(pairs) for name, pairs in self.sets.items()}
+        scores = {name: spearman(cosines[name], pairs.gold) for name, pairs in self.sets.items()}
+        close = np.concatenate([cosines[name][p.gold > CLOSE * p.gold.max()] for name, p in self.sets.items()])
+        shape = {"uniformity": uniformity(embedded.vectors[:SPREAD])}
+        if len(close):
+            shape["alignment"] = float(np.mean(2 - 2 * close))  # of unit vectors: ‖u − v‖² = 2 − 2·cos
+        return {**shape, **scores, "score": sum(scores.values()) / len(scores)}
+
+
+class Signals(BaseEvaluator):
+    """What can be watched without labels: alignment of two dropout views, uniformity, mean cosine."""
+
+    def __init__(self, sentences: Sequence[str], max_length: int) -> None:
+        super().__init__()
+        self.sentences, self.max_length = list(sentences), max_length
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        first, second = (self._views(model) for _ in range(2))
+        model.eval()
+        rows = model.encode(self.sentences, convert_to_numpy=False, convert_to_tensor=True).float().cpu().numpy()
+        return {"alignment": alignment(first, second), "uniformity": uniformity(rows), "mean_cosine": mean_cosine(rows)}
+
+    @torch.no_grad()
+    def _views(self, model: SentenceTransformer) -> Any:
+        model.train()
+        parts = []
+        for start in range(0, len(self.sentences), 64):
+            features = model.preprocess(self.sentences[start : start + 64], max_length=self.max_length)
+            features = {k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in features.items()}
+            parts.append(F.normalize(model(features)["sentence_embedding"], dim=-1).float().cpu())
+        return torch.cat(parts).numpy()
+
+
+class Selection(TrainerCallback):
+    """Keeps the weights of the best evaluation (strictly better than all before it) and stops when patience ends.
+
+    Its state is the log: what the records up to a checkpoint say is what it knows, so a resumed run goes on exactly.
+    """
+
+    def __init__(
+        self, log: MetricsLog, folder: Path, patience: int | None, report: Callable[[int, dict[str, float]], None]
+    ) -> None:
+        self.log, self.folder, self.patience, self.report = log, folder, patience, report
+        self.best_step, self.best_score, self.since = 0, float("-inf"), 0
+        for record in log.evaluations():
+            self._learn(record["step"], record["score"])
+
+    def _learn(self, step: int, score: float) -> bool:
+        better = score > self.best_score
+        self.best_step, self.best_score = (step, score) if better else (self.best_step, self.best_score)
+        self.since = 0 if better else self.since + 1
+        return better
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether early stopping has ended the run."""
+        return self.patience is not None and self.since >= self.patience
+
+    def weights(self, step: int) -> Path:
+        """The file with the encoder's weights of an evaluation that was the best in its time."""
+        return self.folder / f"best-{step}.safetensors"
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: dict[str, float],
+        **kw: Any,
+    ) -> None:
+        """Record, and keep the weights if they are the best so far."""
+        found = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
+        values = {key: value for key, value in found.items() if key not in NOT_SCORES}
+        if any(record["step"] == state.global_step and values.keys() <= record.keys() for record in self.log.records):
+            return  # the trainer evaluates again after the last step of an epoch
+        self.log.add(state.global_step, **values)
+        self.report(state.global_step, values)
+        if "score" not in values:
+            return
+        if self._learn(state.global_step, values["score"]) and self.log.writing:
+            draft = self.folder / "best.part"
+            save_model(kw["model"], str(draft))
+            draft.rename(self.weights(state.global_step))
+        if self.exhausted:
+            control.should_training_stop = control.should_save = True
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """A whole checkpoint stands: earlier bests are not needed any more."""
+        if self.log.writing:
+            self.prune()
+
+    def restore(self, model: SentenceTransformer) -> int | None:
+        """Put the best weights back into the model -> their step, or None where nothing was selected."""
+        if self.best_step == 0:
+            return None
+        load_model(model, str(self.weights(self.best_step)), device=str(model.device))
+        return self.best_step
+
+    def prune(self) -> None:
+        """Remove all kept weights but the best: earlier ones, and those after the checkpoint that a run resumes."""
+        for path in self.folder.glob("best-*.safetensors"):
+            if path != self.weights(self.best_step):
+                path.unlink()

@@ -1,0 +1,82 @@
+"""Checkpoints that are whole, objective included: what sentence-transformers leaves out when it saves and clips."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from isotrope.errors import UserError
+from isotrope.objective.objective import Objective
+
+WEIGHTS, MARK = "objective.safetensors", "complete.json"
+
+
+class ObjectiveState(TrainerCallback):
+    """Saves the objective's own weights beside every checkpoint, restores them at resume, and clips their gradients.
+
+    sentence-transformers optimises a loss's own parameters (a head) but neither saves nor clips them. This callback
+    does, in any script: ``SentenceTransformerTrainer(loss=objective, callbacks=[ObjectiveState(objective)])``.
+    Gradients of the objective are clipped to ``args.max_grad_norm`` by their own norm; isotrope's trainer, which clips
+    encoder and objective together, has done more by then.
+
+    Raises:
+        UserError: at resume, where the checkpoint holds no objective.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def own_state(self) -> dict[str, Tensor]:
+        """The objective's weights, buffers and step number, without the encoder."""
+        state = self.objective.state_dict()
+        return {name: value.contiguous() for name, value in state.items() if not name.startswith("model.")}
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Write the objective, and last of all the mark that makes the checkpoint a whole one."""
+        if state.is_world_process_zero:
+            folder = checkpoint_folder(Path(args.output_dir), state.global_step)
+            save_file(self.own_state(), folder / WEIGHTS)
+            (folder / MARK).write_text(json.dumps({"step": state.global_step}))
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """At resume, take back what ``on_save`` wrote."""
+        if state.global_step == 0:
+            return
+        path = checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS
+        if not path.is_file():
+            raise UserError(f"{path} is missing, so the head would start anew", "resume a run that had ObjectiveState")
+        missing = self.objective.load_state_dict(load_file(path), strict=False).missing_keys
+        lost = [name for name in missing if not name.startswith("model.")]
+        if lost:
+            raise UserError(f"{path} lacks {lost[0]}", "resume with the preset that the run began with")
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Clip what the trainer's own clipping does not reach."""
+        if args.max_grad_norm:
+            own = [p for name, p in self.objective.named_parameters() if not name.startswith("model.")]
+            torch.nn.utils.clip_grad_norm_(own, args.max_grad_norm)
+
+
+def checkpoint_folder(output: Path, step: int) -> Path:
+    """Where transformers' trainer puts the checkpoint of a step."""
+    return output / f"checkpoint-{step}"
+
+
+def last_whole_checkpoint(output: Path, tidy: bool = True) -> Path | None:
+    """The newest checkpoint with its mark; with ``tidy``, half-written ones, left by a kill, are removed."""
+    whole = []
+    for folder in output.glob("checkpoint-*"):
+        if (folder / MARK).is_file():
+            whole.append(folder)
+        elif tidy:
+            shutil.rmtree(folder)
+    return max(whole, key=lambda folder: int(folder.name.rsplit("-", 1)[1]), default=None)

@@ -1,0 +1,118 @@
+"""What can be made again: kept once, found by its key, and checked before it is used."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from isotrope.errors import UserError
+from isotrope.store.atomic import new_folder, write_json
+from isotrope.store.disk import writing
+from isotrope.store.lock import in_turn
+from isotrope.store.mark import DRAFT, LOCK, kind_of, remove
+
+CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
+UNUSED = 30 * 24 * 3600  # seconds: what no run has opened for so long makes room for what is new
+
+
+def cache_folder(*parts: str) -> Path:
+    """A folder below ISOTROPE_CACHE, or below ``isotrope`` in the user's cache folder."""
+    base = os.environ.get("ISOTROPE_CACHE")
+    root = Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "isotrope"
+    return root.expanduser().joinpath(*parts)
+
+
+def cached(folder: Path, make: Callable[[Path], None]) -> Path:
+    """``folder``, filled by ``make`` unless it is there and whole. Of several processes one makes it, the others wait.
+
+    The folder's name is to be a key of all that decides its contents. A damaged folder counts as missing.
+
+    Args:
+        folder: ``cache_folder(kind, key)``.
+        make: fills an empty folder, the path it is given. A long pass may keep what it has done in a draft beside
+            ``folder`` (named ``.KEY.WORD.isotrope-draft``), so that a killed one goes on.
+
+    Raises:
+        UserError: what ``make`` raises; no space or no right to write.
+    """
+    if not whole(folder):
+        with writing(folder.parent, again="run the same command again"), in_turn(folder):
+            if not whole(folder):
+                prune(folder.parent)
+                if folder.is_dir():
+                    remove(folder)
+                with new_folder(folder, "cache") as draft:
+                    make(draft)
+                    write_json(draft / CONTENTS, checksums(draft))
+    with suppress(OSError):  # another user's cache
+        os.utime(folder)
+    return folder
+
+
+def whole(folder: Path) -> bool:
+    """Whether every file of a cached folder has the contents that it was written with."""
+    if not folder.is_dir():
+        return False
+    if kind_of(folder) != "cache":
+        raise UserError(f"{folder} was not made by isotrope", "move it away, or set ISOTROPE_CACHE to another folder")
+    try:
+        return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Name -> xxh3 of each file in a folder, but for the list itself and hidden files."""
+    names = sorted(
+        p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith(".") and p.name != CONTENTS
+    )
+    return {name: checksum(folder / name) for name in names}
+
+
+def checksum(path: Path) -> str:
+    """xxh3 of a file's bytes, 128 bits, hexadecimal."""
+    total = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            total.update(block)
+    return total.hexdigest()
+
+
+def prune(folder: Path) -> None:
+    """Remove what no run has opened for 30 days from one folder of the cache: what carries our mark, and drafts."""
+    for path in folder.iterdir():
+        with suppress(OSError, UserError):
+            old = time.time() - path.stat().st_mtime > UNUSED
+            if old and path.name.endswith(LOCK):
+                path.unlink()
+            elif old and (path.name.endswith(DRAFT) or kind_of(path) == "cache"):
+                remove(path)
+
+
+def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
+    """A small result (JSON) that is kept under its key, or a computed one, which is kept then.
+
+    A file that cannot be read counts as missing. One that cannot be written is not kept: the result stands.
+    """
+    digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
+    path = cache_folder(kind, f"{digest}.json")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["checksum"] == _of(kept["value"]):
+            return kept["value"]
+    value = compute()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"checksum": _of(value), "value": value})
+    return value
+
+
+def _of(value: Any) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())

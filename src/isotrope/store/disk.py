@@ -1,0 +1,73 @@
+"""What is said when a folder cannot be written: a full disk, a missing right, a file in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from isotrope.errors import UserError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
+SPARE = 1 << 20  # bytes: with less than this left, whatever failed to be written failed for want of space
+
+
+@contextmanager
+def writing(folder: Path, again: str = "go on with --resume") -> Iterator[None]:
+    """Make ``folder`` and write there. If nothing was written, no new folder stays.
+
+    Args:
+        folder: made with its parents.
+        again: what to do after space was freed; ends the message of a full disk.
+
+    Raises:
+        UserError: the folder cannot be made or written to, or its disk is full.
+    """
+    made = not folder.exists()
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file", "choose a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        if error.errno in FULL:
+            raise full(folder, again) from error
+        if error.errno in REFUSED and not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise UserError(f"{folder} cannot be written to ({error.strerror})", "choose another folder") from error
+        raise
+    except Exception as error:  # safetensors and torch hide the system's error in their own
+        if "No space left" in str(error) or "File too large" in str(error) or free_bytes(folder) < SPARE:
+            raise full(folder, again) from error
+        raise
+    finally:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()  # goes only if nothing was written
+
+
+def full(folder: Path, again: str) -> UserError:
+    """The one line for a full disk."""
+    return UserError(f"no space left to write {folder}", f"free some, then {again}")
+
+
+def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:
+    """Refuse to begin what will not fit.
+
+    Raises:
+        UserError: fewer than ``needed`` bytes are free where ``folder`` lies; names ``what`` needs them.
+    """
+    if needed > (free := free_bytes(folder)):
+        problem = f"{what} needs {needed / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free"
+        raise UserError(problem, remedy)
+
+
+def free_bytes(folder: Path) -> int:
+    """Free bytes where ``folder`` lies or will lie."""
+    place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(place).free

@@ -1,0 +1,35 @@
+"""One process a folder: a second one is refused, or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from isotrope.errors import UserError
+from isotrope.store.mark import LOCK, sweep
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold an existing ``folder`` for this process, and remove the drafts that a killed one left there.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    try:
+        with FileLock(folder / LOCK).acquire(timeout=0):
+            sweep(folder)
+            yield
+    except Timeout as error:
+        raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Hold ``path``, a file or folder that may not exist yet, while it is made; others that want it wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}{LOCK}")):
+        yield

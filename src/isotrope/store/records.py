@@ -1,0 +1,70 @@
+"""isotrope's own records: JSON and JSON Lines. Here alone they are read, so that any damage is one clear line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from isotrope.errors import UserError
+from isotrope.store.atomic import write_text
+
+Record = dict[str, Any]
+
+
+def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder") -> Record:
+    """A JSON object that isotrope wrote, with at least these keys.
+
+    Raises:
+        UserError: it is missing, damaged, or lacks a key.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing", remedy) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged", remedy) from error
+    if not isinstance(record, dict):
+        raise UserError(f"{path} is damaged: it holds no JSON object", remedy)
+    if lacking := [key for key in keys if key not in record]:
+        raise UserError(f"{path} is damaged: it lacks {lacking[0]!r}", remedy)
+    return record
+
+
+class RecordLog:
+    """Records, one a line (JSON Lines), to which a process appends. A line that a kill cut short does not count."""
+
+    def __init__(self, path: Path, writing: bool = True) -> None:
+        """Read what is there. Only the process that is ``writing`` changes the file."""
+        self.path, self.writing = path, writing
+        self.records = _lines(path)
+
+    def keep(self, first: int) -> None:
+        """Forget all but the ``first`` records."""
+        self.records = self.records[:first]
+        if self.writing:
+            write_text(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
+
+    def add(self, record: Record) -> None:
+        """Append one."""
+        self.records.append(record)
+        if self.writing:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+
+
+def _lines(path: Path) -> list[Record]:
+    """The whole records at the beginning of a file; what follows a damaged line does not count."""
+    found: list[Record] = []
+    if not path.is_file():
+        return found
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(record, dict):
+            break
+        found.append(record)
+    return found

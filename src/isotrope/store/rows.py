@@ -1,0 +1,64 @@
+"""Rows of numbers on disk, written shard after shard. A killed pass goes on after the last whole shard."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from isotrope.store.atomic import move
+from isotrope.store.disk import check_space
+
+
+class GrowingArray:
+    """A float32 array (R, D) in the .npy format that grows by appending.
+
+    Appended, not memory-mapped: writing through a memory map to a full disk ends the process with SIGBUS.
+    The caller says how many rows count, or takes `rows_written`.
+    """
+
+    def __init__(self, path: Path, rows: int, dimension: int) -> None:
+        """``path``: the unfinished file. Nothing is written yet."""
+        self.path, self.rows, self.dimension = path, rows, dimension
+        head = io.BytesIO()
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
+        np.lib.format.write_array_header_1_0(head, shape)
+        self._head = head.getvalue()
+
+    def rows_written(self, shard: int) -> int:
+        """How many rows lie in whole shards of ``shard`` rows."""
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        return min(self.rows, max(0, size - len(self._head)) // (4 * self.dimension) // shard * shard)
+
+    def holds(self, done: int) -> bool:
+        """Whether the file is long enough for ``done`` rows."""
+        return not done or (self.path.is_file() and self.path.stat().st_size >= self._size(done))
+
+    def append(self, done: int, vectors: npt.NDArray[Any]) -> None:
+        """Write vectors (n, D) behind the first ``done`` rows, over what a kill may have left there.
+
+        Raises:
+            UserError: at the first rows, where the whole array will not fit on the disk.
+        """
+        if not done:
+            written = self.path.stat().st_size if self.path.is_file() else 0
+            check_space(self.path.parent, self._size(self.rows) - written, "the array of vectors")
+        with self.path.open("r+b" if done else "wb") as file:
+            if not done:
+                file.write(self._head)
+            file.seek(self._size(done))
+            file.truncate()
+            file.write(np.ascontiguousarray(vectors, "<f4").data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def finish(self, target: Path) -> None:
+        """Give the whole file its place."""
+        move(self.path, target)
+
+    def _size(self, rows: int) -> int:
+        return len(self._head) + 4 * rows * self.dimension

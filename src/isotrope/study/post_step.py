@@ -1,0 +1,45 @@
+"""A step behind a cell's model, such as whitening, fitted on the sentences that the cell was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isotrope.errors import UserError
+from isotrope.post.fitted import TARGET, Step
+from isotrope.post.names import step_of
+from isotrope.post.sif import Sif
+from isotrope.store.cache import cache_folder
+from isotrope.text.corpus import open_corpus
+from isotrope.text.sample import sample
+from isotrope.types import Encoder
+
+MOST = 20_000  # sentences: a covariance of 768 channels changes little after that
+
+
+def check_then(then: str) -> None:
+    """Refuse a row's ``then`` that cannot be fitted on the row's own sentences.
+
+    Raises:
+        UserError: an unknown step, option or value; a step that names other sentences, or weighs words.
+    """
+    if then:
+        _step(then)
+
+
+def behind(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int) -> Encoder:
+    """``encoder`` with the step ``then`` behind it, fitted on the sample of the corpus that the seed trains on.
+
+    An empty ``then`` leaves the encoder as it is.
+    """
+    if not then:
+        return encoder
+    cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"))
+    return _step(then).behind(encoder).fit(sample(cleaned, MOST, seed, of=sentences))
+
+
+def _step(then: str) -> Step:
+    step = step_of(then, f"then = {then!r}")
+    if isinstance(step, Sif) or step.fit != TARGET or step.sentences is not None:
+        remedy = "write whitening, whitening:k=… or flow"
+        raise UserError(f"then = {then!r} is not fitted on the row's own sentences", remedy)
+    return step

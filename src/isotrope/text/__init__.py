@@ -1,0 +1,1 @@
+"""Text: files → rows → a cleaned, memory-mapped corpus → tokens → batches."""

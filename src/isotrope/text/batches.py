@@ -1,0 +1,105 @@
+"""Batches of row ids for sentence-transformers' trainer, in a computed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler
+
+from isotrope.errors import UserError
+from isotrope.text.permutation import Permutation, derive
+
+_SAMPLE = -1  # the stream of the sample; epochs are the streams 0, 1, …
+_AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in constant memory
+
+
+class PermutedBatches(BatchSampler):
+    """Lists of row ids: epoch e goes through all rows in the order that `Permutation` gives for (seed, e).
+
+    With `limit`, a run sees a random sample of so many rows: the first places of a permutation fixed by the seed; each
+    epoch permutes within it. Batch i of an epoch is a pure function of (seed, epoch, i), so resuming needs no state but
+    the epoch, which the trainer sets through `set_epoch`, and the number of batches to skip.
+
+    Args:
+        n: number of rows of the corpus.
+        batch_size: rows of a batch of one process.
+        seed: the run's seed.
+        limit: rows in the sample; None takes all.
+        drop_last: leave out rows that do not fill a batch on every process; without it the last batch is shorter.
+        world_size: number of processes. The sampler yields the batches of all of them in turn; accelerate deals them
+            out, so with `drop_last` every process gets equally many.
+
+    Raises:
+        UserError: an impossible batch size or limit, or a sample that does not fill one batch on every process.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        batch_size: int,
+        seed: int,
+        *,
+        limit: int | None = None,
+        drop_last: bool = True,
+        world_size: int = 1,
+    ) -> None:
+        if batch_size < 1:
+            raise UserError(f"batch size {batch_size} is impossible", "choose at least 1")
+        if limit is not None and not 1 <= limit <= n:
+            raise UserError(f"a sample of {limit} sentences from a corpus of {n}", f"choose 1 to {n}, or take all")
+        self.size = n if limit is None else limit
+        if self.size < batch_size * world_size:
+            each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
+            problem = f"a batch of {each} is larger than the corpus of {self.size} sentences"
+            raise UserError(problem, f"lower the batch size to at most {max(1, self.size // world_size)}")
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.seed = seed
+        self.epoch = 0
+        self._world_size = world_size
+        self._sample = None if limit is None else Permutation(n, derive(seed, _SAMPLE))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next iteration."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch, over all processes."""
+        if self.drop_last:
+            return self.size // (self.batch_size * self._world_size) * self._world_size
+        return -(-self.size // self.batch_size)
+
+    def rows(self, begin: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Row ids (end - begin,) at these places of the present epoch."""
+        order = Permutation(self.size, derive(self.seed, self.epoch))
+        places = order[np.arange(begin, end)]
+        return places if self._sample is None else self._sample[places]
+
+    def __iter__(self) -> Iterator[list[int]]:
+        end = min(self.size, len(self) * self.batch_size)
+        step = max(1, _AT_ONCE // self.batch_size) * self.batch_size
+        for begin in range(0, end, step):
+            rows = self.rows(begin, min(end, begin + step)).tolist()
+            for at in range(0, len(rows), self.batch_size):
+                yield rows[at : at + self.batch_size]
+
+
+def trainer_batches(
+    dataset: Sized,
+    *,
+    batch_size: int,
+    drop_last: bool,
+    seed: int,
+    limit: int | None = None,
+    world_size: int = 1,
+    valid_label_columns: list[str] | None = None,
+    generator: torch.Generator | None = None,
+) -> PermutedBatches:
+    """`PermutedBatches` as sentence-transformers' trainer asks for it (its last two arguments are not used).
+
+    Give it to the training arguments as `batch_sampler`, with `limit` and `world_size` bound by `functools.partial`; a
+    lambda will not do, since the trainer pickles its arguments into every checkpoint.
+    """
+    return PermutedBatches(len(dataset), batch_size, seed, limit=limit, drop_last=drop_last, world_size=world_size)

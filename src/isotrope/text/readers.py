@@ -1,0 +1,183 @@
+"""Rows of a corpus file: the wanted columns of .txt, .jsonl, .csv, .tsv and .parquet, one row at a time."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from isotrope.errors import UserError
+from isotrope.text.files import Source, lines, reading
+
+Row = tuple[int, tuple[str | None, ...]]  # line number from 1 (Parquet: row number), the fields; None = null
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a table are read: `text` (None = found out), a positive for it, and hard negatives.
+
+    Raises:
+        UserError: negatives without a positive.
+    """
+
+    text: str | None = None
+    positive: str | None = None
+    negatives: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.negatives and self.positive is None:
+            raise UserError("negatives are named but no positive", "name the column of the positives too")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names in the corpus: text, positive, negative_0, …"""
+        positive = ("positive",) if self.positive is not None else ()
+        return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
+
+    def choose(self, path: Path, kinds: dict[str, str]) -> tuple[str, ...]:
+        """Their names in one file, whose columns have these kinds ("string" or another type's name).
+
+        Without a named text column: the only column of strings besides those named, else "text", else "sentence".
+
+        Raises:
+            UserError: a named column is missing or holds no strings; no text column is named and none stands out.
+        """
+        others = ((self.positive,) if self.positive is not None else ()) + self.negatives
+        listed = ", ".join(kinds) or "none"
+        strings = [name for name, kind in kinds.items() if kind == "string" and name not in others]
+        if self.text is not None:
+            text = self.text
+        elif len(strings) == 1:
+            text = strings[0]
+        else:
+            text = next((name for name in ("text", "sentence") if name in strings), "")
+            if not text:
+                raise UserError(f"{path} has no single text column (columns: {listed})", "name the text column")
+        for name in (text, *others):
+            if name not in kinds:
+                raise UserError(f"{path} has no column {name!r} (columns: {listed})", "name one of its columns")
+            if kinds[name] != "string":
+                raise UserError(f"column {name!r} of {path} holds {kinds[name]}, not strings", "name a text column")
+        return (text, *others)
+
+
+def rows(source: Source, columns: Columns) -> Iterator[Row]:
+    """The rows of one file, in its order and in constant memory.
+
+    A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
+    RFC 4180. Blank lines come as null rows, so that they are counted; a row that does not fit its table is an error.
+
+    Raises:
+        UserError: what `lines` and `Columns.choose` raise; a row with a wrong number of columns, a line that is not a
+            JSON object, a field that is not a string (each with file and line); a broken Parquet file.
+    """
+    readers = {".txt": _text, ".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
+    return readers[source.format](source, columns)
+
+
+def _text(source: Source, columns: Columns) -> Iterator[Row]:
+    if columns.positive is not None:
+        problem = f"{source.path} is plain text and has no column {columns.positive!r}"
+        raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
+    for number, line in enumerate(lines(source), start=1):
+        yield number, (line,)
+
+
+def _jsonl(source: Source, columns: Columns) -> Iterator[Row]:
+    chosen: tuple[str, ...] | None = None
+    for number, line in enumerate(lines(source), start=1):
+        if not line.strip():
+            yield number, (None,) * len(columns.names)
+            continue
+        record = _json_object(source.path, number, line)
+        if chosen is None:  # the first object says which columns there are; a null there may become a string later
+            chosen = columns.choose(source.path, {name: _kind(value) for name, value in record.items()})
+        yield number, tuple(_json_field(source.path, number, record, name) for name in chosen)
+
+
+def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", "nested too deeply")
+        raise UserError(f"{path}:{number} is not valid JSON ({reason})", "put one JSON object on each line") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{path}:{number} is not a JSON object", "put one JSON object on each line")
+    return record
+
+
+def _kind(value: object) -> str:
+    return "string" if value is None or isinstance(value, str) else type(value).__name__
+
+
+def _json_field(path: Path, number: int, record: dict[str, Any], name: str) -> str | None:
+    if name not in record:
+        raise UserError(f"{path}:{number} has no {name!r} (columns: {', '.join(record)})", "add it or remove the line")
+    value = record[name]
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{path}:{number}: {name!r} holds {type(value).__name__}, not a string", "put it in quotes")
+    return value
+
+
+def _delimited(source: Source, columns: Columns) -> Iterator[Row]:
+    tabs = source.format == ".tsv"
+    reader = csv.reader(
+        lines(source),
+        delimiter="\t" if tabs else ",",
+        quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    header: list[str] | None = None
+    places: list[int] = []
+    while True:
+        number = reader.line_num + 1  # where the row begins: a quoted field may hold line ends
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            remedy = "correct the line; look for a quotation mark that is not closed"
+            raise UserError(f"{source.path}:{number} cannot be read as a table ({error})", remedy) from error
+        if header is None:
+            header = fields
+            chosen = columns.choose(source.path, dict.fromkeys(header, "string"))
+            places = [header.index(name) for name in chosen]
+        elif not fields:
+            yield number, (None,) * len(places)
+        elif len(fields) != len(header):
+            problem = f"{source.path}:{number} has {len(fields)} columns, its header {len(header)}"
+            raise UserError(problem, "correct the line; a field that holds the separator needs quotes (.csv)")
+        else:
+            yield number, tuple(fields[place] for place in places)
+
+
+def _parquet(source: Source, columns: Columns) -> Iterator[Row]:
+    try:
+        with reading(source.path), pq.ParquetFile(source.path) as file:
+            kinds = {field.name: "string" if _is_string(field.type) else str(field.type) for field in file.schema_arrow}
+            chosen = columns.choose(source.path, kinds)
+            number = 0
+            for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
+                # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
+                parts = [batch.column(name).cast(pa.large_binary()).to_pylist() for name in chosen]
+                for fields in zip(*parts, strict=True):
+                    number += 1
+                    yield number, _decoded(fields)
+    except pa.ArrowException as error:
+        raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _decoded(fields: Sequence[bytes | None]) -> tuple[str | None, ...]:
+    return tuple(None if field is None else field.decode("utf-8", "surrogateescape") for field in fields)

@@ -1,0 +1,482 @@
+"""What a user can get wrong, at the real command line: exit code 2, one line with cause and remedy, nothing left."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import lzma
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+
+import isotrope.cli.main
+
+Command = list[str]
+COMMAND = [sys.executable, "-m", "isotrope.cli.main"]
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # for small models, and since other tests run beside
+
+
+class Bench:
+    """A folder to make mistakes in, and commands that would be right but for one."""
+
+    def __init__(self, folder: Path, model: Path, corpus: Path, pairs: Path) -> None:
+        self.folder, self.model, self.corpus, self.pairs, self.run = folder, model, corpus, pairs, folder / "run"
+
+    def file(self, name: str, content: str | bytes = b"") -> str:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    def train(
+        self,
+        *more: str,
+        corpus: str | None = None,
+        backbone: str | Path | None = None,
+        output: str | Path | None = None,
+    ) -> Command:
+        """A run of six steps."""
+        return [
+            "train", corpus or str(self.corpus), "--output", str(output or self.run),
+            "--backbone", str(backbone or self.model), "--set", "train.batch_size=100", *more,
+        ]  # fmt: skip
+
+    def set(self, override: str) -> Command:
+        return self.train("--set", override)
+
+    def preset(self, text: str) -> Command:
+        return self.train("--preset", self.file("mine.toml", text))
+
+    def dev(self, text: str) -> Command:
+        return self.train("--dev", self.file("dev.tsv", text))
+
+    def spoilt(self, *removed: str, **written: bytes) -> Path:
+        """A copy of the model without some files, and with others written anew."""
+        copy = self.folder / "model"
+        shutil.copytree(self.model, copy)
+        for name in removed:
+            (copy / name).unlink()
+        for name, content in written.items():
+            (copy / name.replace("__", ".")).write_bytes(content)
+        return copy
+
+    def weights(self) -> bytes:
+        return (self.model / "model.safetensors").read_bytes()
+
+    def config(self) -> bytes:
+        return (self.model / "config.json").read_bytes()
+
+    def earlier(self, *more: str, **identity: object) -> Command:
+        """The folder of the run holds an earlier one's identity."""
+        self.file("run/run.json", json.dumps({"preset": "", "corpus": "", "seed": 0, "sentences": None, **identity}))
+        return self.train(*more)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path) -> Bench:
+    return Bench(tmp_path, tiny_model, corpus_file, pairs_file)
+
+
+@pytest.fixture(autouse=True)
+def _no_traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The command line quiets other libraries for its own process, which here is the tests'."""
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    disable_progress_bar()  # what TRANSFORMERS_VERBOSITY does, for a library not yet imported
+    before = dict(os.environ)
+    with warnings.catch_warnings():
+        yield
+    logging.disable(logging.NOTSET)
+    enable_progress_bar()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+Mistake = tuple[Callable[[Bench], Command], str]  # the command, and what its one line must say, in this order
+ROWS = "".join(f"sentence number {i}\tanother one {i}\t{i % 5}\n" for i in range(20))
+
+CORPUS: dict[str, Mistake] = {
+    "missing file": (lambda b: b.train(corpus="no/such.txt"), "no/such.txt does not exist … check the path"),
+    "empty file": (lambda b: b.train(corpus=b.file("a.txt")), "a.txt is empty … one sentence a line"),
+    "binary file": (lambda b: b.train(corpus=b.file("a.txt", bytes(range(256)) * 9)), "a.txt is not text … UTF-8"),
+    "other encoding": (
+        lambda b: b.train(corpus=b.file("a.txt", ("Grüße an die Welt\n" * 50).encode("utf-16"))),
+        "a.txt is not text in UTF-8 … convert it",
+    ),
+    "unknown ending": (lambda b: b.train(corpus=b.file("a.docx", "a b")), "a.docx has the unknown ending … supported:"),
+    "folder without text": (
+        lambda b: b.train(corpus=str(Path(b.file("texts/a.pdf", "x")).parent)),
+        "texts holds no corpus file … supported:",
+    ),
+    "short row, tsv": (
+        lambda b: b.train("--text", "s", corpus=b.file("a.tsv", "s\tt\none\ttwo\nthree\n")),
+        "a.tsv:3 has 1 columns, its header 2 … correct the line",
+    ),
+    "short row, csv": (
+        lambda b: b.train("--text", "s", corpus=b.file("a.csv", 's,t\n"one, two",three\nfour\n')),
+        "a.csv:3 has 1 columns, its header 2 … correct the line",
+    ),
+    "broken jsonl": (
+        lambda b: b.train(corpus=b.file("a.jsonl", '{"text": "one"}\n{"text": \n')),
+        "a.jsonl:2 is not valid JSON … one JSON object on each line",
+    ),
+    "missing column": (
+        lambda b: b.train("--text", "body", corpus=b.file("a.csv", "text,id\none,1\n")),
+        "a.csv has no column 'body' (columns: text, id) … name one",
+    ),
+    "negative without positive": (lambda b: b.train("--negative", "n"), "no positive … name the column"),
+    "truncated gz": (
+        lambda b: b.train(corpus=b.file("a.txt.gz", gzip.compress(os.urandom(4000).hex().encode())[:-900])),
+        "a.txt.gz is truncated or broken … again",
+    ),
+    "truncated xz": (
+        lambda b: b.train(corpus=b.file("a.txt.xz", lzma.compress(os.urandom(4000).hex().encode())[:-900])),
+        "a.txt.xz is truncated or broken … again",
+    ),
+    "broken parquet": (lambda b: b.train(corpus=b.file("a.parquet", "PAR1 no")), "a.parquet is not a readable … again"),
+    "one sentence": (lambda b: b.train(corpus=b.file("a.txt", "just the one\n")), "single sentence … give more text"),
+    "batch above corpus": (
+        lambda b: b.train(corpus=b.file("a.txt", "".join(f"line {i}\n" for i in range(50)))),
+        "batch of 100 is larger than the corpus of 50 … at most 50",
+    ),
+    "sample above corpus": (lambda b: b.train("--sentences", "601"), "601 sentences from a corpus of 600 … 1 to 600"),
+    "sample below batch": (lambda b: b.train("--sentences", "10"), "batch of 100 is larger than … 10 … lower"),
+}  # fmt: skip
+
+PRESET: dict[str, Mistake] = {
+    "unknown preset": (lambda b: b.train("--preset", "simsce"), "preset 'simsce' is unknown … simcse, "),
+    "missing preset": (lambda b: b.train("--preset", "no.toml"), "no.toml does not exist … check the path"),
+    "unknown key": (
+        lambda b: b.preset('extends = "simcse"\n[train]\nbatchsize = 3\n'),
+        "mine.toml … train.batchsize is an unknown key … batch_size",
+    ),
+    "unknown option": (
+        lambda b: b.preset('extends = "simcse"\n[terms.infonce]\ntau = 1\n'),
+        "terms.infonce.tau is an unknown key … temperature",
+    ),
+    "unknown kind": (lambda b: b.preset('extends = "simcse"\n[terms.infonec]\n'), "no kind 'infonec' … infonce"),
+    "kind of a wrong type": (
+        lambda b: b.preset('extends = "simcse"\n[terms.infonce]\nkind = 5\n'),
+        "terms.infonce.kind = 5 … infonce",
+    ),
+    "kind of no component": (lambda b: b.set("terms.infonce.kind=os:path"), "kind = 'os:path' … module:Class"),
+    "order of a wrong type": (lambda b: b.preset('extends = "simcse"\n[views]\norder = [1]\n'), "order = [1] … mlp"),
+    "wrong type": (
+        lambda b: b.preset('extends = "simcse"\n[train]\nmax_length = "many"\n'),
+        "train.max_length = 'many' is not possible … valid integer",
+    ),
+    "broken TOML": (lambda b: b.preset("[train\n"), "mine.toml is not valid TOML … line 1 … correct"),
+    "extends itself": (lambda b: b.preset(f'extends = "{b.folder}/mine.toml"\n'), "extends itself … break the circle"),
+    "extends a number": (lambda b: b.preset("extends = 5\n"), "mine.toml … extends = 5 … name"),
+    "no backbone": (
+        lambda b: ["presets", "show", b.file("mine.toml", "[encoder]\n[terms.infonce]\n")],
+        "encoder.backbone is missing … give it a value",
+    ),
+    "no terms": (lambda b: b.preset('[encoder]\nbackbone = "x"\n'), "has no terms … [terms.infonce]"),
+    "set: not key=value": (lambda b: b.set("train.epochs"), "--set train.epochs … key=value … write, for example"),
+    "set: unknown key": (lambda b: b.set("train.epoch=1"), "train.epoch is an unknown key … epochs"),
+    "set: wrong type": (lambda b: b.set("train.batch_size=[64]"), "train.batch_size = [64] … integer"),
+    "set: a value for a table": (lambda b: b.set("train=5"), "train = 5 is not possible … "),
+    "max_length 0": (lambda b: b.set("train.max_length=0"), "train.max_length = 0 is not possible … 3"),
+    "max_length 10^9": (lambda b: b.set("train.max_length=1000000000"), "train.max_length = 1000000000 … 100000"),
+    "max_length above the model's": (lambda b: b.set("train.max_length=65"), "train.max_length = 65 … at most 64"),
+    "learning rate nan": (lambda b: b.set("train.learning_rate=nan"), "train.learning_rate = nan is not possible … "),
+    "temperature 0": (lambda b: b.set("terms.infonce.temperature=0"), "terms.infonce.temperature = 0 … greater than 0"),
+    "temperature inf": (lambda b: b.set("terms.infonce.temperature=inf"), "terms.infonce.temperature = inf … finite"),
+    "batch of 1": (lambda b: b.set("train.batch_size=1"), "train.batch_size = 1 … greater than or equal to 2"),
+    "epochs -1": (lambda b: b.set("train.epochs=-1"), "train.epochs = -1 is not possible … greater than 0"),
+    "a single pass": (lambda b: b.set("views.passes=1"), "views.passes = 1 leaves one view … choose 2 or more"),
+    "dropout 1": (lambda b: b.set("encoder.dropout=1"), "encoder.dropout = 1 is not possible … less than 1"),
+    "no dropout": (lambda b: b.set("encoder.dropout=0"), "views of every sentence are equal … encoder.dropout = 0.1"),
+    "unknown pooling": (lambda b: b.set("encoder.pooling=max"), "encoder.pooling = 'max' … 'cls'"),
+    "presets show": (lambda b: ["presets", "show", "simsce"], "preset 'simsce' is unknown … simcse, "),
+    "presets diff": (lambda b: ["presets", "diff", "simcse", "no.toml"], "no.toml does not exist … check the path"),
+}  # fmt: skip
+
+FOLDER: dict[str, Mistake] = {
+    "output below a file": (lambda b: b.train(output=b.file("note") + "/run"), "note/run cannot be written … another"),
+    "output is a file": (lambda b: b.train(output=b.file("note")), "note is a file … choose a folder"),
+    "output is a dangling link": (
+        lambda b: ((b.folder / "link").symlink_to("nowhere/below"), b.train(output="link"))[1],
+        "link cannot be written … another folder",
+    ),
+    "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … another name"),
+    "output in /proc": (lambda b: b.train(output="/proc/run"), "/proc/run cannot be written … another folder"),
+    "output holds something": (
+        lambda b: b.train(output=Path(b.file("full/thesis.tex", "x")).parent),
+        "full is not empty and holds no run … new or an empty folder",
+    ),
+    "output holds a run": (lambda b: b.earlier(), "holds a run already … --resume"),
+    "resume with another seed": (lambda b: b.earlier("--resume", preset="?"), "other settings: the preset … began"),
+    "resume a broken run": (
+        lambda b: (b.file("run/run.json", "{"), b.train("--resume"))[1],
+        "run.json is damaged … another --output",
+    ),
+}  # fmt: skip
+
+MODEL: dict[str, Mistake] = {
+    "missing folder": (lambda b: b.train(backbone="./no/model"), "./no/model does not exist … check the path"),
+    "a file": (lambda b: b.train(backbone=b.file("model.bin", "x")), "model.bin is a file … name the folder"),
+    "empty folder": (lambda b: b.train(backbone=Path(b.file("m/a")).parent), "m holds no model … config.json"),
+    "no config": (lambda b: b.train(backbone=b.spoilt("config.json")), "model holds no model … config.json"),
+    "broken config": (lambda b: b.train(backbone=b.spoilt(config__json=b"{")), "model cannot be loaded … config.json"),
+    "no tokenizer": (
+        lambda b: b.train(backbone=b.spoilt("tokenizer.json", "tokenizer_config.json")),
+        "model has no tokenizer … tokenizer.json",
+    ),
+    "truncated safetensors": (
+        lambda b: b.train(backbone=b.spoilt(model__safetensors=b.weights()[:-1000])),
+        "model.safetensors is broken … again",
+    ),
+    "garbage safetensors": (
+        lambda b: b.train(backbone=b.spoilt(model__safetensors=b"\xff" * 5000)),
+        "model.safetensors is broken … again",
+    ),
+    "empty safetensors": (
+        lambda b: b.train(backbone=b.spoilt(model__safetensors=b"")),
+        "model.safetensors is broken … again",
+    ),
+    "weights of another size": (
+        lambda b: b.train(backbone=b.spoilt(config__json=b.config().replace(b'_size": 64', b'_size": 48'))),
+        "model.safetensors does not fit config.json … from the same model",
+    ),
+    "pickled weights alone": (
+        lambda b: b.train(backbone=b.spoilt("model.safetensors", pytorch_model__bin=b"\x80\x02}q\x00.")),
+        "model has no model.safetensors … pickled files are not opened",
+    ),
+    "hub without a network": (
+        lambda b: b.train(backbone="nobody/no-such-model"),
+        "nobody/no-such-model is neither a folder here nor … network",
+    ),
+}  # fmt: skip
+
+PAIRS: dict[str, Mistake] = {
+    "unknown dev set": (lambda b: b.train("--dev", "stsx"), "dev set 'stsx' is unknown … stsb"),
+    "no dev set": (lambda b: b.train("--dev", ""), "dev set '' is unknown … a .tsv file"),
+    "missing dev file": (lambda b: b.train("--dev", "no.tsv"), "no.tsv does not exist … one pair a line"),
+    "dev: columns": (lambda b: b.dev(ROWS + "one\ttwo\n"), "dev.tsv, line 21: 2 column(s) instead of 3 … tab"),
+    "dev: score": (lambda b: b.dev(ROWS + "one\ttwo\tgood\n"), "dev.tsv, line 21: the score 'good' … correct"),
+    "dev: equal scores": (lambda b: b.dev("one a\ttwo b\t3\n" * 20), "dev.tsv: every score is 3 … differ"),
+    "dev: too few": (lambda b: b.dev("one a\ttwo b\t3\n"), "dev.tsv has 1 pair(s) … at least 10"),
+    "dev: two of one name": (
+        lambda b: b.train("--dev", b.file("x/dev.tsv", ROWS), "--dev", b.file("y/dev.tsv", ROWS)),
+        "two dev sets are called 'dev' … rename a file",
+    ),
+    "unknown test set": (lambda b: b.train("--test", "stsc"), "test = 'stsc' is unknown … sts, stsb or none"),
+    "dev without data": (lambda b: b.train("--dev", "stsb"), "no data folder given … --data"),
+    "data missing": (lambda b: b.train("--dev", "stsb", "--data", "no/data"), "no/data does not exist … --data"),
+    "data without SentEval": (
+        lambda b: b.train("--data", str(Path(b.file("data/a.txt", "x")).parent)),
+        "data holds neither senteval/downstream … check",
+    ),
+    "data incomplete": (
+        lambda b: b.train("--data", str(Path(b.file("data/senteval/downstream/a", "x")).parents[2])),
+        "sts-dev.csv does not exist … check the download",
+    ),
+    "data cut": (
+        lambda b: b.train("--data", str(Path(b.file("downstream/STS/STSBenchmark/sts-dev.csv", "a\n")).parents[3])),
+        "sts-dev.csv: 1 scored pairs found, 1500 expected … check the download",
+    ),
+}  # fmt: skip
+
+OTHERS: dict[str, Mistake] = {
+    "unknown suite": (lambda b: ["evaluate", str(b.model), "--suite", "stss"], "unknown suite 'stss' … sts"),
+    "unknown task": (lambda b: ["evaluate", str(b.model), "--tasks", "STS99"], "no task 'STS99' … STS12"),
+    "evaluate without data": (lambda b: ["evaluate", str(b.model)], "no data folder given … --data"),
+    "evaluate: pooling": (
+        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--pooling", "max"],
+        "pooling = 'max' is unknown … cls",
+    ),
+    "evaluate: json below nothing": (
+        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--json", "no/such/a.json"],
+        "no/such does not exist … make the folder",
+    ),
+    "evaluate: json is a folder": (
+        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--json", str(b.folder)],
+        "is a folder … name a file",
+    ),
+    "evaluate: second model missing": (
+        lambda b: ["evaluate", str(b.model), "./no/model", "--pairs", str(b.pairs)],
+        "./no/model does not exist … check the path",
+    ),
+    "encode: missing file": (
+        lambda b: ["encode", str(b.model), "no.txt", "--output", str(b.folder / "a.npy")],
+        "no.txt does not exist … check the path",
+    ),
+    "encode: missing model": (
+        lambda b: ["encode", "./no/model", str(b.corpus), "--output", str(b.folder / "a.npy")],
+        "./no/model does not exist … check the path",
+    ),
+    "encode: unknown ending": (
+        lambda b: ["encode", str(b.model), str(b.corpus), "--output", str(b.folder / "a.xlsx")],
+        "a.xlsx has the unknown ending … .npy",
+    ),
+    "encode: short row": (
+        lambda b: ["encode", str(b.model), b.file("a.tsv", "text\tn\none\t1\ntwo\n"), "--output", f"{b.folder}/a.npy"],
+        "a.tsv:3 has 1 columns, its header 2 … correct the line",
+    ),
+    "tracker": (lambda b: b.train("--log-to", "paper"), "tracker 'paper' is unknown … --log-to"),
+    "seed": (lambda b: b.train("--seed", "-1"), "--seed … greater than or equal to 0 … see isotrope train --help"),
+    "sample of one": (lambda b: b.train("--sentences", "1"), "--sentences … greater than or equal to 2 … --help"),
+    "no output": (lambda b: ["train", str(b.corpus)], "Missing option … --output … see isotrope train --help"),
+    "unknown option": (lambda b: b.train("--sede", "3"), "No such option … see isotrope train --help"),
+}  # fmt: skip
+
+GROUPS = {"corpus": CORPUS, "preset": PRESET, "folder": FOLDER, "model": MODEL, "pairs": PAIRS, "others": OTHERS}
+TABLE = [
+    pytest.param(*mistake, id=f"{group}: {name}") for group, table in GROUPS.items() for name, mistake in table.items()
+]
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def in_process(command: Command, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["isotrope", *command])
+    try:
+        isotrope.cli.main.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def check_line(err: str, expected: str) -> None:
+    """One line, in which the parts between … occur in this order."""
+    assert err.count("\n") == 1, err
+    assert err.startswith("isotrope: "), err
+    assert re.search(".*".join(re.escape(part.strip()) for part in expected.split("…")), err), err
+
+
+@pytest.mark.parametrize(("command", "expected"), TABLE)
+def test_a_mistake_ends_with_one_line(
+    bench: Bench,
+    command: Callable[[Bench], Command],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    given = command(bench)
+    before = contents(bench.folder)
+    began = time.monotonic()
+    code = in_process(given, monkeypatch)
+    out, err = capfd.readouterr()
+    assert code == 2, err
+    check_line(err, expected)
+    assert "Traceback" not in out + err
+    assert contents(bench.folder) == before
+    assert not list(Path(os.environ["ISOTROPE_CACHE"]).rglob("*.part"))
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["trian", "corpus.txt"], "isotrope: No such command 'trian' … see isotrope --help"),
+        (["train", "--output"], "isotrope: Option '--output' requires an argument … --help"),
+        (["presets", "shwo"], "isotrope: No such command 'shwo' … see isotrope presets --help"),
+        (["🦜"], "isotrope: No such command '🦜' … see isotrope --help"),
+    ],
+)
+def test_gibberish_in_its_own_process(words: list[str], expected: str) -> None:
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    check_line(done.stderr, expected)
+    assert done.stdout == ""
+
+
+def test_full_disk_and_on(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """In its own process, which may write no file above 64 KiB: too little for the weights."""
+    limit = 1 << 16
+    assert len(bench.weights()) > limit > bench.corpus.stat().st_size
+    done = subprocess.run(
+        [*COMMAND, *bench.train()],
+        env={**os.environ, **ONE_THREAD},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == f"isotrope: no space left to write {bench.run}: free some, then go on with --resume\n"
+    assert "Traceback" not in done.stdout
+    assert in_process(bench.train("--resume"), monkeypatch) == 0, capfd.readouterr().err
+    assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 6
+
+
+def test_full_disk_for_the_cleaned_corpus(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(bench.folder / "cache"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 13, before[1]))
+    try:
+        code = in_process(bench.train(), monkeypatch)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    check_line(capfd.readouterr().err, "no space left for the corpus … free space")
+    assert code == 2
+    assert not bench.run.exists()
+    assert not list(bench.folder.rglob("*.part"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no small disk can be mounted here")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("left", [0, 200, 700])
+def test_really_full_disk_and_on(
+    bench: Bench, small_disk: Path, left: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With so many KiB left; afterwards, with some freed, the run ends as it should."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes((1024 - left) * 1024))
+    command = bench.train("--set", "train.save_steps=2", output=small_disk / "run")
+    code = in_process(command, monkeypatch)
+    check_line(capfd.readouterr().err, "no space left to write … go on with --resume")
+    assert code == 2
+    ballast.unlink()
+    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
+    assert in_process([*command, "--resume"], monkeypatch) == 0, capfd.readouterr().err
+    assert (small_disk / "run" / "model" / "model.safetensors").is_file()
+
+
+def test_ctrl_c_and_on(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = ("train.batch_size=20", "train.epochs=20", "train.eval_steps=25")
+    command = bench.train("--sentences", "100", *(word for setting in settings for word in ("--set", setting)))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = subprocess.Popen([*COMMAND, *command], env={**os.environ, **ONE_THREAD}, text=True, **pipes)
+    assert running.stdout is not None
+    for line in running.stdout:
+        if line.startswith("step 25:"):
+            running.send_signal(signal.SIGINT)
+            break
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    check_line(err, "isotrope: stopped after step … of 100 … the same command and --resume")
+    assert "Traceback" not in out
+    assert in_process([*command, "--resume"], monkeypatch) == 0, capfd.readouterr().err
+    assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 100

@@ -1,0 +1,285 @@
+"""Gradient caching: the full batch's loss and gradients from mini-batches, for every objective and trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+import isotrope
+from conftest import ROOT, sentences
+from isotrope import Objective, component, load
+from isotrope.encoder import gradient_cache
+from isotrope.errors import UserError
+from isotrope.objective.preset import build_objective, read_preset
+from isotrope.run import fit
+from isotrope.terms.infonce import InfoNCE
+from isotrope.types import Batch
+
+N, PART = 12, 5  # the last part is smaller
+PRESETS = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt"]
+SETTINGS = ["train.learning_rate=1e-3", "encoder.pooling=mean"]
+Step = tuple[dict[str, Tensor], dict[str, Tensor]]  # losses and gradients, by name
+
+
+def student(name: str | Path, dropout: float = 0.0) -> SentenceTransformer:
+    torch.manual_seed(0)
+    return load(name, "mean", dropout=dropout, device="cpu").train()
+
+
+def columns(model: SentenceTransformer, count: int) -> list[dict[str, Tensor]]:
+    """N sentences, then their positives and hard negatives."""
+    text = sentences(count * N)
+    return [model.preprocess(text[start : start + N]) for start in range(0, len(text), N)]
+
+
+def step(objective: Objective, features: list[dict[str, Tensor]], autocast: bool = False, scale: float = 1.0) -> Step:
+    """One training step, but for the optimizer; every call draws the same dropout."""
+    objective.zero_grad()
+    objective.step = 1  # past the first step's check that views differ
+    torch.manual_seed(3)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        losses = objective([dict(column) for column in features], torch.arange(N))
+    (torch.stack(list(losses.values())).sum() * scale).backward()
+    found = {name: p.grad.clone() for name, p in objective.named_parameters() if p.grad is not None}
+    assert sum(float(grad.abs().sum()) for grad in found.values()) > 0
+    return losses, found
+
+
+def difference(found: Step, expected: Step) -> float:
+    """The largest of any number of losses and gradients, in units of the largest number there is, if that is above 1.
+
+    (Through the whitening of twelve sentences gradients are as large as 100, and so is float32's rounding.)
+    """
+    assert [set(part) for part in found] == [set(part) for part in expected]
+    pairs = [(a[name].detach(), b[name].detach()) for a, b in zip(found, expected, strict=True) for name in a]
+    largest = max(float(b.abs().max()) for _, b in pairs)
+    return max(float((a - b).abs().max()) for a, b in pairs) / max(1.0, largest)
+
+
+def cached(objective: Objective, features: list[dict[str, Tensor]], size: int = PART, **options: Any) -> Step:
+    objective.mini_batch_size = size
+    try:
+        return step(objective, features, **options)
+    finally:
+        objective.mini_batch_size = None
+
+
+def taught(batch: Batch) -> Tensor:
+    """A teacher: random unit rows by row id."""
+    table = torch.randn(N, 32, generator=torch.Generator().manual_seed(1))
+    return torch.nn.functional.normalize(table, dim=-1)[batch.rows]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("texts", [2, 4])
+def test_every_preset_has_the_full_batchs_loss_and_gradients(tiny_model: Path, name: str, texts: int) -> None:
+    """With a positive; with two hard negatives besides. To 1e-5, and in float64 to its rounding."""
+    preset = read_preset(name)
+    preset = read_preset(name, ["views.sgw.groups=16"] if "sgw" in preset.views else [])
+    model = student(tiny_model)
+    objective = build_objective(preset, model, teachers=dict.fromkeys(preset.teachers, taught))
+    features = columns(model, texts)
+    assert difference(cached(objective, features), step(objective, features)) < 1e-5
+    objective.double()
+    assert difference(cached(objective, features), step(objective, features)) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["shuffle", "cutoff", "repeat"])
+def test_token_steps_give_the_same_copies_twice(tiny_model: Path, name: str) -> None:
+    """Three passes over one text, two of them changed, with Matryoshka dimensions."""
+    model = student(tiny_model)
+    change = component("tokens", name, **({"unit": "feature", "ratio": 0.5} if name == "cutoff" else {}))
+    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(change, [1, 2])], passes=3, dims=[8, 32])
+    features = columns(model, 1)
+    whole = step(objective, features)
+    assert set(whole[0]) == {"infonce@8", "infonce@32"}
+    assert difference(cached(objective, features), whole) < 1e-5
+
+
+@pytest.mark.parametrize(("name", "checkpoints"), [("bert", False), ("bert", True), ("isotrope/tiny", False)])
+def test_dropout_is_the_same_in_both_runs(
+    tiny_model: Path, name: str, checkpoints: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the mini-batches were one graph; where the random state is not kept, gradients are others."""
+    model = student(tiny_model if name == "bert" else name, dropout=0.1)
+    if checkpoints:
+        model[0].auto_model.activation_checkpointing_enable()
+    objective = build_objective(read_preset("simcse"), model)
+    features = columns(model, 1)
+    torch_checkpoint = gradient_cache.checkpoint
+    found = cached(objective, features)
+    after = torch.rand(3)
+    monkeypatch.setattr(gradient_cache, "checkpoint", _one_graph)
+    expected = cached(objective, features)
+    assert torch.equal(after, torch.rand(3)), "backward leaves torch's generator where forward left it"
+    assert difference(found, expected) < 1e-6
+    monkeypatch.setattr(gradient_cache, "checkpoint", partial(torch_checkpoint, preserve_rng_state=False))
+    assert difference(cached(objective, features), expected) > 1e-3
+
+
+def _one_graph(function: Callable[..., Tensor], *arguments: Any, use_reentrant: bool) -> Tensor:
+    return function(*arguments)
+
+
+def test_bf16_is_as_near_as_the_full_batch(tiny_model: Path) -> None:
+    """A sentence at a time: gradients of weight matrices are summed in float32, not in the precision of products."""
+    model = student(tiny_model)
+    objective = build_objective(read_preset("simcse"), model)
+    features = columns(model, 4)
+    exact, whole = step(objective, features), step(objective, features, autocast=True)
+    parts = cached(objective, features, size=1, autocast=True)
+
+    def error(found: Step) -> float:
+        matrices = {name: grad for name, grad in exact[1].items() if name.endswith("dense.weight")}
+        return sum(float((found[1][name] - grad).norm() / grad.norm()) for name, grad in matrices.items())
+
+    assert 0 < error(parts) < 1.1 * error(whole)
+
+
+def test_loss_scaling_and_sums_of_several_losses_reach_every_part(tiny_model: Path) -> None:
+    model = student(tiny_model)
+    objective = build_objective(read_preset("simcse"), model)
+    features = columns(model, 2)
+    plain = step(objective, features)[1]
+    scaled = cached(objective, features, scale=64.0)[1]
+    assert max(float((scaled[name] / 64 - plain[name]).abs().max()) for name in plain) < 1e-5
+    other = columns(model, 4)[2:]
+    expected = {name: grad + plain[name] for name, grad in step(objective, other)[1].items()}
+    objective.zero_grad()
+    objective.mini_batch_size = PART
+    sum(objective(batch)["infonce"] for batch in (features, other)).backward()
+    found = {name: p.grad for name, p in objective.named_parameters() if p.grad is not None}
+    assert max(float((found[name] - expected[name]).abs().max()) for name in expected) < 1e-5
+
+
+def test_forward_keeps_embeddings_alone(tiny_model: Path) -> None:
+    """No more than a mini-batch is in the encoder at a time, in both runs, and what it computes there is not kept."""
+    model = student(tiny_model)
+    objective = build_objective(read_preset("simcse"), model)
+    features = columns(model, 2)
+    rows: list[int] = []
+    model.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0]["input_ids"])))
+    kept = {}
+    for size in (None, PART):
+        saved: list[int] = []
+        objective.mini_batch_size, objective.step = size, 1
+        with torch.autograd.graph.saved_tensors_hooks(_counting(saved), lambda tensor: tensor):
+            loss = objective([dict(column) for column in features])["infonce"]
+        kept[size] = sum(saved)
+    assert rows == [N, N, 5, 5, 2, 5, 5, 2]
+    loss.backward()
+    assert rows[8:] == [2, 5, 5, 2, 5, 5], "backward, from the last to the first"
+    assert kept[PART] < kept[None] / 10
+
+
+def _counting(saved: list[int]) -> Callable[[Tensor], Tensor]:
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(0 if isinstance(tensor, nn.Parameter) else tensor.numel())
+        return tensor
+
+    return pack
+
+
+def test_small_batches_take_the_plain_path(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradient_cache, "checkpoint", None)
+    model = student(tiny_model)
+    objective = build_objective(read_preset("simcse"), model)
+    features = columns(model, 2)
+    assert difference(cached(objective, features, size=N), step(objective, features)) == 0
+
+
+def test_without_gradients_parts_are_encoded_once(tiny_model: Path) -> None:
+    model = student(tiny_model).eval()
+    objective = build_objective(read_preset("simcse", ["train.mini_batch_size=5"]), model).eval()
+    rows: list[int] = []
+    model.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0]["input_ids"])))
+    with torch.no_grad():
+        views = objective.encode(columns(model, 1), None)
+    assert rows == [5, 5, 5, 5, 4], "two passes of twelve sentences"
+    assert not views.stack.requires_grad
+    expected = model.encode(sentences(N), convert_to_tensor=True)
+    assert torch.allclose(views.stack[1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0, -3])
+def test_impossible_sizes_are_named(tiny_model: Path, value: int) -> None:
+    with pytest.raises(UserError, match=rf"train\.mini_batch_size = {value}"):
+        read_preset("simcse", [f"train.mini_batch_size={value}"])
+    with pytest.raises(UserError, match=rf"mini_batch_size = {value}"):
+        Objective(student(tiny_model), {"infonce": InfoNCE()}, mini_batch_size=value)
+
+
+def test_an_apple_gpu_is_refused(tiny_model: Path) -> None:
+    """Its random state is not kept by torch's checkpoints: gradients would be wrong, and nobody would know."""
+
+    class Apple(Tensor):
+        is_mps = True
+
+    features = {"input_ids": torch.ones(4, 3).as_subclass(Apple)}
+    with pytest.raises(UserError, match="Apple GPU"):
+        gradient_cache.embed_in_parts(student(tiny_model), features, 2)
+
+
+def test_a_run_resumes_exactly(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """isotrope's trainer, with dropout: stopped at half, it ends as one that was not."""
+
+    def weights(folder: str, resume: bool = False) -> dict[str, Tensor]:
+        run = isotrope.train(
+            corpus_file, backbone=str(tiny_model), output=tmp_path / folder, dev="none", test="none", sentences=96,
+            resume=resume,
+            overrides=[*SETTINGS, "train.batch_size=16", "train.mini_batch_size=6", "train.save_steps=3"],
+        )  # fmt: skip
+        kept = load_file(tmp_path / folder / "checkpoints" / "checkpoint-6" / "objective.safetensors")
+        return kept | load_file(run.model / "model.safetensors")
+
+    whole = weights("whole")
+    weights("cut")
+    (tmp_path / "cut" / "checkpoints" / "checkpoint-6" / "complete.json").unlink()  # as if killed while it was written
+    (tmp_path / "cut" / "result.json").unlink()
+    again = weights("cut", resume=True)
+    assert set(whole) == set(again)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_two_processes_in_mini_batches_equal_one_with_the_full_batch(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gathered embeddings, averaged gradients, two batches an optimizer step: weights equal, head included."""
+    text = sentences(192)
+    table = tmp_path / "pairs.jsonl"
+    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:96], text[96:], strict=True))
+    table.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    arguments = [ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / "two", 8, 0.0]
+    more = ["train.accumulation=2", "train.mini_batch_size=3"]
+    done = subprocess.run(
+        [*command, *map(str, arguments), *more], capture_output=True, text=True, timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+    built: list[Objective] = []
+    monkeypatch.setattr(fit, "build_objective", lambda *given: built.append(build_objective(*given)) or built[-1])
+    isotrope.train(
+        table, backbone=str(tiny_model), output=tmp_path / "one", dev="none", test="none", positive="positive",
+        text="text", overrides=[*SETTINGS, "train.batch_size=16", "encoder.dropout=0", "train.accumulation=2"],
+    )  # fmt: skip
+    two, other = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
+    began = load_file(tiny_model / "model.safetensors")["embeddings.word_embeddings.weight"]
+    one = built[0].state_dict()
+    assert (one["model.0.model.embeddings.word_embeddings.weight"] - began).abs().max() > 1e-3, "it has moved"
+    for name, value in one.items():
+        assert torch.allclose(value, two[name], atol=1e-5), name
+        assert torch.equal(two[name], other[name]), name

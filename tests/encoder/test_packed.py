@@ -1,0 +1,289 @@
+"""Packed encoding: the numbers of the padded encoder, its gradients, and all that stands around an encoder."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
+from torch import Tensor, nn
+
+from conftest import sentences
+from isotrope import Objective, load
+from isotrope.encoder import save
+from isotrope.encoder.fast.attention import Packing
+from isotrope.encoder.fast.dropout import Dropout, drop
+from isotrope.encoder.fast.packed import pack, supports
+from isotrope.encoder.pooling import LAYERS
+from isotrope.terms.infonce import InfoNCE
+
+KINDS = ["Bert", "Roberta", "XLMRoberta", "Camembert", "MPNet", "ModernBert", "Electra", "DistilBert"]
+N, L, VOCABULARY = 5, 12, 50
+
+
+def random_model(kind: str, dropout: float = 0.0) -> Any:
+    """A small encoder; ModernBERT's attention sees three tokens to either side in its second layer."""
+    shape: dict[str, Any] = {"vocab_size": VOCABULARY, "max_position_embeddings": 40, "pad_token_id": 1}
+    if kind == "DistilBert":
+        shape |= {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "dropout": dropout}
+        shape |= {"attention_dropout": dropout}
+    else:
+        shape |= {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+        shape |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    if kind == "ModernBert":
+        shape |= {"local_attention": 6, "global_attn_every_n_layers": 2, "embedding_dropout": dropout}
+        shape |= {"attention_dropout": dropout, "mlp_dropout": dropout}
+        shape |= {"bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
+    if kind == "Electra":
+        shape |= {"embedding_size": 8}
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**shape))
+    for weight in model.parameters():  # embeddings are born small: let every part matter
+        weight.data.normal_(0, 0.3)
+    return model.eval()
+
+
+def batch(holes: bool = False) -> dict[str, Tensor]:
+    """Sentences of 3 to 12 tokens; with holes, some tokens in their midst are hidden, as by token cutoff."""
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.arange(L) < torch.tensor([12, 3, 7, 9, 5])[:, None]).long()  # (N, L)
+    ids = torch.randint(4, VOCABULARY, (N, L), generator=generator) * mask + (1 - mask)
+    if holes:
+        mask = mask * (torch.rand(N, L, generator=generator) > 0.3)
+        mask[:, 0] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def both(kind: str) -> tuple[Any, Any]:
+    plain = random_model(kind)
+    packed = deepcopy(plain)
+    pack(packed)
+    return plain, packed
+
+
+def states(model: nn.Module, features: dict[str, Tensor]) -> Tensor:
+    """All layers' states of real tokens (layers, T, D), and the pooler's output where there is one."""
+    output = model(**features, output_hidden_states=True)
+    layers = torch.stack([*output.hidden_states, output.last_hidden_state])
+    return layers[:, features["attention_mask"].bool()]
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_layer_and_gradient_is_that_of_the_padded_encoder(kind: str, holes: bool) -> None:
+    plain, packed = both(kind)
+    features = batch(holes)
+    expected, found = states(plain, features), states(packed, features)
+    assert torch.allclose(found, expected, atol=1e-5)
+    weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))
+    (expected * weight).sum().backward()
+    (found * weight).sum().backward()
+    for (name, one), other in zip(plain.named_parameters(), packed.parameters(), strict=True):
+        if one.grad is not None:
+            assert torch.allclose(one.grad, other.grad, atol=1e-4), name
+    pooled = plain(**features).get("pooler_output")
+    if pooled is not None:
+        assert torch.allclose(packed(**features).pooler_output, pooled, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["Bert", "Roberta", "MPNet", "ModernBert"])
+def test_input_embeddings_are_packed_too(kind: str) -> None:
+    """Steps that change embeddings give them instead of token ids."""
+    plain, packed = both(kind)
+    features = batch()
+    ids = features.pop("input_ids")
+    features["inputs_embeds"] = plain.get_input_embeddings()(ids).detach()
+    assert torch.allclose(states(packed, features), states(plain, features), atol=1e-5)
+
+
+def rows_of_linear_layers(model: nn.Module) -> set[int]:
+    """Filled by the next forward pass: how many rows each linear layer of ``model`` was given."""
+    seen: set[int] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and "pooler" not in name:
+            module.register_forward_hook(lambda _, given, __: seen.add(given[0].numel() // given[0].shape[-1]))
+    return seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_linear_layers_see_real_tokens_alone(kind: str) -> None:
+    _, packed = both(kind)
+    seen = rows_of_linear_layers(packed)
+    features = batch()
+    packed(**features)
+    assert seen == {int(features["attention_mask"].sum())}
+
+
+def test_sentence_transformers_reaches_the_packed_forward(tiny_model: Path) -> None:
+    """It calls the encoder's forward by name, where hooks would not run; copies compute with their own weights."""
+    model = load(tiny_model, "mean", device="cpu")
+    assert "inputs_embeds" in inspect.signature(model[0].auto_model.forward).parameters
+    other = deepcopy(model)
+    for weight in other.parameters():
+        weight.data.zero_()
+    assert not other.encode(["a river"]).any()
+    for encoder in (model, other):
+        seen = rows_of_linear_layers(encoder)
+        features = encoder.preprocess(sentences(6))
+        encoder(dict(features))
+        assert seen == {int(features["attention_mask"].sum())}
+
+
+@pytest.mark.parametrize("kind", ["Bert", "MPNet", "ModernBert"])
+def test_without_a_mask_and_with_attentions_asked_the_model_is_its_padded_self(kind: str) -> None:
+    plain, packed = both(kind)
+    features = batch()
+    packed(**features)  # leaves nothing behind
+    ids = features["input_ids"]
+    assert torch.allclose(packed(ids).last_hidden_state, plain(ids).last_hidden_state, atol=1e-5)
+    mask = features["attention_mask"].bool()
+    found = packed(**features, return_dict=False)[0]
+    assert torch.allclose(found[mask], plain(**features).last_hidden_state[mask], atol=1e-5)
+
+
+@pytest.mark.parametrize("multiple", [1, 16])
+def test_filler_tokens_change_nothing(multiple: int) -> None:
+    """A GPU's rounded token counts, on a CPU: the way to packed rows and back, in values and gradients."""
+    mask = batch(holes=True)["attention_mask"]
+    packing, real = Packing.of(mask, 2, multiple), mask[..., None, None].bool()
+    x = torch.randn(N, L, 2, 3, requires_grad=True)
+    rows = packing.pack(x)  # (1, T, 2, 3)
+    assert rows.shape[1] == -(-int(mask.sum()) // multiple) * multiple
+    heads = packing.pad_heads(rows.transpose(1, 2))  # (N, 2, L, 3)
+    assert torch.equal(heads.transpose(1, 2), x * real)
+    back = packing.pad(packing.pack_heads(heads))
+    assert torch.equal(back, x * real)
+    weight = torch.randn_like(x)
+    (back * weight).sum().backward()
+    assert torch.equal(x.grad, weight * real)
+
+
+def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:
+    x = torch.ones(1_000_001, requires_grad=True)
+    torch.manual_seed(0)
+    dropped = drop(x, 0.1)
+    dropped.sum().backward()
+    assert torch.equal(x.grad, dropped.detach())
+    kept = dropped[dropped != 0]
+    assert torch.all(kept == kept[0])
+    assert kept[0].item() == pytest.approx(1 / 0.9, rel=1e-4)
+    assert len(kept) / len(x) == pytest.approx(0.9, abs=2e-3)  # 7 standard deviations
+    lagged = ((dropped[1:] == 0) & (dropped[:-1] == 0)).double().mean()
+    assert lagged.item() == pytest.approx(0.01, abs=1e-3)  # neighbours are independent
+    torch.manual_seed(0)
+    assert torch.equal(drop(x, 0.1), dropped)
+    assert torch.equal(drop(x, 0.0), x)
+    assert not drop(x, 1.0).any()
+
+
+@pytest.mark.parametrize("kind", ["Bert", "MPNet", "ModernBert"])
+def test_training_has_dropout_within_the_attention(kind: str) -> None:
+    """The mean over masks is near the encoder without them, and each mask is another one."""
+    model = random_model(kind, dropout=0.1)
+    pack(model)
+    assert {type(module) for module in model.modules() if isinstance(module, nn.Dropout)} == {Dropout}
+    features = batch()
+    expected = model(**features).last_hidden_state
+    for module in model.modules():  # attention modules hand their probability on; all other dropout is off
+        module.training = not isinstance(module, nn.Dropout)
+    drawn = torch.stack([model(**features).last_hidden_state for _ in range(100)])
+    assert not torch.equal(drawn[0], drawn[1])
+    spread = drawn.std(dim=0).mean()
+    assert (drawn.mean(dim=0) - expected).abs().mean() < 0.3 * spread
+
+
+@pytest.mark.parametrize("kind", ["Bert", "ModernBert"])
+def test_gradient_checkpointing_gives_the_same_gradients(kind: str) -> None:
+    found = []
+    for checkpointing in (False, True):
+        model = random_model(kind, dropout=0.1)
+        pack(model)
+        model.train()
+        if checkpointing:
+            model.activation_checkpointing_enable()
+        torch.manual_seed(3)
+        model(**batch()).last_hidden_state.square().mean().backward()
+        found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert found[0].abs().sum() > 0
+    assert torch.allclose(found[0], found[1], atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["Bert", "MPNet", "ModernBert"])
+def test_half_precision_is_as_near_as_the_padded_encoders(kind: str) -> None:
+    plain, packed = both(kind)
+    features = batch()
+    exact = states(plain, features)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        error, own = ((states(model, features) - exact).abs().mean() for model in (plain, packed))
+        model = packed.train()
+        model(**features).last_hidden_state.float().square().mean().backward()
+    assert own < 1.5 * error
+    assert all(p.grad.isfinite().all() for p in packed.parameters() if p.grad is not None)
+
+
+def test_an_unknown_architecture_is_left_alone() -> None:
+    from transformers import AlbertConfig, AlbertModel
+
+    shape = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 24}
+    model = AlbertModel(AlbertConfig(vocab_size=VOCABULARY, num_hidden_layers=1, **shape)).eval()
+    expected = model(**batch()).last_hidden_state
+    assert not supports(model)
+    pack(model)
+    assert torch.equal(model(**batch()).last_hidden_state, expected)
+    decoder = random_model("Bert")
+    decoder.config.is_decoder = True
+    assert not supports(decoder)
+
+
+@pytest.mark.parametrize("pooling", list(LAYERS))
+def test_poolings_copies_and_saved_models_know_nothing_of_it(tiny_model: Path, tmp_path: Path, pooling: str) -> None:
+    text = sentences(9)
+    packed = load(tiny_model, pooling, device="cpu")
+    expected = load(tiny_model, pooling, device="cpu", packed=False).encode(text)
+    assert np.allclose(packed.encode(text), expected, atol=1e-5)
+    assert np.array_equal(deepcopy(packed).encode(text), packed.encode(text))
+    save(packed, tmp_path / "saved")
+    assert "isotrope" not in (tmp_path / "saved" / "config.json").read_text()
+    assert "isotrope" not in json.dumps(json.loads((tmp_path / "saved" / "modules.json").read_text()))
+    plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert plain[0].auto_model.config._attn_implementation == "sdpa"
+    assert np.allclose(plain.encode(text), expected, atol=1e-5)
+
+
+def test_the_shipped_model_is_packed(tmp_path: Path) -> None:
+    text = sentences(9)
+    packed, plain = (load("isotrope/tiny", device="cpu", packed=packed) for packed in (True, False))
+    assert np.allclose(packed.encode(text), plain.encode(text), atol=1e-5)
+
+
+class Total(nn.Module):
+    """An objective whose terms are summed: Matryoshka's loss takes one number."""
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+
+    def forward(self, *given: Any) -> Tensor:
+        return torch.stack(list(self.objective(*given).values())).sum()
+
+
+def test_a_loss_that_patches_the_models_forward(tiny_model: Path) -> None:
+    """sentence-transformers' Matryoshka loss puts its own forward in the model's place; equal to a padded encoder."""
+    found = []
+    for packed in (True, False):
+        model = load(tiny_model, "mean", dropout=0.0, device="cpu", packed=packed)
+        objective = Objective(model, {"infonce": InfoNCE()}).eval()
+        loss = MatryoshkaLoss(model, Total(objective), matryoshka_dims=[32, 8])
+        value = loss([model.preprocess(sentences(6))], None)
+        value.backward()
+        found.append((value.item(), model[0].auto_model.embeddings.word_embeddings.weight.grad))
+    assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
+    assert torch.allclose(found[0][1], found[1][1], atol=1e-5)

@@ -1,0 +1,165 @@
+"""Alignment, uniformity and mean cosine against their definitions, and on spaces whose answer is known."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotrope.errors import UserError
+from isotrope.evaluation import geometry, suite
+from isotrope.evaluation.sets.pairs import Pairs, read_pairs
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.evaluation.spectrum import effective_rank, iso_score, variance_shares
+from oracle import isoscore
+from oracle import similarity as naive
+from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
+
+
+@needs_golden
+def test_golden_equations():
+    golden = np.load(GOLDEN / "equations.npz")
+    assert geometry.alignment(golden["h"], golden["h_pos"]) == pytest.approx(float(golden["align"]), abs=1e-9)
+    assert geometry.uniformity(golden["h"]) == pytest.approx(float(golden["uniform"]), abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [2, 17, 40])
+def test_equals_the_definition(rows, monkeypatch):
+    """Blocks of 8 rows: several blocks, the last one short."""
+    monkeypatch.setattr(geometry, "_BLOCK", 8)
+    x, y = np.random.default_rng(rows).standard_normal((2, rows, 5))
+    assert geometry.uniformity(x) == pytest.approx(naive.uniformity(x), abs=1e-12)
+    assert geometry.mean_cosine(x) == pytest.approx(naive.mean_cosine(x), abs=1e-12)
+    assert geometry.alignment(x, y) == pytest.approx(naive.alignment(x, y), abs=1e-12)
+
+
+def test_blocks_do_not_change_the_answer():
+    x = np.random.default_rng(0).standard_normal((1300, 6))
+    i, j = np.triu_indices(len(x), 1)
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    direct = np.log(np.mean(np.exp(-2 * np.sum((unit[i] - unit[j]) ** 2, axis=1))))
+    assert geometry.uniformity(x) == pytest.approx(direct, abs=1e-10)
+
+
+def test_known_spaces():
+    collapsed = np.outer([1.0, 2.0, 3.0], [1.0, 1.0])
+    assert geometry.uniformity(collapsed) == pytest.approx(0, abs=1e-12)
+    assert geometry.mean_cosine(collapsed) == pytest.approx(1)
+    assert geometry.uniformity(np.eye(3)) == pytest.approx(-4)
+    assert geometry.mean_cosine(np.eye(3)) == pytest.approx(0, abs=1e-12)
+    assert geometry.alignment(np.eye(3), -np.eye(3)) == pytest.approx(4)
+    assert geometry.alignment(np.eye(3), 5 * np.eye(3)) == 0
+
+
+def test_tensors_with_gradient_and_low_precision():
+    x = torch.randn(6, 4, requires_grad=True)
+    assert geometry.uniformity(x) == pytest.approx(geometry.uniformity(x.detach().numpy()))
+    assert geometry.mean_cosine(x.bfloat16()) == pytest.approx(geometry.mean_cosine(x), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: geometry.uniformity([[1.0, 0.0]]), "at least 2"),
+        (lambda: geometry.uniformity([1.0, 0.0]), "shape"),
+        (lambda: geometry.mean_cosine([[1.0, 0.0], [0.0, 0.0]]), "row 1 is zero"),
+        (lambda: geometry.mean_cosine([[1.0, np.nan], [0.0, 1.0]]), "row 0"),
+        (lambda: geometry.alignment(np.ones((2, 3)), np.ones((3, 3))), "one positive for each row"),
+    ],
+)
+def test_impossible_input_is_refused(call, words):
+    with pytest.raises(UserError, match=words):
+        call()
+
+
+@needs_data
+def test_suite_takes_the_positives_of_the_dev_set():
+    result = suite.run(HashEncoder(), "geometry", DATA)["STSBenchmark"]
+    pairs, encoder = load_sts(DATA, "STSBenchmark", ("dev",))["dev"], HashEncoder()
+    close = [i for i, gold in enumerate(pairs.gold) if gold > 4]
+    first, second = (encoder.encode([side[i] for i in close]) for side in (pairs.first, pairs.second))
+    assert result["positives"] == len(close)
+    assert result["alignment"] == pytest.approx(naive.alignment(first, second), abs=1e-6)
+    assert result["sentences"] == len({*pairs.first, *pairs.second})
+    assert sum(band["pairs"] for band in result["bands"]) == len(pairs)
+    assert result["uniformity"] < -2
+    assert 0 < result["mean_cosine"] < 0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 40), st.integers(2, 9), st.integers(0, 10**6))
+def test_iso_score_equals_its_algorithm(rows, dimensions, seed):
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal((rows, dimensions)) * generator.exponential(size=dimensions) + 3
+    assert iso_score(x) == pytest.approx(isoscore.iso_score(x), abs=1e-9)
+
+
+def whitened(rows, dimensions):
+    """Rows whose covariance is exactly a multiple of the identity."""
+    x = np.random.default_rng(0).standard_normal((rows, dimensions))
+    return np.linalg.qr(x - x.mean(axis=0))[0]
+
+
+def test_iso_score_has_the_properties_its_paper_asks_for():
+    isotropic = whitened(300, 12)
+    assert iso_score(isotropic) == pytest.approx(1, abs=1e-12)
+    assert iso_score(np.random.default_rng(1).standard_normal((20_000, 8))) == pytest.approx(1, abs=0.01)
+    assert iso_score(np.outer(np.arange(30.0), np.arange(1.0, 6.0))) == pytest.approx(0, abs=1e-12)
+    skewed = isotropic * np.linspace(1, 3, 12)
+    rotation = np.linalg.qr(np.random.default_rng(2).standard_normal((12, 12)))[0]
+    for same in (skewed + 100, 1e-3 * skewed, skewed @ rotation, skewed[::-1]):  # mean, scale, rotation, order
+        assert iso_score(same) == pytest.approx(iso_score(skewed), abs=1e-9)
+    for used in range(1, 13):  # linear in the dimensions used evenly, and they are counted
+        assert iso_score(isotropic * (np.arange(12) < used)) == pytest.approx((used - 1) / 11, abs=1e-12)
+
+
+def test_spectrum_of_known_spaces():
+    shares = variance_shares(whitened(50, 4) * [2.0, 1.0, 1.0, 0.0])
+    np.testing.assert_allclose(shares, [4 / 6, 1 / 6, 1 / 6, 0], atol=1e-12)
+    assert effective_rank(np.full(5, 0.2)) == pytest.approx(5)
+    assert effective_rank(np.array([1.0, 0.0])) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [(np.ones((5, 3)), "all equal"), (np.ones((1, 3)), "shape"), (np.array([[1.0, np.nan], [0, 1]]), "not finite")],
+)
+def test_iso_score_refuses_what_has_no_spread(rows, words):
+    with pytest.raises(UserError, match=words):
+        iso_score(rows)
+
+
+def test_bands_on_the_users_own_pairs(tmp_path):
+    """Scores from 0 to 1; the cosine of each pair is known."""
+    golds = np.linspace(0, 1, 21)
+
+    class Angles:
+        def encode(self, sentences):
+            angles = [0.0 if s == "query" else np.arccos(float(s)) for s in sentences]
+            return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    path = tmp_path / "own.tsv"
+    path.write_text("".join(f"query\t{g:.2f}\t{g:.2f}\n" for g in golds))
+    result = geometry.pair_geometry(Angles(), read_pairs(path))
+    assert [band["band"] for band in result["bands"]] == ["0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1"]
+    assert [band["pairs"] for band in result["bands"]] == [4, 4, 4, 4, 5]
+    assert result["positives"] == 4  # above four fifths
+    for band, some in zip(result["bands"], [golds[:4], golds[4:8], golds[8:12], golds[12:16], golds[16:]], strict=True):
+        assert band["mean"] == pytest.approx(some.mean())
+        assert band["sd"] == pytest.approx(some.std())
+        assert band["quantiles"]["0.5"] == pytest.approx(np.median(some))
+        assert sum(band["histogram"]) == band["pairs"]
+        assert sum(band["histogram"][:20]) == 0  # no cosine is negative
+    assert sum(result["spectrum"]) == pytest.approx(1)
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_pairs_without_positives_or_with_an_empty_band():
+    words = [f"word{i}" for i in range(12)]
+    result = geometry.pair_geometry(HashEncoder(), Pairs("own", words, words[::-1], np.linspace(0, 3, 12)))
+    assert (result["positives"], result["alignment"]) == (0, None)
+    assert [band["pairs"] for band in result["bands"]][-1] == 0
+    assert result["bands"][-1]["mean"] is None
+    assert json.loads(json.dumps(result)) == result

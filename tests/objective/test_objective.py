@@ -1,0 +1,249 @@
+"""The objective as a sentence-transformers loss: columns, passes, steps, state, row ids, dimensions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from torch import Tensor
+
+import isotrope.objective.objective
+from conftest import ROOT, sentences
+from datasets import Dataset
+from isotrope import Objective, component, load
+from isotrope.errors import UserError
+from isotrope.objective.preset import build_objective, read_preset
+from isotrope.run.state import ObjectiveState
+from isotrope.scores.hard_negatives import HardNegatives
+from isotrope.terms.infonce import InfoNCE
+from isotrope.types import Batch, Views
+
+
+def student(folder: Path, dropout: float = 0.1) -> SentenceTransformer:
+    return load(folder, "mean", dropout=dropout, device="cpu")
+
+
+def columns(model: SentenceTransformer, *texts: list[str]) -> list[dict[str, Tensor]]:
+    return [model.preprocess(text) for text in texts]
+
+
+def test_equals_sentence_transformers_own_contrast(tiny_model: Path) -> None:
+    """Without dropout and head, on text + positive + negative, it is MultipleNegativesRankingLoss at scale 20."""
+    model = student(tiny_model, dropout=0.0).train()
+    text = sentences(24)
+    features = columns(model, text[:8], text[8:16], text[16:])
+    ours = Objective(model, {"infonce": InfoNCE()}, scores=[HardNegatives()])(features, None)["infonce"]
+    theirs = MultipleNegativesRankingLoss(model, scale=20.0)(columns(model, text[:8], text[8:16], text[16:]), None)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+
+
+def test_views_are_passes_with_their_own_dropout(tiny_model: Path) -> None:
+    model = student(tiny_model).train()
+    objective = Objective(model, {"infonce": InfoNCE()}, passes=3)
+    views = objective.encode(columns(model, sentences(6)), None)
+    assert views.stack.shape == (3, 6, 32)
+    assert not torch.equal(views.stack[0], views.stack[1])
+    assert not torch.equal(views.stack[1], views.stack[2])
+    model.eval()
+    calm = objective.encode(columns(model, sentences(6)), None)
+    assert torch.allclose(calm.stack[0], calm.stack[2], atol=1e-6)
+    expected = model.encode(sentences(6), convert_to_tensor=True)
+    assert torch.allclose(calm.stack[0], expected, atol=1e-5)
+
+
+def test_equal_views_are_refused(tiny_model: Path) -> None:
+    model = student(tiny_model, dropout=0.0).train()
+    with pytest.raises(UserError, match=r"equal.*dropout"):
+        Objective(model, {"infonce": InfoNCE()})(columns(model, sentences(6)), None)
+
+
+def test_token_steps_touch_their_passes_alone(tiny_model: Path) -> None:
+    def blank(features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        return {**features, "input_ids": torch.full_like(features["input_ids"], 7)}
+
+    model = student(tiny_model, dropout=0.0).eval()
+    views = Objective(model, {"infonce": InfoNCE()}, tokens=[(blank, [1])]).encode(columns(model, sentences(4)), None)
+    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(4)), None)
+    assert torch.equal(views.stack[0], plain.stack[0])
+    assert not torch.allclose(views.stack[1], plain.stack[1])
+
+
+def test_every_step_changes_the_loss(tiny_model: Path) -> None:
+    preset = read_preset("simcse")
+    model = student(tiny_model, dropout=0.0).eval()
+    torch.manual_seed(0)
+    objective = build_objective(preset, model)
+    text = sentences(18)
+    features = columns(model, text[:6], text[6:12], text[12:])
+    whole = objective(features, None)["infonce"].item()
+    for steps in (objective.views, objective.scores):
+        taken = steps.pop()
+        assert objective(features, None)["infonce"].item() != pytest.approx(whole, rel=1e-6)
+        steps.append(taken)
+    assert objective(features, None)["infonce"].item() == whole
+
+
+def test_teachers_get_row_ids_and_give_lists(tiny_model: Path) -> None:
+    seen = []
+
+    def teacher(batch: Batch) -> Tensor:
+        seen.append(batch.rows)
+        return torch.eye(4)[batch.rows % 4]
+
+    class Peek:
+        def __call__(self, scores):  # type: ignore[no-untyped-def]
+            return scores.teacher("guide").sum() * 0 + scores.pairs.sum()
+
+    model = student(tiny_model).train()
+    objective = Objective(model, {"peek": Peek()}, teachers={"guide": teacher})
+    with pytest.raises(UserError, match="row ids"):
+        objective(columns(model, sentences(3)), None)
+    objective(columns(model, sentences(3)), torch.tensor([5, 2, 9]))
+    assert seen[0].tolist() == [5, 2, 9]
+
+
+def test_matryoshka_runs_once_a_dimension(tiny_model: Path) -> None:
+    model = student(tiny_model).train()
+    losses = Objective(model, {"infonce": InfoNCE()}, dims=[8, 32])(columns(model, sentences(6)), None)
+    assert set(losses) == {"infonce@8", "infonce@32"}
+
+
+def test_random_steps_are_a_function_of_seed_and_step(tiny_model: Path) -> None:
+    drawn: list[list[float]] = []
+
+    class Draw:
+        def __call__(self, views: Views) -> Views:
+            drawn.append(torch.rand(2, generator=views.batch.generator).tolist())
+            return views
+
+    model = student(tiny_model).train()
+    features = columns(model, sentences(4))
+    first = Objective(model, {"infonce": InfoNCE()}, views=[Draw()], seed=3)
+    for _ in range(2):
+        first(features, None)
+    again = Objective(model, {"infonce": InfoNCE()}, views=[Draw()], seed=3)
+    again.load_state_dict(first.state_dict())
+    again(features, None)
+    first(features, None)
+    assert drawn[0] != drawn[1] != drawn[2]
+    assert drawn[2] == drawn[3]
+
+
+@pytest.mark.parametrize("extra", [[], ["positive"], ["positive", "negative_0", "negative_1"]])
+def test_in_a_users_own_trainer_script(tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
+    """The real trainer: terms logged one by one, the head saved and restored by our callback, and clipped."""
+    text = sentences(64)
+    table = {"text": text, **dict.fromkeys(extra, text[::-1])}
+
+    def trainer(steps: int) -> tuple[SentenceTransformerTrainer, Objective]:
+        torch.manual_seed(5)
+        model = student(tiny_model)
+        objective = build_objective(read_preset("simcse"), model)
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=str(tmp_path / "out"), max_steps=steps, per_device_train_batch_size=8, save_steps=3,
+            logging_steps=1, learning_rate=1e-3, lr_scheduler_type="constant", report_to="none", disable_tqdm=True,
+        )  # fmt: skip
+        return SentenceTransformerTrainer(
+            model=model, args=arguments, train_dataset=Dataset.from_dict(table), loss=objective,
+            callbacks=[ObjectiveState(objective)],
+        ), objective  # fmt: skip
+
+    undisturbed, whole = trainer(6)
+    undisturbed.train()
+    assert any("infonce" in record for record in undisturbed.state.log_history)
+    resumed, again = trainer(6)
+    head = again.views[0].linear.weight
+    assert not torch.equal(head, whole.views[0].linear.weight)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    model = student(tiny_model)
+    objective = build_objective(read_preset("simcse"), model)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path), max_steps=4, save_steps=2, per_device_train_batch_size=8, report_to="none",
+        disable_tqdm=True,
+    )  # fmt: skip
+    data = Dataset.from_dict({"text": sentences(64)})
+    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=objective).train()
+    again = SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=data, loss=objective, callbacks=[ObjectiveState(objective)]
+    )
+    with pytest.raises(UserError, match="head would start anew"):
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+def test_components_by_name() -> None:
+    assert component("terms", "infonce", temperature=0.1) == InfoNCE(temperature=0.1)
+    with pytest.raises(UserError, match=r"terms\.infonce\.temperature = 0"):
+        component("terms", "infonce", temperature=0)
+    with pytest.raises(UserError, match=r"unknown key.*temperature, weight"):
+        component("terms", "infonce", tau=1)
+    with pytest.raises(UserError, match="no kind 'nope'"):
+        component("terms", "nope")
+    with pytest.raises(UserError, match="stage 'loss'"):
+        component("loss", "infonce")
+    assert component("scores", "isotrope.scores.hard_negatives:HardNegatives") == HardNegatives()
+
+
+def test_a_step_that_lengthens_its_pass_leaves_the_others(tiny_model: Path) -> None:
+    """Word repetition widens pass 1; what the padding hides changes nothing in pass 0."""
+    model = student(tiny_model, dropout=0.0).eval()
+    repeat = component("tokens", "repeat", ratio=0.5)
+    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(repeat, [1])])
+    views = objective.encode(columns(model, sentences(6)), None)
+    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(6)), None)
+    assert torch.allclose(views.stack[0], plain.stack[0], atol=1e-5)
+    assert not torch.allclose(views.stack[1], plain.stack[1], atol=1e-3)
+
+
+def test_token_steps_draw_anew_on_every_process(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank has sentences of its own, as it has dropout of its own; what all ranks compute stays the same."""
+    model = student(tiny_model, dropout=0.0).eval()
+    shuffle = component("tokens", "shuffle")
+    seen = []
+    for number in (0, 1, 0):
+        monkeypatch.setattr(isotrope.objective.objective, "rank", lambda number=number: number)
+        objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(shuffle, [1])], seed=3)
+        views = objective.encode(columns(model, sentences(6)), None)
+        seen.append((views.stack[1], torch.rand(3, generator=views.batch.generator)))
+    assert not torch.allclose(seen[0][0], seen[1][0], atol=1e-3)
+    assert torch.equal(seen[0][0], seen[2][0])
+    assert torch.equal(seen[0][1], seen[1][1])
+
+
+def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_model: Path, tmp_path: Path) -> None:
+    """Token steps draw for each rank's own (N, L); shuffled whitening, which all ranks share, must not notice."""
+    text = sentences(128)
+    table = tmp_path / "pairs.jsonl"
+    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:64], text[64:], strict=True))
+    table.write_text("\n".join(lines))
+    more = ["views.sgw.groups=16", 'views.order=["sgw", "mlp"]', "tokens.shuffle.on=[1]"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    arguments = [
+        str(ROOT / "tests" / "ranks.py"),
+        str(table),
+        str(tiny_model),
+        str(tmp_path / "two"),
+        "8",
+        "0.1",
+    ]
+    done = subprocess.run(
+        [*command, *arguments, *more], capture_output=True, text=True, timeout=900,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    first, second = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
+    assert "components.0.momentum.covariance" in first
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name

@@ -1,0 +1,95 @@
+"""Presets: what ships is valid and cited; what is wrong is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.objective.preset import preset_names, read_preset
+from isotrope.objective.sources import annotated, flat, sources
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_shipped_presets_resolve_and_read_back(name: str, tmp_path: Path) -> None:
+    preset = read_preset(name)
+    path = tmp_path / "again.toml"
+    path.write_text(preset.toml(), encoding="utf-8")
+    assert read_preset(str(path)).model_dump(exclude={"name"}) == preset.model_dump(exclude={"name"})
+    assert preset.description
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_setting_of_a_shipped_preset_is_cited(name: str) -> None:
+    cited = sources(name)
+    for key, value in cited.items():
+        assert value or key in {"description", "extends", "name"}, f"{name}: {key} has no source"
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "learning_rate"),
+    [("bert-base", 64, 3e-5), ("bert-large", 64, 1e-5), ("roberta-base", 512, 1e-5), ("roberta-large", 512, 3e-5)],
+)
+def test_simcse_as_published(name: str, batch_size: int, learning_rate: float) -> None:
+    """The settings of shared notes and of the paper's appendix, for each backbone."""
+    found = flat(read_preset(f"simcse-{name}"))
+    expected = {
+        "train.batch_size": batch_size, "train.learning_rate": learning_rate, "train.epochs": 1.0,
+        "train.weight_decay": 0.0, "train.warmup": 0.0, "train.schedule": "linear", "train.max_grad_norm": 1.0,
+        "train.max_length": 32, "terms.infonce.temperature": 0.05, "encoder.pooling": "cls", "views.passes": 2,
+        "views.mlp": {}, "encoder.dropout": 0.1,
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_extends_overrides_and_removal(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'extends = "simcse-bert-base"\n[train]\nbatch_size = 16\n[views]\nmlp = false\n'
+        '[terms.wide]\nkind = "infonce"\ntemperature = 0.1\n'
+    )
+    preset = read_preset(str(path), ["train.epochs=2", "encoder.backbone=some/model"])
+    assert (preset.train.batch_size, preset.train.epochs, preset.encoder.backbone) == (16, 2.0, "some/model")
+    assert preset.views == {"passes": 2}
+    assert list(preset.terms) == ["infonce", "wide"]
+
+
+def test_order_names_every_table_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"views\.order.*'mlp'"):
+        read_preset("simcse", ['views.order=["mlp", "sgw"]'])
+
+
+def test_show_names_the_source_of_every_line() -> None:
+    text = annotated("simcse-bert-base", ["train.batch_size=32"])
+    assert "batch_size = 32                     # --set" in text
+    assert all("#" in line for line in text.splitlines() if " = " in line and not line.startswith("description"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "dclr-bert-base",
+            {"scores.noise.ratio": 1.0, "scores.instance_weight.threshold": 0.9, "train.batch_size": 128},
+        ),
+        ("dclr-roberta-base", {"scores.noise.ratio": 2.5, "scores.instance_weight.threshold": 0.85}),
+        ("dclr-bert-large", {"scores.noise.ratio": 4.0, "train.batch_size": 256, "train.learning_rate": 3e-5}),
+        ("dclr-roberta-large", {"scores.noise.ratio": 5.0, "train.learning_rate": 1e-5}),
+        ("rankcse-listnet-bert-base", {"terms.rank.temperature": 0.025, "terms.rank.teacher_temperature": 0.0125}),
+        ("rankcse-listnet-roberta-base", {"terms.rank.temperature": 0.05, "train.learning_rate": 2e-5}),
+        ("rankcse-listmle-bert-base", {"terms.listmle.temperature": 0.05, "train.learning_rate": 2e-5}),
+        ("rankcse-listmle-roberta-large", {"terms.listmle.temperature": 0.025, "teachers.rank.weights": [1, 2]}),
+        ("whitenedcse-bert-base", {"views.sgw.groups": 384, "views.sgw.copies": 3, "views.passes": 1}),
+        ("whitenedcse-bert-large", {"views.sgw.groups": 512, "train.learning_rate": 3e-5}),
+        ("whitenedcse-bert-base-released", {"views.sgw.groups": 128, "views.passes": 3, "views.sgw.detach": True}),
+    ],
+)
+def test_the_papers_rows(name: str, expected: dict[str, object]) -> None:
+    found = flat(read_preset(name))
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_a_teacher_that_is_not_there_is_named() -> None:
+    with pytest.raises(UserError, match=r"scores\.instance_weight\.teacher = 'nobody'"):
+        read_preset("dclr", ["scores.instance_weight.teacher=nobody"])

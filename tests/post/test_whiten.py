@@ -1,0 +1,68 @@
+"""`isotrope whiten`: the saved model is the fitted baseline, in plain sentence-transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+from isotrope import load
+from isotrope.cli.main import app
+from isotrope.errors import UserError
+from isotrope.post.apply import whiten
+from isotrope.post.whitening import Whitening
+from isotrope.text.corpus import open_corpus
+from isotrope.text.sample import sample
+
+TEXTS = ["A man is eating.", "Two dogs run through the snow.", "It rains.", "A man is eating food, and it rains."]
+
+
+@pytest.mark.parametrize(("k", "pooling"), [(None, "mean"), (7, "cls")])
+def test_the_saved_model_is_the_fitted_baseline(
+    k: int | None, pooling: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    whiten(tiny_model, corpus_file, tmp_path / "white", k=k, sentences=300, pooling=pooling)
+    corpus = open_corpus(corpus_file, cache=tmp_path / "cache")
+    fitted = Whitening(k=k).behind(load(tiny_model, pooling)).fit(sample(corpus, 300, 0))
+    expected = fitted.encode(TEXTS)
+    for opened in (SentenceTransformer(str(tmp_path / "white"), device="cpu"), load(tmp_path / "white")):
+        np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=2e-3, rtol=1e-3)
+
+
+def test_the_sentences_that_it_was_fitted_on_come_out_white(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    # k: a random model's last directions have a millionth of the first one's spread, which is rounding in float32
+    model = load(whiten(tiny_model, corpus_file, tmp_path / "white", k=8, sentences=300, pooling="cls"))
+    texts = sample(open_corpus(corpus_file, cache=tmp_path / "cache"), 300, 0)
+    covariance = np.cov(np.asarray(model.encode(texts), dtype=np.float64).T, bias=True)
+    np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-2)
+
+
+def test_a_folder_that_holds_something_is_kept(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("do not lose me")
+    with pytest.raises(UserError, match="holds something already"):
+        whiten(tiny_model, corpus_file, tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "do not lose me"
+
+
+def test_too_few_sentences_are_one_line_and_leave_no_folder(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "white"
+    with pytest.raises(UserError, match="3 sentences cannot whiten"):
+        whiten(tiny_model, corpus_file, target, sentences=3)
+    assert not target.exists()
+
+
+def test_the_command_names_the_model_and_what_to_do_next(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "white"
+    result = CliRunner().invoke(
+        app, ["whiten", str(tiny_model), str(corpus_file), "--output", str(target), "--sentences", "300", "--k", "5"]
+    )
+    assert result.exit_code == 0, result.output
+    assert load(target).get_embedding_dimension() == 5
+    assert "isotrope evaluate" in result.output

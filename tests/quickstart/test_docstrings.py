@@ -1,0 +1,256 @@
+"""Gathering text from installed packages: what is read, what is prose, and that held-out packages stay apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import sentences
+from isotrope.errors import UserError
+from isotrope.quickstart.docstrings import SHARE, Docstrings, docstrings, gather, hold_out, installed
+from isotrope.quickstart.prose import clean, paragraphs, split
+
+
+def build_site(root: Path, packages: int = 12, functions: int = 12) -> tuple[Path, Path]:
+    """A site-packages and a standard library of small packages, each function with a docstring of three sentences."""
+    site, stdlib = root / "site", root / "stdlib"
+    texts = iter(s.capitalize() for s in sentences(3 * functions * (packages + 1), seed=7))
+
+    def module() -> str:
+        parts = []
+        for number in range(functions):
+            first, second, third = (next(texts) for _ in range(3))
+            parts.append(f'def f{number}():\n    """{first}.\n\n    {second}. {third}.\n    """\n')
+        return "\n".join(parts)
+
+    for number in range(packages):
+        install(site, f"package{number}", {"__init__.py": module()})
+    stdlib.mkdir(parents=True)
+    (stdlib / "text.py").write_text(module())
+    return site, stdlib
+
+
+def install(site: Path, name: str, files: dict[str, str | bytes]) -> None:
+    """A distribution with its metadata, as an installer leaves it."""
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    for file, content in files.items():
+        path = site / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (info / "RECORD").write_text("".join(f"{name}/{file},,\n" for file in files))
+
+
+def gather_site(site: Path, stdlib: Path, **options: int) -> Docstrings:
+    return gather(installed([str(site)], stdlib), **options)
+
+
+def words(texts: list[str]) -> set[str]:
+    return {s.strip().rstrip(".").casefold() for text in texts for s in text.split(". ")}
+
+
+def test_held_out_packages_stay_apart(tmp_path: Path) -> None:
+    site, stdlib = build_site(tmp_path)
+    alone = gather_site(site, stdlib)
+    assert alone.held_out
+    assert not set(alone.held_out) & set(alone.packages)
+    assert set(alone.held_out) | set(alone.packages) == {"python", *(f"package{i}" for i in range(12))}
+    assert len(alone.queries) == len(alone.bodies) == 12 * len(alone.held_out)
+    assert not words(alone.sentences) & words([*alone.queries, *alone.bodies])
+    # a sentence of a held-out package is copied into a package to train on, in other letters: it must not be learnt
+    trained = next(name for name in alone.packages if name != "python")
+    copied = alone.bodies[0].split(". ")[0].rstrip(".")
+    copy = copied[0] + copied[1:].upper()
+    with (site / trained / "__init__.py").open("a") as file:
+        file.write(f'\ndef g():\n    """{copy}!"""\n')
+    both = gather_site(site, stdlib)
+    assert both.held_out == alone.held_out
+    assert both.shared == alone.shared + 1
+    assert both.sentences == alone.sentences
+
+
+def test_the_same_files_give_the_same_text_and_it_is_read_back(tmp_path: Path) -> None:
+    site, stdlib = build_site(tmp_path)
+    first = gather_site(site, stdlib)
+    assert first == gather_site(site, stdlib)
+    first.write(tmp_path / "text.json")
+    assert Docstrings.read(tmp_path / "text.json") == first
+    (tmp_path / "text.json").write_text('{"sentences": []}')
+    with pytest.raises(UserError, match="damaged"):
+        Docstrings.read(tmp_path / "text.json")
+
+
+def test_the_limits_are_filled_from_all_packages_in_turn(tmp_path: Path) -> None:
+    site, stdlib = build_site(tmp_path)
+    whole = gather_site(site, stdlib)
+    some = gather_site(site, stdlib, limit=2 * len(whole.packages), queries=5)
+    assert some.sentences == whole.sentences[: 2 * len(whole.packages)]
+    assert (some.queries, some.bodies, some.found) == (whole.queries[:5], whole.bodies[:5], len(whole.sentences))
+    own = {
+        name: words([s for d in docstrings((site / name / "__init__.py").read_bytes()) for s in clean(d)])
+        for name in whole.packages
+        if name != "python"
+    }
+    assert all(len(own[name] & words(some.sentences)) == 2 for name in own)
+
+
+def test_broken_files_tests_and_vendored_copies_are_passed_over(tmp_path: Path) -> None:
+    site, stdlib = build_site(tmp_path, packages=3)
+    good = 'def f():\n    """The {} is read by the parser."""\n'
+    files: dict[str, str | bytes] = {
+        "good.py": good.format("sound file"),
+        "broken.py": 'def f(:\n    """The broken file is read by the parser."""\n',
+        "latin.py": '"""Der Käse is read by the parser here."""\n'.encode("latin-1"),
+        "declared.py": '# coding: latin-1\n"""The café file is read by the parser."""\n'.encode("latin-1"),
+        "null.py": b'"""The null file is read by the parser."""\0\n',
+        "binary.py": bytes(range(256)),
+        "surrogate.py": r'"""The lone \ud800 surrogate is read by the parser."""',
+        "deep.py": '"""The deep file is read by the parser."""\nx = ' + "(" * 5000 + ")" * 5000,
+        "test_it.py": good.format("test module"),
+        "tests/inner.py": good.format("test folder"),
+        "_vendor/other.py": good.format("vendored copy"),
+    }
+    install(site, "odd_One", files)
+    (site / "odd_One" / "listed_but_gone.py").touch()
+    sources = installed([str(site)], stdlib)
+    assert not {"test_it.py", "inner.py", "other.py"} & {file.name for file in sources["odd-one"]}
+    (site / "odd_One" / "good.py").rename(site / "odd_One" / "moved.py")  # gone between listing and reading
+    sources["odd-one"].append(site / "odd_One" / "moved.py")
+    text = gather(sources)
+    found = {s for s in text.sentences if "is read by the parser" in s}
+    assert found == {"The sound file is read by the parser.", "The café file is read by the parser."}
+
+
+def test_nothing_is_imported(tmp_path: Path) -> None:
+    site, stdlib = build_site(tmp_path, packages=3)
+    install(site, "trap", {"__init__.py": '"""The trap raises when it is imported."""\nraise SystemExit("imported")\n'})
+    assert "The trap raises when it is imported." in gather_site(site, stdlib).sentences
+
+
+def test_too_few_packages_are_the_users_to_put_right(tmp_path: Path) -> None:
+    (tmp_path / "stdlib").mkdir()
+    with pytest.raises(UserError, match="at least two"):
+        gather(installed([str(tmp_path)], tmp_path / "stdlib"))
+
+
+@given(st.dictionaries(st.text("abcdefgh", min_size=1, max_size=5), st.integers(1, 500), min_size=2, max_size=30))
+def test_held_out_packages_are_a_small_part_whatever_is_installed(sizes: dict[str, int]) -> None:
+    held = hold_out(sizes)
+    assert 0 < len(held) < len(sizes)
+    share = sum(sizes[name] for name in held) / sum(sizes.values())
+    assert share <= SHARE or (len(held) == 1 and sizes[held[0]] == min(sizes.values()))
+
+
+def test_docstrings_of_modules_classes_functions_and_branches_are_found() -> None:
+    source = b'''"""Module."""
+if True:
+    def f():
+        """Function."""
+        def inner():
+            """Inner."""
+class C:
+    """Class."""
+    async def m(self):
+        """Method."""
+x = """no docstring"""
+'''
+    assert list(docstrings(source)) == ["Module.", "Function.", "Inner.", "Class.", "Method."]
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "expected"),
+    [
+        ("One thing. Another thing.", ["One thing.", "Another thing."]),
+        ("Is it so? Yes! It is.", ["Is it so?", "Yes!", "It is."]),
+        ("Use a map, e.g. HashMap, or i.e. Nothing else.", ["Use a map, e.g. HashMap, or i.e. Nothing else."]),
+        ("See Fig. 3 and Smith et al. Then D. Knuth wrote.", ["See Fig. 3 and Smith et al. Then D. Knuth wrote."]),
+        ("Version 1.2 is out. version two follows.", ["Version 1.2 is out. version two follows."]),
+        ('He said "stop." Then (he did.) So.', ['He said "stop."', "Then (he did.)", "So."]),
+        ("No end", ["No end"]),
+    ],
+)
+def test_sentences_are_split(paragraph: str, expected: list[str]) -> None:
+    assert split(paragraph) == expected
+
+
+DOCSTRING = """Compute the *mean* of an ``array`` along one axis.
+
+    indented = code
+The result is a :class:`~numpy.ndarray` or a `scalar <https://x.org>`_ [1]_, which
+:func:`mean` returns at once. See [the guide](https://x.org) of **Markdown**
+for what else there is to know.
+
+>>> mean([1, 2])
+The output of the doctest is not prose at all.
+
+- A list item with enough words to be a sentence.
+1. Another list item with enough words to be one.
+
+| a table | of cells |
++---------+----------+
+
+```
+Fenced text with enough words to be a sentence.
+```
+
+:param x: The field of a parameter is no sentence here.
+
+Parameters
+----------
+x : array
+    The values whose mean is to be computed here.
+The stray line under the parameters is dropped as well.
+
+Notes
+-----
+The sum is computed pairwise for the sake of precision. Then x = sum / n gives the mean.
+
+Args:
+    y: The description of an argument in the other style.
+
+Last one is a fragment that goes on:
+"""
+
+
+def test_only_prose_is_kept() -> None:
+    assert clean(DOCSTRING) == (
+        "Compute the mean of an array along one axis.",
+        "The result is a ndarray or a scalar, which mean returns at once.",
+        "See the guide of Markdown for what else there is to know.",
+        "The sum is computed pairwise for the sake of precision.",
+    )
+    assert not any("Fenced" in p or "doctest" in p or "stray" in p for p in paragraphs(DOCSTRING))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Too few words.",
+        "lower case begins this line here.",
+        "Set x = y before the call is made.",
+        "Call a->b of the pointer for it.",
+        "1234 5678 9012 3456 7890.",
+        "See https://example.org for all of the rest.",
+        "It is " + "very " * 50 + "long.",
+        "A word of " + "x" * 41 + " letters is no word.",
+        "The text has a \x07 bell in it.",
+        "Copyright of this file is with its authors.",
+    ],
+)
+def test_what_is_no_clean_sentence_is_left_out(text: str) -> None:
+    assert clean(text + "\n\nThe second one is clean and is kept.") == ("", "The second one is clean and is kept.")
+
+
+def test_a_docstring_without_prose_gives_nothing() -> None:
+    assert clean("") == clean("   \n\n>>> 1 + 1\n2") == ()
+
+
+@given(st.text())
+def test_no_text_breaks_the_cleaning(text: str) -> None:
+    for sentence in clean(text)[1:]:
+        assert sentence
+        assert "\n" not in sentence

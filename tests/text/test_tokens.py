@@ -1,0 +1,190 @@
+"""Tokens made ahead of time: the same features as the model's own collator, found again, never stale, never half."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+
+import isotrope
+from conftest import sentences
+from isotrope.errors import UserError
+from isotrope.run import fit
+from isotrope.text import tokens as token_store
+from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.tokens import Ints, TokenStore, Words, reading
+
+LONG = " and so on, for longer than anyone reads: Größe, 日本語, don't" * 9
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "own"))
+    return tmp_path / "own" / "tokens"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    """90 rows of three columns; every seventh is cut."""
+    lines = [[f"{text}{LONG if (i + at) % 7 == 0 else ''} {i}{at}" for at, text in enumerate(row)]
+             for i, row in enumerate(zip(*(sentences(90, seed=seed) for seed in range(3)), strict=True))]  # fmt: skip
+    path = tmp_path / "corpus.tsv"
+    path.write_text("q\tp\tn\n" + "".join("\t".join(row) + "\n" for row in lines), encoding="utf-8")
+    return open_corpus(path, cache=tmp_path / "corpora", text="q", positive="p", negatives=["n"])
+
+
+def stored(
+    model: SentenceTransformer, corpus: Corpus, rows: Ints | None = None, length: int = 16, file: Path | None = None
+) -> TokenStore:
+    with (file or Path(os.devnull)).open("a") as out:
+        dataset, store = reading(model, corpus, rows, length, Console(file=out))
+    assert isinstance(store, TokenStore)
+    assert dataset.column_names == ["label"]
+    return store
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("prompt", [None, "query: "])
+@pytest.mark.parametrize("backbone", ["bert", "isotrope/tiny"])  # with token types; a ModernBERT, without
+def test_features_are_those_of_the_models_own_collator(
+    tiny_model: Path, corpus: Corpus, own_cache: Path, backbone: str, prompt: str | None, side: str
+) -> None:
+    model = isotrope.load(tiny_model if backbone == "bert" else backbone, device="cpu")
+    if backbone == "bert":
+        model.tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    model.tokenizer.padding_side = model.tokenizer.truncation_side = side
+    if prompt is not None:
+        model.prompts, model.default_prompt_name = {"query": prompt}, "query"
+    own = SentenceTransformerDataCollator(model.preprocess, max_length=24, prompts=prompt)
+    store = stored(model, corpus, length=24)
+    widths = set()
+    for rows in ([0], [5, 3], list(range(90)), [89, 7, 7, 1], [1, 2, 3]):
+        expected = own([corpus.dataset[row] for row in rows])
+        found = store([{"label": row} for row in rows])
+        assert list(found) == list(expected)
+        for key, value in expected.items():
+            if isinstance(value, torch.Tensor):
+                assert value.dtype == found[key].dtype
+                assert torch.equal(value, found[key]), key
+            else:
+                assert value == found[key], key
+        widths.add(found["text_input_ids"].shape[1])
+    assert 24 in widths, "some are cut"
+    assert len(widths) > 1, "a batch is as wide as its longest"
+    assert ("text_token_type_ids" in expected) == (backbone == "bert")
+    assert {"text_input_ids", "positive_input_ids", "negative_0_input_ids"} <= expected.keys()
+
+
+def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Corpus, own_cache: Path) -> None:
+    model = isotrope.load(tiny_model, device="cpu")
+    whole, part = stored(model, corpus), stored(model, corpus, np.array([70, 3, 41]))
+    assert (len(whole.bounds), len(part.bounds)) == (3 * 90 + 1, 3 * 3 + 1)
+    assert isinstance(part.ids, np.memmap)
+    assert part.ids.dtype == np.uint16
+    rows = [{"label": row} for row in (41, 70, 3)]
+    for key, value in whole(rows).items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, part(rows)[key]), key
+    assert stored(model, corpus, np.random.default_rng(0).permutation(90)).rows is None, "all rows are no sample"
+
+
+def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Corpus, own_cache: Path) -> None:
+    def folders() -> set[str]:
+        return {path.name for path in own_cache.iterdir() if path.is_dir()}
+
+    model, said = isotrope.load(tiny_model, device="cpu"), own_cache.parent.with_suffix(".txt")
+    for _ in range(2):
+        stored(model, corpus, file=said)
+    assert said.read_text() == "making tokens of 90 sentences\n", "once"
+    before = folders()
+    stored(model, corpus, length=15)
+    stored(model, corpus, np.array([4, 2]))
+    stored(model, corpus, np.array([2, 4]))  # the same rows
+    model.prompts, model.default_prompt_name = {"query": "q: "}, "query"
+    stored(model, corpus)
+    model.default_prompt_name = None
+    model.tokenizer.backend_tokenizer.add_tokens(["so"])
+    stored(model, corpus)
+    assert len(folders() - before) == 4
+
+
+def test_what_fails_or_was_killed_leaves_nothing_that_is_taken_for_tokens(
+    tiny_model: Path, corpus: Corpus, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, make = isotrope.load(tiny_model, device="cpu"), Words.__call__
+    monkeypatch.setattr(token_store, "SHARD", 40)
+
+    def fails(self: Words, texts: list[str]) -> object:
+        if len(texts) == 10 * 3:  # the third shard
+            raise KeyboardInterrupt
+        return make(self, texts)
+
+    monkeypatch.setattr(Words, "__call__", fails)
+    with pytest.raises(KeyboardInterrupt):
+        stored(model, corpus)
+    assert [path for path in own_cache.iterdir() if path.is_dir()] == []
+    monkeypatch.setattr(Words, "__call__", make)
+    store = stored(model, corpus)
+    assert len(store.bounds) == 271
+    expected = store([{"label": 80}])["text_input_ids"]
+    (folder,) = (path for path in own_cache.iterdir() if path.is_dir())
+    killed = folder.rename(folder.with_name(f".{folder.name}.part"))  # as a kill leaves it
+    (killed / "bounds.bin").write_bytes(b"12345")
+    assert torch.equal(stored(model, corpus)([{"label": 80}])["text_input_ids"], expected)
+    assert not killed.exists()
+    (folder / "ids.bin").write_bytes(b"1234")
+    with pytest.raises(UserError, match=r"damaged .*delete that folder"):
+        stored(model, corpus)
+
+
+def test_features_that_the_store_cannot_make_are_left_to_the_model(
+    tiny_model: Path, corpus: Corpus, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Token types that are no zeros, as XLNet has them."""
+    model = isotrope.load(tiny_model, device="cpu")
+    preprocess = model.preprocess
+
+    def other(*args: object, **kwargs: object) -> dict[str, torch.Tensor]:
+        features = preprocess(*args, **kwargs)
+        return features | {"token_type_ids": torch.full_like(features["input_ids"], 2)}
+
+    monkeypatch.setattr(model, "preprocess", other)
+    dataset, collator = reading(model, corpus, None, 16, Console(quiet=True))
+    assert isinstance(collator, SentenceTransformerDataCollator)
+    assert dataset is corpus.dataset
+    assert not own_cache.exists()
+
+
+def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
+    tiny_model: Path, corpus_file: Path, own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store, the store in the process that a GPU's run has for it, and sentence-transformers' own collator."""
+
+    def plain(model: SentenceTransformer, corpus: Corpus, rows: Ints | None, length: int, console: Console) -> object:
+        return corpus.dataset, SentenceTransformerDataCollator(model.preprocess, max_length=length)
+
+    weights, loading = {}, fit._loading
+    for name, change in {
+        "store": {},
+        "gpu": {"_loading": lambda gpu: loading(True)},
+        "plain": {"reading": plain},
+    }.items():
+        with monkeypatch.context() as patch:
+            for function, other in change.items():
+                patch.setattr(fit, function, other)
+            run = isotrope.train(
+                corpus_file, backbone=str(tiny_model), output=tmp_path / name, dev="none", test="none", sentences=96,
+                overrides=["train.batch_size=16", "train.max_length=8", "train.learning_rate=1e-3"],
+            )  # fmt: skip
+        weights[name] = load_file(run.model / "model.safetensors")
+    assert any(path.is_dir() for path in own_cache.iterdir())
+    for name in ("gpu", "plain"):
+        for key, value in weights["store"].items():
+            assert torch.equal(value, weights[name][key]), (name, key)

@@ -1,0 +1,303 @@
+"""Writes the documents' result tables from the committed result files; with --check, fails where they are stale.
+
+python tools/tables.py [--check]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from guide import differences
+from speed import performance
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+HERE = DOCS / "results"
+README = DOCS.parent / "README.md"
+MAIN = ("first", "first-minilm")  # the studies whose rows the README shows
+SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
+
+
+def points(value: float) -> str:
+    """A fraction as the papers print it."""
+    return f"{100 * value:.2f}"
+
+
+def runs() -> str:
+    """Each run before and after, on the seven sets, with its verdict."""
+    lines: list[str] = []
+    for path in sorted(HERE.glob("*/result.json")):
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if "comparison" not in result:
+            continue
+        c = result["comparison"]
+        if not lines:
+            tasks = [SHORT.get(task, task) for task in c["per_task"]]
+            lines += [f"| run | | {' | '.join(tasks)} | average |", "|---|---|" + "--:|" * (len(tasks) + 1)]
+        for moment in ("before", "after"):
+            cells = [points(task[moment]) for task in c["per_task"].values()]
+            name = f"[{path.parent.name}](docs/results/{path.parent.name}/result.json)" if moment == "before" else ""
+            lines.append(f"| {name} | {moment} | {' | '.join(cells)} | {points(c[moment])} |")
+        change = f"{100 * c['difference']:+.2f} (95 %: {100 * c['low']:+.2f} … {100 * c['high']:+.2f})"
+        lines.append(f"| | *{c['verdict']}* | {' | '.join([''] * len(c['per_task']))} | {change} |")
+    return "\n".join(lines) if lines else "No run is committed yet."
+
+
+def quickstart() -> str:
+    """The quickstart's measures at every stage."""
+    path = HERE / "quickstart" / "quickstart.json"
+    if not path.is_file():
+        return "No quickstart run is committed yet."
+    from isotrope.quickstart.run import STAGES
+
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    measures, text, seconds = result["measures"], result["text"], result["seconds"]["total"]
+    lines = [f"| measure | {' | '.join(STAGES.values())} | change (95 %) |", "|---|" + "--:|" * (len(STAGES) + 1)]
+    titles = {
+        "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
+        "similarity": "Spearman × 100, 330 graded pairs",
+    }
+    for name, title in titles.items():
+        m = {key: 100 * value for key, value in measures[name].items()}
+        stages = " | ".join(f"{m[stage]:.2f}" for stage in STAGES)
+        lines.append(f"| {title} | {stages} | {m['difference']:+.2f} ({m['low']:+.2f} … {m['high']:+.2f}) |")
+    for name in ("alignment", "uniformity"):
+        stages = " | ".join(f"{measures[name][stage]:.3f}" for stage in STAGES)
+        change = measures[name]["after"] - measures[name]["before"]
+        lines.append(f"| {name} (lower is better) | {stages} | {change:+.3f} |")
+    lines += [
+        "",
+        f"Verdict: *{result['verdict']}*. {text['sentences_trained_on']:,} sentences, {seconds / 60:.1f} minutes on "
+        f"{result['environment']['cores']} cores, at most {result['peak_memory_mb']:,} MB of memory.",
+    ]
+    return "\n".join(lines)
+
+
+def baselines() -> str:
+    """Each backbone, and what whitening and flow change."""
+    path = HERE / "baselines.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    lines: list[str] = []
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        if not lines:
+            tasks = [SHORT.get(task, task) for task in row["tasks"]]
+            lines += [
+                f"| encoder | fitted on | {' | '.join(tasks)} | average | change (95 %) |",
+                "|---|---|" + "--:|" * (len(tasks) + 2),
+            ]
+        c = row["against"]
+        change = f"{100 * c['difference']:+.2f} ({100 * c['low']:+.2f} … {100 * c['high']:+.2f})"
+        cells = [points(value) for value in row["tasks"].values()]
+        lines.append(
+            f"| `{row['name']}` | {row['fitted_on'] or ''} | {' | '.join(cells)} | {points(row['average'])} | "
+            f"{change if row['fitted_on'] else ''} |"
+        )
+    return "\n".join(lines)
+
+
+def ranking() -> str:
+    """KCC and NDCG of each model, then the averages under the other choices."""
+    path = HERE / "ranking.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    models: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"]
+    lines: list[str] = []
+    for setting in ("test", "all"):
+        first = next(iter(models.values()))[setting]
+        tasks = [task for task in first if task != "average"]
+        names = [f"{SHORT.get(task, task)} ({first[task]['lists']})" for task in tasks]
+        lines += [f"| setting `{setting}` | | {' | '.join(names)} | average |", "|---|---|" + "--:|" * (len(tasks) + 1)]
+        for key, title in (("kendall", "KCC"), ("ndcg", "NDCG")):
+            for name, result in models.items():
+                cells = [points(result[setting][task][key]) for task in [*tasks, "average"]]
+                lines.append(f"| {name} | {title} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += [f"| average of the test setting with | {' | '.join(models)} |", "|---|" + "--:|" * len(models)]
+    rows = [("the defaults", [result["test"]["average"] for result in models.values()])]
+    for at, other in enumerate(next(iter(models.values()))["choices"]):
+        title = ", ".join(f"`{key} = {value}`" for key, value in other["choices"].items())
+        rows.append((title, [result["choices"][at] for result in models.values()]))
+    for title, averages in rows:
+        cells = [f"{points(one['kendall'])} / {points(one['ndcg'])}" for one in averages]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+@cache
+def studies() -> dict[str, dict[str, Any]]:
+    """Folder -> record of every committed study, all that it says said anew of its scores."""
+    files = sorted(HERE.glob("studies/*/study.json"))
+    if not files:
+        return {}
+    from isotrope.study.table import again  # takes seconds, since it brings torch
+
+    return {path.parent.name: again(json.loads(path.read_text(encoding="utf-8"))) for path in files}
+
+
+def methods() -> str:
+    """The main studies' rows on each backbone that they were run from; nothing before one was run."""
+    found = {name: record for name, record in studies().items() if record["name"] in MAIN}
+    if not found:
+        return ""
+    from isotrope.report.tables import Table, markdown, ranked
+    from isotrope.study.document import called, means
+
+    of = [{called(row): means(row).get(record["column"]) for row in record["rows"]} for record in found.values()]
+    names = list(dict.fromkeys(called(row) for r in found.values() for row in r["rows"] if row["kind"] != "teacher"))
+    cells = [[one.get(name) for one in of] for name in names]
+    rows = [[name, *map(spread, own)] for name, own in zip(names, cells, strict=True)]
+    columns = [[own[0] if own else float("nan") for own in column] for column in zip(*cells, strict=True)]
+    header = [
+        f"[{backbones(record)}](docs/results/studies/{name}/table.md): {record['column']}, "
+        f"{sentences(record)} sentences"
+        for name, record in found.items()
+    ]
+    title = "Spearman × 100: mean ± standard deviation (seeds); best bold, second in italics"
+    table = Table(title, ["", *header], rows, ranked(columns, [False] * len(found)))
+    said = [record["note"] for record in found.values()]
+    said.append("What stands behind it, and what of it can be told from chance: [studies](docs/studies.md).")
+    return "\n\n".join(["### What the methods give", markdown([table]).strip(), *said])
+
+
+def backbones(record: dict[str, Any]) -> str:
+    """What a study's rows began with."""
+    return ", ".join(record["scale"]["backbones"])
+
+
+def sentences(record: dict[str, Any]) -> str:
+    """How many a run takes."""
+    count = record["scale"]["sentences"]
+    return format(count, ",") if count else "all"
+
+
+def spread(found: tuple[float, float | None, int] | None) -> str:
+    """Mean ± standard deviation (seeds)."""
+    if found is None:
+        return ""
+    mean, sd, n = found
+    return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f} ({n})"
+
+
+def ran() -> str:
+    """What was run, on what, and how long it took."""
+    if not studies():
+        return "No study is committed yet."
+    from isotrope.study.document import seeds_of
+
+    lines = [
+        "| study | backbone | sentences a run | seeds | cells | hours | machine |",
+        "|---|---|--:|--:|--:|--:|---|",
+    ]
+    for name, record in studies().items():
+        scale = record["scale"]
+        hours = sum(cell["seconds"].get("cell", 0) for cell in record["cells"].values()) / 3600
+        machines = {
+            f"{one['cores']} cores" + "".join(f", {gpu}" for gpu in one["gpus"]) + f", torch {one['packages']['torch']}"
+            for one in record["environments"]
+        }
+        lines.append(
+            f"| [{name}](results/studies/{name}/table.md) | {backbones(record)} | "
+            f"{sentences(record)} | {seeds_of(record).replace('one seed', '1').removesuffix(' seeds')} | "
+            f"{scale['finished']} | {hours:.1f} | {'; '.join(sorted(machines))} |"
+        )
+    return "\n".join(lines)
+
+
+def scores() -> str:
+    """Each study's scores, with what has to be known beside them."""
+    if not studies():
+        return "No study is committed yet."
+    from isotrope.report.tables import markdown
+    from isotrope.study.document import lead, scores
+
+    blocks: list[str] = []
+    for name, record in studies().items():
+        section = scores(record)
+        where = f"The differences, tested, and the figures: [{name}](results/studies/{name}/table.md)."
+        blocks += [
+            f"### {name}: {record['title']}",
+            *lead(record),
+            markdown([section.table]).strip(),
+            *section.notes,
+            where,
+        ]
+    return "\n\n".join(blocks)
+
+
+def claims() -> str:
+    """Each claim with its answer in every study that asked it."""
+    found = {name: record for name, record in studies().items() if record["claims"]}
+    if not found:
+        return "No study with claims is committed yet."
+    from isotrope.report.tables import Table, markdown
+    from isotrope.study.document import measured
+
+    rows: dict[tuple[str, str], dict[str, str]] = {}  # claim and what it compares -> study -> answer
+    for name, record in found.items():
+        for one in record["claims"]:
+            text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
+            answer = ": ".join(part for part in (one["answer"], measured(one)) if part)
+            rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
+    cells = [[*claim, *(answers.get(name, "") for name in found)] for claim, answers in rows.items()]
+    judged = [
+        f"{name} ({', '.join(dict.fromkeys(one['column'] for one in record['claims']))})"
+        for name, record in found.items()
+    ]
+    title = "Difference and its 95 % interval over seeds"
+    return markdown([Table(title, ["claim", "difference", *judged], cells)]).strip()
+
+
+def guide() -> str:
+    """The differences behind the guide's sentences."""
+    return differences(studies())
+
+
+def fill(text: str, name: str, content: str) -> str:
+    """Replace what stands between the markers of a table."""
+    begin, end = f"<!-- {name}: made by tools/tables.py -->", f"<!-- /{name} -->"
+    head, _, rest = text.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not closed:
+        raise SystemExit(f"the markers of {name} are missing")
+    return f"{head}{begin}\n{content}\n{end}{tail}"
+
+
+PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
+    README: (runs, quickstart, methods),
+    DOCS / "methods" / "baselines.md": (baselines,),
+    DOCS / "ranking.md": (ranking,),
+    DOCS / "performance.md": (performance,),
+    DOCS / "studies.md": (ran, scores, claims),
+    DOCS / "guide.md": (guide,),
+}
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Every generated page as it has to be."""
+    for page, tables in PAGES.items():
+        text = page.read_text(encoding="utf-8")
+        for table in tables:
+            text = fill(text, table.__name__, table())
+        yield page, text
+    for name, record in studies().items():
+        from isotrope.study.document import pages
+
+        yield HERE / "studies" / name / "table.md", pages(record)["table.md"]
+
+
+def main(check: bool) -> None:
+    """Rewrite the documents, or check them."""
+    for page, text in texts():
+        if not check:
+            page.write_text(text, encoding="utf-8")
+        elif not page.is_file() or page.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{page.relative_to(DOCS.parent)} is stale: run python tools/tables.py")
+
+
+if __name__ == "__main__":
+    main("--check" in sys.argv)
