@@ -66,3 +66,14 @@ def test_the_command_names_the_model_and_what_to_do_next(tiny_model: Path, corpu
     assert result.exit_code == 0, result.output
     assert load(target).get_embedding_dimension() == 5
     assert "isotrope evaluate" in result.output
+
+
+def test_a_model_with_broken_weights_is_refused_and_nothing_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    model = SentenceTransformer(str(tiny_model))
+    next(iter(model.parameters())).data.fill_(float("nan"))
+    model.save_pretrained(str(tmp_path / "broken"))
+    with pytest.raises(UserError, match="gave NaN"):
+        whiten(tmp_path / "broken", corpus_file, tmp_path / "white")
+    assert not (tmp_path / "white").exists()

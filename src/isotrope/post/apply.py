@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from isotrope.encoder import load, save
+from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening as equation
@@ -59,7 +60,7 @@ def whiten(
         [corpus] if isinstance(corpus, str | Path) else corpus, cache=cache_folder("corpora"), text=text
     )
     with writing(folder, again="run the same command again"):
-        vectors = np.asarray(encoder.encode(sample(cleaned, sentences, seed)), dtype=np.float64)  # (N, D)
+        vectors = np.asarray(vectors_of(encoder, sample(cleaned, sentences, seed)), dtype=np.float64)  # (N, D)
         encoder.append(_layer(*equation(vectors, k)).to(encoder.device))
         save(encoder, folder)
     return folder

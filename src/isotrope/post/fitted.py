@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import BaseModel, ConfigDict
 
+from isotrope.encoder.embed import vectors_of
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
@@ -79,7 +78,7 @@ class Fitted:
         """Fit on some sentences, and on nothing else from now on."""
         if isinstance(self.base, Fitted) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
-        self._transform = self.step.fitted(_vectors(self.base, list(dict.fromkeys(sentences))))
+        self._transform = self.step.fitted(self._matrix(list(dict.fromkeys(sentences))))
         return self
 
     def encode(self, sentences: list[str]) -> npt.NDArray[np.float32]:
@@ -91,12 +90,10 @@ class Fitted:
         if self._transform is None and self.step.fit != TARGET:
             self.fit(self.step.corpus())
         distinct = list(dict.fromkeys(sentences))
-        vectors = _vectors(self.base, distinct)
+        vectors = self._matrix(distinct)
         transform = self._transform or self.step.fitted(vectors)
         place = {sentence: row for row, sentence in enumerate(distinct)}
         return transform(vectors).astype(np.float32)[[place[sentence] for sentence in sentences]]
 
-
-def _vectors(encoder: Encoder, sentences: list[str]) -> Matrix:
-    output: Any = encoder.encode(sentences)
-    return np.asarray(output.cpu() if isinstance(output, torch.Tensor) else output, dtype=np.float64)
+    def _matrix(self, sentences: list[str]) -> Matrix:
+        return np.asarray(vectors_of(self.base, sentences), dtype=np.float64)

@@ -1,0 +1,105 @@
+"""The one loop that turns texts into vectors, and checks what an encoder gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sentence_transformers import SentenceTransformer
+
+from isotrope.errors import UserError
+from isotrope.types import Encoder
+
+LARGEST = 1e15  # the squares of larger values overflow float32
+BATCHES = 16  # that sentence-transformers gets in one call, so that it can sort them by length
+
+Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
+
+
+def vectors_of(
+    encoder: Encoder,
+    texts: Sequence[str],
+    *,
+    batch_size: int | None = None,
+    first_row: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> Vectors:
+    """Texts (N,) -> vectors (N, D) as a numpy array. Each distinct text is encoded once.
+
+    So equal texts have exactly equal vectors, and repeated ones (a third of the STS sets) cost nothing.
+
+    Args:
+        encoder: anything with ``encode(list[str])`` that gives one vector a text: an array, a tensor, or a list.
+        texts: may repeat.
+        batch_size: texts a forward pass; the longest come first, so that little is padding. None: one call with all
+            distinct texts in the order in which they first occur, as a step needs that is fitted on them.
+        first_row: the number of the first text, for messages.
+        progress: called with the number of texts done.
+
+    Raises:
+        UserError: the encoder is none, its output is not (n, D), or it holds NaN or infinity (names the text).
+    """
+    distinct = list(dict.fromkeys(texts))
+    options: dict[str, Any] = {}
+    step = max(1, len(distinct))
+    if batch_size is not None:
+        distinct.sort(key=lambda text: (-len(text), text))
+        step = batch_size
+        if isinstance(encoder, SentenceTransformer):
+            step, options = batch_size * BATCHES, {"batch_size": batch_size}
+    parts: list[Vectors] = []
+    for start in range(0, max(1, len(distinct)), step):
+        if progress and distinct:
+            progress(len(texts) * start // len(distinct))
+        chunk = distinct[start : start + step]
+        parts.append(_encoded(encoder, chunk, options))
+        if parts[-1].shape[1] != parts[0].shape[1]:
+            problem = f"encode() gave {parts[-1].shape[1]} dimensions after {parts[0].shape[1]}"
+            raise UserError(problem, "return vectors of one dimension")
+        wrong = np.flatnonzero(~(np.abs(parts[-1]) < LARGEST).all(axis=1))  # NaN compares false
+        if len(wrong):
+            text = chunk[wrong[0]]
+            where = f"row {first_row + texts.index(text)} (counted from 0), {text[:80]!r}"
+            problem = f"encode() gave NaN, infinity or values beyond {LARGEST:g} for {len(wrong)} of {len(chunk)}"
+            raise UserError(f"{problem} sentences, first for {where}", "check the model's weights and precision")
+    if progress:
+        progress(len(texts))
+    vectors = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    if distinct == list(texts):
+        return vectors
+    place = {text: row for row, text in enumerate(distinct)}
+    return np.asarray(vectors[[place[text] for text in texts]])
+
+
+def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any]) -> Vectors:
+    """One call of the encoder: texts (n,) -> (n, D), D > 0."""
+    # A string has an encode() of its own: someone gave a model's name.
+    if isinstance(encoder, str) or not callable(getattr(encoder, "encode", None)):
+        remedy = "give an object with encode(list[str]), as from isotrope.load"
+        raise UserError(f"{encoder!r:.80} is no encoder", remedy)
+    if isinstance(encoder, SentenceTransformer):
+        options = options | {"show_progress_bar": False}
+    output: Any = encoder.encode(texts, **options)
+    try:
+        vectors = _as_array(output)
+    except (TypeError, ValueError) as error:
+        problem = f"encode() gave a {type(output).__name__} that is no array of numbers"
+        raise UserError(problem, "return one vector a sentence") from error
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
+        remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
+        raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)
+    return vectors
+
+
+def _as_array(output: Any) -> Vectors:
+    if isinstance(output, list | tuple) and output and isinstance(output[0], torch.Tensor):
+        output = torch.stack(list(output))
+    if isinstance(output, torch.Tensor):
+        output = output.detach().cpu()
+        output = output.numpy() if output.dtype == torch.float64 else output.float().numpy()
+    vectors = np.asarray(output)
+    # Half precision widens exactly.
+    return vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)

@@ -1,0 +1,93 @@
+"""The one embedding loop: each distinct text once, in order, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from isotrope import load
+from isotrope.encoder.embed import vectors_of
+from isotrope.errors import UserError
+
+
+class Lengths:
+    """A text's vector is its length, twice; remembers what it was asked."""
+
+    def __init__(self, convert: Callable[[np.ndarray], Any] = lambda rows: rows) -> None:
+        self.convert, self.calls = convert, list[list[str]]()
+
+    def encode(self, sentences: list[str]) -> Any:
+        self.calls.append(sentences)
+        return self.convert(np.array([[len(text), len(text)] for text in sentences], np.float32))
+
+
+TEXTS = ["bb", "a", "bb", "dddd", "ccc", "a"]
+
+
+def test_one_call_in_the_order_of_first_occurrence() -> None:
+    """A step that is fitted on the target needs all of it at once; its rounding depends on the order."""
+    encoder = Lengths()
+    assert vectors_of(encoder, TEXTS)[:, 0].tolist() == [2, 1, 2, 4, 3, 1]
+    assert encoder.calls == [["bb", "a", "dddd", "ccc"]]
+
+
+def test_the_longest_first_in_batches() -> None:
+    encoder, done = Lengths(), list[int]()
+    assert vectors_of(encoder, TEXTS, batch_size=3, progress=done.append)[:, 0].tolist() == [2, 1, 2, 4, 3, 1]
+    assert encoder.calls == [["dddd", "ccc", "bb"], ["a"]]
+    assert done == [0, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("convert", "dtype"),
+    [
+        (torch.from_numpy, np.float32),
+        (lambda rows: torch.from_numpy(rows).bfloat16(), np.float32),
+        (lambda rows: [torch.from_numpy(row) for row in rows], np.float32),
+        (lambda rows: rows.tolist(), np.float64),
+        (lambda rows: rows.astype(np.float16), np.float32),
+        (lambda rows: rows.astype(np.float64), np.float64),
+        (lambda rows: torch.from_numpy(rows).double().requires_grad_(), np.float64),
+    ],
+)
+def test_arrays_tensors_and_lists(convert: Callable[[np.ndarray], Any], dtype: type) -> None:
+    vectors = vectors_of(Lengths(convert), TEXTS)
+    assert vectors.dtype == dtype
+    assert vectors[:, 1].tolist() == [2, 1, 2, 4, 3, 1]
+
+
+def _spoilt(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda rows: np.where(rows == 3, value, rows)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "problem"),
+    [
+        ("a name", "'a name' is no encoder"),
+        (3, "3 is no encoder"),
+        (Lengths(lambda rows: rows[1:]), r"shape \(\d, 2\) for \d sentences"),
+        (Lengths(lambda rows: rows[:, 0]), r"gave shape \(\d,\)"),
+        (Lengths(lambda rows: rows[:, :0]), r"gave shape \(\d, 0\)"),
+        (Lengths(lambda rows: [{}] * len(rows)), "no array of numbers"),
+        (Lengths(lambda rows: np.ones((len(rows), len(rows)))), "gave 1 dimensions after 3"),
+        (Lengths(_spoilt(np.nan)), r"row 104 \(counted from 0\), 'ccc'"),
+        (Lengths(_spoilt(np.inf)), "infinity"),
+        (Lengths(_spoilt(1e20)), "beyond 1e\\+15"),
+    ],
+)
+def test_one_line_for_what_is_no_vector(encoder: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        vectors_of(encoder, TEXTS, batch_size=3, first_row=100)
+
+
+def test_a_model_gives_the_same_vectors_in_any_order(tiny_model: Path) -> None:
+    model = load(tiny_model)
+    texts = ["the king", "a river in the city was built by the army", "the king", "a fish"]
+    vectors = vectors_of(model, texts, batch_size=2)
+    np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
+    np.testing.assert_array_equal(vectors[0], vectors[2])
