@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # temperatures, step sizes
+AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # temperatures, step sizes
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # weights
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]

@@ -175,7 +175,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.types import Positive, Scores
+from isotrope.types import AboveZero, Scores
 
 
 def margin(cosines: Tensor, lead: float) -> Tensor:
@@ -187,7 +187,7 @@ def margin(cosines: Tensor, lead: float) -> Tensor:
 class Margin:
     """The positive leads. BibTeX: nobody2026margin."""
 
-    lead: Positive = 2.0
+    lead: AboveZero = 2.0
 
     def __call__(self, scores: Scores) -> Tensor:
         return margin(scores.cosines, self.lead)

@@ -19,7 +19,7 @@ from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.objective.registry import STAGES, check, component, explain, kinds, needs_dim
 from isotrope.teachers import Context
-from isotrope.types import Count, Fraction, NonNegative, Positive, Teacher
+from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 
 Table = dict[str, Any]
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -42,7 +42,7 @@ class EncoderSettings(_Record):
 class TrainSettings(_Record):
     """``[train]``: the schedule and the selection."""
 
-    epochs: Positive = 1.0
+    epochs: AboveZero = 1.0
     batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 64  # a process
     mini_batch_size: Count | None = None  # sentences through the encoder at a time, each pass counted; None: all
     accumulation: Count = 1  # batches an optimizer step; negatives stay within a batch
@@ -50,7 +50,7 @@ class TrainSettings(_Record):
     weight_decay: NonNegative = 0.0
     warmup: Fraction = 0.0  # of all steps
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    max_grad_norm: Positive = 1.0  # of encoder and head together
+    max_grad_norm: AboveZero = 1.0  # of encoder and head together
     max_length: LENGTH = 32  # tokens, while training
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 where the GPU has it, else fp32
     eval_steps: Count = 250

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from isotrope.errors import UserError
 from isotrope.post.fitted import Matrix, Step, Transform
-from isotrope.types import Count, Positive
+from isotrope.types import AboveZero, Count
 
 Coupling = Literal["additive", "affine"]
 Mixing = Literal["permutation", "linear"]
@@ -156,7 +156,7 @@ class Flow(Step):
         seed: of weights, permutations and the order of the sentences.
     """
 
-    lr: Positive = 1e-3
+    lr: AboveZero = 1e-3
     epochs: Count = 1
     batch: int = Field(default=64, ge=2)
     depth: Count = 9

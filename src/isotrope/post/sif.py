@@ -17,7 +17,7 @@ from isotrope.encoder.word_vectors import Vector, WordVectors, source_of
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, Fitted, Matrix, Step, Transform
 from isotrope.text.files import lines
-from isotrope.types import Encoder, Positive
+from isotrope.types import AboveZero, Encoder
 
 
 def read_counts(path: str | Path) -> dict[str, float]:
@@ -61,7 +61,7 @@ class Sif(Step):
     """
 
     freq: str | None = None
-    a: Positive = 1e-3
+    a: AboveZero = 1e-3
     remove: int = Field(default=1, ge=0)
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature: float) -> Tensor:
@@ -65,9 +65,9 @@ class Noise:
 
     ratio: NonNegative = 1.0
     steps: Annotated[int, Field(ge=0)] = 4
-    step_size: Positive = 1e-3
+    step_size: AboveZero = 1e-3
     relative: bool = False
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     against_batch: bool = False
 
     def __call__(self, scores: Scores) -> Scores:

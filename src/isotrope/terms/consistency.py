@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def consistency(
@@ -38,7 +38,7 @@ def consistency(
 class Consistency:
     """Two dropout masks must not change the ranking; ``weight`` is β of Eq. 6. BibTeX: liu2023rankcse."""
 
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     clamped: bool = False
 

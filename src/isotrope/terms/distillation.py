@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -29,7 +29,7 @@ class Distillation:
     """The student's similarities follow the teacher's. BibTeX: hinton2015distilling."""
 
     teacher: str
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:

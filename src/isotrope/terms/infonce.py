@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def infonce(
@@ -39,7 +39,7 @@ def infonce(
 class InfoNCE:
     """Pull every anchor to its positives, push it from all other candidates of the batch. BibTeX: gao2021simcse."""
 
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     positive_in_denominator: bool = True
 

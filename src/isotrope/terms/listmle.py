@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.terms._lists import without_positive
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def listmle(
@@ -37,7 +37,7 @@ class ListMLE:
     """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
 
     teacher: str
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     drop_positive: bool = False
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.terms._lists import without_positive
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def listnet(
@@ -39,8 +39,8 @@ class ListNet:
     """
 
     teacher: str
-    temperature: Positive = 0.025
-    teacher_temperature: Positive = 0.0125
+    temperature: AboveZero = 0.025
+    teacher_temperature: AboveZero = 0.0125
     weight: NonNegative = 1.0
     drop_positive: bool = True
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def multi_positive_inside(
@@ -42,7 +42,7 @@ class MultiPositiveInside:
     λ is 1 here: it only adds log λ. ``weight`` multiplies the term, as it does for every other term.
     """
 
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     printed: bool = False
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def softmax_bce(
@@ -37,7 +37,7 @@ def softmax_bce(
 class SoftmaxBCE:
     """For comparison with runs of the public code. BibTeX: zhou2022dclr."""
 
-    temperature: Positive = 0.05
+    temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.errors import UserError
-from isotrope.types import NonNegative, Positive, Scores
+from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def uniformity(
@@ -38,7 +38,7 @@ def uniformity(
 class Uniformity:
     """Push all sentences of a view apart; mean over the views, as the source has it. BibTeX: wang2020hypersphere."""
 
-    t: Positive = 2.0
+    t: AboveZero = 2.0
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
