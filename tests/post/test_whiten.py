@@ -15,7 +15,7 @@ from isotrope.errors import UserError
 from isotrope.post.apply import whiten
 from isotrope.post.whitening import Whitening
 from isotrope.text.corpus import open_corpus
-from isotrope.text.sample import sample
+from isotrope.text.sample import Sample
 
 TEXTS = ["A man is eating.", "Two dogs run through the snow.", "It rains.", "A man is eating food, and it rains."]
 
@@ -26,7 +26,7 @@ def test_the_saved_model_is_the_fitted_baseline(
 ) -> None:
     whiten(tiny_model, corpus_file, tmp_path / "white", k=k, sentences=300, pooling=pooling)
     corpus = open_corpus(corpus_file, cache=tmp_path / "cache")
-    fitted = Whitening(k=k).behind(load(tiny_model, pooling)).fit(sample(corpus, 300, 0))
+    fitted = Whitening(k=k).behind(load(tiny_model, pooling)).fit(Sample(corpus, None, 0).texts(300))
     expected = fitted.encode(TEXTS)
     for opened in (SentenceTransformer(str(tmp_path / "white"), device="cpu"), load(tmp_path / "white")):
         np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=2e-3, rtol=1e-3)
@@ -37,7 +37,7 @@ def test_the_sentences_that_it_was_fitted_on_come_out_white(
 ) -> None:
     # k: a random model's last directions have a millionth of the first one's spread, which is rounding in float32
     model = load(whiten(tiny_model, corpus_file, tmp_path / "white", k=8, sentences=300, pooling="cls"))
-    texts = sample(open_corpus(corpus_file, cache=tmp_path / "cache"), 300, 0)
+    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
     covariance = np.cov(np.asarray(model.encode(texts), dtype=np.float64).T, bias=True)
     np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-2)
 

@@ -17,7 +17,7 @@ from isotrope.post.whitening import whitening as equation
 from isotrope.store.cache import cache_folder
 from isotrope.store.disk import writing
 from isotrope.text.corpus import open_corpus
-from isotrope.text.sample import sample
+from isotrope.text.sample import Sample
 
 
 def whiten(
@@ -60,7 +60,9 @@ def whiten(
         [corpus] if isinstance(corpus, str | Path) else corpus, cache=cache_folder("corpora"), text=text
     )
     with writing(folder, again="run the same command again"):
-        vectors = np.asarray(vectors_of(encoder, sample(cleaned, sentences, seed)), dtype=np.float64)  # (N, D)
+        vectors = np.asarray(
+            vectors_of(encoder, Sample(cleaned, None, seed).texts(sentences)), dtype=np.float64
+        )  # (N, D)
         encoder.append(_layer(*equation(vectors, k)).to(encoder.device))
         save(encoder, folder)
     return folder

@@ -10,7 +10,7 @@ from isotrope.post.names import step_of
 from isotrope.post.sif import Sif
 from isotrope.store.cache import cache_folder
 from isotrope.text.corpus import open_corpus
-from isotrope.text.sample import sample
+from isotrope.text.sample import Sample
 from isotrope.types import Encoder
 
 MOST = 20_000  # sentences: a covariance of 768 channels changes little after that
@@ -34,7 +34,7 @@ def behind(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | 
     if not then:
         return encoder
     cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"))
-    return _step(then).behind(encoder).fit(sample(cleaned, MOST, seed, of=sentences))
+    return _step(then).behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST))
 
 
 def _step(then: str) -> Step:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sized
 
-import numpy as np
 import torch
 from torch.utils.data import BatchSampler
 
 from isotrope.errors import UserError
-from isotrope.text.permutation import Permutation, derive
+from isotrope.text.sample import RowIds, RowOrder
 
-_SAMPLE = -1  # the stream of the sample; epochs are the streams 0, 1, …
 _AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in constant memory
 
 
 class PermutedBatches(BatchSampler):
-    """Lists of row ids: epoch e goes through all rows in the order that `Permutation` gives for (seed, e).
+    """Lists of row ids, in the order that `RowOrder` gives for each epoch.
 
-    With `limit`, a run sees a random sample of so many rows: the first places of a permutation fixed by the seed; each
-    epoch permutes within it. Batch i of an epoch is a pure function of (seed, epoch, i), so resuming needs no state but
-    the epoch, which the trainer sets through `set_epoch`, and the number of batches to skip.
+    Batch i of an epoch is a pure function of (seed, epoch, i). So resuming needs no state but the epoch, which the
+    trainer sets through `set_epoch`, and the number of batches to skip.
 
     Args:
         n: number of rows of the corpus.
@@ -47,19 +44,16 @@ class PermutedBatches(BatchSampler):
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch size {batch_size} is impossible", "choose at least 1")
-        if limit is not None and not 1 <= limit <= n:
-            raise UserError(f"a sample of {limit} sentences from a corpus of {n}", f"choose 1 to {n}, or take all")
-        self.size = n if limit is None else limit
+        self._order = RowOrder(n, limit, seed)
+        self.size = self._order.size
         if self.size < batch_size * world_size:
             each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
             problem = f"a batch of {each} is larger than the corpus of {self.size} sentences"
             raise UserError(problem, f"lower the batch size to at most {max(1, self.size // world_size)}")
         self.batch_size = batch_size
         self.drop_last = drop_last
-        self.seed = seed
         self.epoch = 0
         self._world_size = world_size
-        self._sample = None if limit is None else Permutation(n, derive(seed, _SAMPLE))
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the order of the next iteration."""
@@ -71,11 +65,9 @@ class PermutedBatches(BatchSampler):
             return self.size // (self.batch_size * self._world_size) * self._world_size
         return -(-self.size // self.batch_size)
 
-    def rows(self, begin: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def rows(self, begin: int, end: int) -> RowIds:
         """Row ids (end - begin,) at these places of the present epoch."""
-        order = Permutation(self.size, derive(self.seed, self.epoch))
-        places = order[np.arange(begin, end)]
-        return places if self._sample is None else self._sample[places]
+        return self._order.rows(begin, end, self.epoch)
 
     def __iter__(self) -> Iterator[list[int]]:
         end = min(self.size, len(self) * self.batch_size)

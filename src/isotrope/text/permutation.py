@@ -12,7 +12,7 @@ _ROUNDS = 8
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
 
 
-def mix(value: int) -> int:
+def _mix(value: int) -> int:
     """splitmix64's finaliser (Steele, Lea, Flood 2014; constants by Stafford): a bijection of 64-bit integers."""
     value = (value + _STEP) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -22,7 +22,7 @@ def mix(value: int) -> int:
 
 def derive(seed: int, stream: int) -> int:
     """A seed for one of many independent streams (an epoch, a sample) of a run's seed."""
-    return mix(mix(seed & _MASK) ^ (stream & _MASK))
+    return _mix(_mix(seed & _MASK) ^ (stream & _MASK))
 
 
 class Permutation:
@@ -76,7 +76,7 @@ class Permutation:
 
 
 def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """`mix` without its addition, for arrays; the product wraps around at 2^64."""
+    """`_mix` without its addition, for arrays; the product wraps around at 2^64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))

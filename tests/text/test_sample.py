@@ -1,0 +1,42 @@
+"""One object decides which rows a run visits, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.text.batches import PermutedBatches
+from isotrope.text.corpus import open_corpus
+from isotrope.text.sample import RowOrder, Sample
+
+
+def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(corpus_file, cache=tmp_path)
+    sample = Sample(corpus, 100, 7)
+    visited = [row for batch in PermutedBatches(len(corpus), 10, 7, limit=100) for row in batch]
+    assert sample.rows is not None
+    assert sample.rows.tolist() == sorted(visited)
+    assert sample.texts(3) == [corpus.dataset[row]["text"] for row in visited[:3]]
+    assert len(sample) == len(sample.texts()) == len(sample.texts(1000)) == 100
+
+
+def test_all_rows_have_no_list(corpus_file: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(corpus_file, cache=tmp_path)
+    assert Sample(corpus, None, 0).rows is None
+    assert Sample(corpus, len(corpus), 0).rows is None
+    assert sorted(Sample(corpus, None, 0).texts()) == sorted(corpus.dataset["text"])
+
+
+def test_epochs_permute_one_sample() -> None:
+    order = RowOrder(1000, 50, 3)
+    first, second = order.rows(0, 50), order.rows(0, 50, epoch=1)
+    assert first.tolist() != second.tolist()
+    assert set(first) == set(second)
+
+
+@pytest.mark.parametrize("count", [0, 601])
+def test_more_rows_than_there_are(count: int, corpus_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"a sample of {count} sentences from a corpus of 600"):
+        Sample(open_corpus(corpus_file, cache=tmp_path), count, 0).texts()
