@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
 if TYPE_CHECKING:
     from isotrope.datasets.checking import Checked
 
 app = typer.Typer(no_args_is_help=True, help="The data of the evaluation: list it, fetch it, check it, prepare it.")
-console, errors = Console(), Console(stderr=True)
+console, errors = plain_console(), plain_console(stderr=True)
 WIDE = 400  # columns of a table in a file or a pipe
 
 Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
@@ -37,7 +37,7 @@ def data_list(
     _show(shown)
     for source in chosen if addresses else ():
         for line in (source.home, *source.archives, *map(source.url, source.files)):
-            console.print(f"{source.name}: {line}", highlight=False, soft_wrap=True)
+            console.print(f"{source.name}: {line}")
 
 
 @app.command("fetch")
@@ -48,14 +48,12 @@ def data_fetch(
     official: Annotated[bool, typer.Option("--official", help="The makers' own archives, where they fit.")] = False,
 ) -> None:
     """Download data sets (default: all but the training corpus), resumed where it broke off, each file verified."""
-    from rich.progress import DownloadColumn
-
-    from isotrope.cli.progress import counting
+    from isotrope.console.progress import progress
     from isotrope.datasets.fetch import fetch
 
     target = _given(folder)
-    with counting("downloaded", DownloadColumn(), errors) as move:
-        fetched = fetch(target, _names(only), mirror, official, _say, lambda count: move(advance=count))
+    with progress("downloaded", None, errors, unit="bytes") as bar:
+        fetched = fetch(target, _names(only), mirror, official, _say, bar.advance)
     if any(source.recipe for source in fetched):
         _say(f"next: isotrope data prepare {target}")
 
@@ -117,8 +115,8 @@ def _table(*names: str) -> Table:
 
 
 def _show(table: Table) -> None:
-    Console(width=None if console.is_terminal else WIDE).print(table, highlight=False)
+    plain_console(width=None if console.is_terminal else WIDE).print(table)
 
 
 def _say(line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print(line)

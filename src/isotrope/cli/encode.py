@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console, errors = Console(), Console(stderr=True)
+from isotrope.console.plain import plain_console
+
+console, errors = plain_console(), plain_console(stderr=True)
 
 
 def encode(
@@ -19,12 +20,10 @@ def encode(
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
 ) -> None:
     """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
-    from rich.progress import MofNCompleteColumn
-
     from isotrope.bulk.encode import encode as run
-    from isotrope.cli.progress import counting
+    from isotrope.console.progress import progress
 
-    with counting("rows encoded", MofNCompleteColumn(), errors) as move:
+    with progress("encoded", None, errors) as bar:
         written = run(
             model,
             files,
@@ -32,6 +31,6 @@ def encode(
             text=text,
             batch_size=batch_size,
             pooling=pooling,
-            progress=lambda rows: move(completed=rows),
+            progress=bar.update,
         )
-    console.print(f"written to {written}", highlight=False, soft_wrap=True)
+    console.print(f"written to {written}")

@@ -1,0 +1,77 @@
+"""What others wrote is shown as it is: no markup, no control of the terminal, no error for its letters."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from isotrope.console.plain import escaped, plain_console
+
+
+def shown(thing: object, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
+    plain_console(file=file, width=60).print(thing)
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("text", ["[/x]", "[bold]a[/bold]", "[link=x", ":smile:", "\\[a]", "12 'a' None"])
+def test_text_is_no_markup(text: str) -> None:
+    assert shown(text) == text + "\n"
+    assert shown(Path(text)) == text + "\n"
+
+
+def test_cells_of_a_table_are_no_markup() -> None:
+    table = Table("file", box=None)
+    table.add_row("[/x] \x1b[2J")
+    assert "[/x] \\x1b[2J" in shown(table)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("a\rb", "a\\x0db"),
+        ("\x9b2J", "\\x9b2J"),
+        ("na\udcefve", "na\\udcefve"),
+        ("\u202etxt", "\\u202etxt"),
+        ("two\nlines", "two\nlines"),
+        ("naïve 河 👩‍🚀", "naïve 河 👩‍🚀"),
+    ],
+)
+def test_control_characters_and_lone_surrogates_are_escaped(text: str, expected: str) -> None:
+    assert escaped(text) == expected
+    assert shown(text) == expected + "\n"
+
+
+def test_a_text_with_a_style_is_escaped_too() -> None:
+    assert shown(Text("a\x1b[2J\udcff")) == "a\\x1b[2J\\udcff\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_the_stream_cannot_hold_becomes_a_question_mark(encoding: str) -> None:
+    assert shown("a 河 \udcff", encoding) == "a ? \\udcff\n"
+
+
+def test_a_long_line_is_not_broken() -> None:
+    assert shown("word " * 50).count("\n") == 1
+
+
+def test_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    plain_console(quiet=True).print("a")
+    assert capsys.readouterr().out == ""
+
+
+def test_an_ascii_standard_output() -> None:
+    code = "from isotrope.console.plain import plain_console; plain_console().print('naïve 河 [/x] \\udcff')"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stdout == b"na?ve ? [/x] \\udcff\n"

@@ -1,0 +1,72 @@
+"""How far a work is: a bar in a terminal, now and then a line elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from isotrope.console import progress as module
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import duration, progress
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_line_at_most_every_thirty_seconds(clock: list[float]) -> None:
+    out = io.StringIO()
+    with progress("encoded", 50_000, plain_console(file=out)) as bar:
+        for _ in range(12):
+            bar.advance(1_000)
+            clock[0] += 5
+    assert out.getvalue() == "encoded 7,000 of 50,000 rows, 4 min left\n"
+
+
+def test_what_was_done_before_does_not_count_for_the_time_left(clock: list[float]) -> None:
+    """900 of 1,000 were there; 10 more took a minute, so the last 90 take nine."""
+    out = io.StringIO()
+    with progress("encoded", None, plain_console(file=out), unit="texts") as bar:
+        bar.update(900, total=1_000)
+        clock[0] += 60
+        bar.update(910, note="loss [/x] 0.5")
+    assert out.getvalue() == "encoded 910 of 1,000 texts, 9 min left, loss [/x] 0.5\n"
+
+
+def test_bytes_are_shown_in_megabytes_and_an_unknown_total_is_left_out(clock: list[float]) -> None:
+    out = io.StringIO()
+    with progress("downloaded", None, plain_console(file=out), unit="bytes") as bar:
+        clock[0] += 31
+        bar.advance(12_345_678)
+    assert out.getvalue() == "downloaded 12.3 MB\n"
+
+
+def test_a_bar_in_a_terminal_shows_percent_count_and_note() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120, color_system=None)
+    with progress("encoded", 200, console) as bar:
+        bar.update(50, note="loss [/x] 0.5")
+        bar.drawn.refresh()
+    for part in ("encoded", "25%", "50/200 rows", "loss [/x] 0.5"):
+        assert part in out.getvalue()
+
+
+def test_an_error_within_leaves_the_terminal_as_it_was() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True)
+    with pytest.raises(KeyboardInterrupt), progress("encoded", 2, console):
+        raise KeyboardInterrupt
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")  # the cursor is back
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.4, "0 s"), (59.4, "59 s"), (59.9, "1 min"), (3_599, "1 h 00 min"), (7_500, "2 h 05 min")],
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected
