@@ -1,0 +1,87 @@
+"""A trainer's checkpoints: ours by their mark, whole by their checksums."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from isotrope.store.atomic import sync, write_json
+from isotrope.store.cache import checksums
+from isotrope.store.mark import claim, remove
+
+SEAL = "complete.json"  # file name -> its checksum; written last
+KIND = "checkpoint"  # of the mark
+
+
+class MarkedCheckpoints:
+    """For a transformers Trainer, before it in the bases: every checkpoint folder is marked before it is filled.
+
+    Raises:
+        UserError: while training, where the folder of a checkpoint holds something that is not ours.
+    """
+
+    args: Any
+    state: Any
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        if self.args.should_save:
+            claim(checkpoint_folder(Path(self.args.output_dir), self.state.global_step), KIND)
+        super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
+
+
+def checkpoint_folder(folder: Path, step: int) -> Path:
+    """Where transformers' Trainer puts the checkpoint of a step."""
+    return folder / f"checkpoint-{step}"
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step after which a checkpoint was written."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def seal(checkpoint: Path) -> None:
+    """A checkpoint is whole from here on: its files are on the disk, and their checksums are kept beside them."""
+    contents = {name: total for name, total in checksums(checkpoint).items() if name != SEAL}
+    for path in (*checkpoint.iterdir(), checkpoint):
+        sync(path)
+    write_json(checkpoint / SEAL, contents)
+
+
+def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
+    """The checkpoints that can be gone on from, oldest first. ``warn`` gets a line for each damaged one.
+
+    Raises:
+        UserError: a folder has a checkpoint's name and is not ours.
+    """
+    found = []
+    for path in _all(folder):
+        claim(path, KIND)  # refuses what is not ours
+        if _intact(path):
+            found.append(path)
+        elif (path / SEAL).is_file():
+            warn(f"{path} is damaged; it is not used")
+    return found
+
+
+def keep_only(folder: Path, kept: Collection[Path]) -> None:
+    """Delete all checkpoints but some. Never what does not carry our mark."""
+    for path in _all(folder):
+        if path not in kept:
+            claim(path, KIND)
+            remove(path)
+
+
+def _all(folder: Path) -> list[Path]:
+    named = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+    return sorted(named, key=checkpoint_step)
+
+
+def _intact(checkpoint: Path) -> bool:
+    try:
+        expected = json.loads((checkpoint / SEAL).read_text(encoding="utf-8"))
+        return bool(expected == {name: total for name, total in checksums(checkpoint).items() if name != SEAL})
+    except (OSError, ValueError, RecursionError):
+        return False
