@@ -144,7 +144,7 @@ def methods() -> str:
     found = {name: record for name, record in studies().items() if record["name"] in MAIN}
     if not found:
         return ""
-    from isotrope.report.tables import Table, markdown, ranked
+    from isotrope.report.tables import Table, best_marks, markdown
     from isotrope.study.document import called, means
 
     of = [{called(row): means(row).get(record["column"]) for row in record["rows"]} for record in found.values()]
@@ -158,7 +158,7 @@ def methods() -> str:
         for name, record in found.items()
     ]
     title = "Spearman × 100: mean ± standard deviation (seeds); best bold, second in italics"
-    table = Table(title, ["", *header], rows, ranked(columns, [False] * len(found)))
+    table = Table(title, ["", *header], rows, best_marks(columns, [False] * len(found)))
     said = [record["note"] for record in found.values()]
     said.append("What stands behind it, and what of it can be told from chance: [studies](docs/studies.md).")
     return "\n\n".join(["### What the methods give", markdown([table]).strip(), *said])
@@ -217,13 +217,11 @@ def scores() -> str:
 
     blocks: list[str] = []
     for name, record in studies().items():
-        section = scores(record)
         where = f"The differences, tested, and the figures: [{name}](results/studies/{name}/table.md)."
         blocks += [
             f"### {name}: {record['title']}",
             *lead(record),
-            markdown([section.table]).strip(),
-            *section.notes,
+            markdown([scores(record)]).strip(),
             where,
         ]
     return "\n\n".join(blocks)

@@ -18,7 +18,8 @@ from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare_means, compare_tasks
 from isotrope.evaluation.suite import SUITES, headlines
 from isotrope.report import scores
-from isotrope.report.tables import Table, check_target, latex, markdown, page, ranked, write
+from isotrope.report.page import Page
+from isotrope.report.tables import Table, best_marks, check_table_file, latex, markdown, write_tables
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "over", "mat", "house", "tree", "small", "big"]
 
@@ -154,10 +155,10 @@ def test_judges_find_the_cases_of_every_suite() -> None:
 
 def test_marks() -> None:
     nan = float("nan")
-    assert ranked([[1, 3, 2], [1, 1, nan]], [False, True]) == {
+    assert best_marks([[1, 3, 2], [1, 1, nan]], [False, True]) == {
         (1, 1): "best", (2, 1): "second", (0, 2): "best", (1, 2): "best"
     }  # fmt: skip
-    assert ranked([[1.0]], [False]) == {}
+    assert best_marks([[1.0]], [False]) == {}
 
 
 TABLE = Table("a & b", ["model", "x_1"], [["m|<1>", "1.00"], ["n", "2.00"]], {(1, 1): "best", (0, 1): "second"})
@@ -169,20 +170,20 @@ def test_formats_escape_and_mark() -> None:
     assert r"\caption{a \& b}" in tex
     assert r"model & x\_1 \\" in tex
     assert r"n & \textbf{2.00} \\" in tex
-    shown = page([TABLE], "t")
-    assert "<h2>a &amp; b</h2>" in shown
-    assert "<td>m|&lt;1&gt;</td><td><u>1.00</u></td>" in shown
+    shown = Page("t", tables=[TABLE]).html()
+    assert "<h3>a &amp; b</h3>" in shown
+    assert '<td>m|&lt;1&gt;</td><td class="number second">1.00</td>' in shown
 
 
 def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
     for name, problem in (("x.pdf", "no format"), ("none/x.md", "does not exist")):
         with pytest.raises(UserError, match=problem):
-            check_target(tmp_path / name)
+            check_table_file(tmp_path / name)
     (tmp_path / "d.md").mkdir()
     with pytest.raises(UserError, match="is a folder"):
-        check_target(tmp_path / "d.md")
+        check_table_file(tmp_path / "d.md")
     for ending in (".md", ".tex", ".html"):
-        write([TABLE], check_target(tmp_path / f"x{ending}"))
+        write_tables([TABLE], check_table_file(tmp_path / f"x{ending}"))
         assert "2.00" in (tmp_path / f"x{ending}").read_text()
 
 
@@ -217,7 +218,7 @@ def test_models_by_name_on_own_pairs(cached: Path) -> None:
     asked = Asked.read("sts,ranking,geometry,retrieval", None, None, [own_pairs()])
     results = evaluate_models(["isotrope/tiny", "isotrope/tiny@cls"], asked)
     titles = [table.title for table in scores.all_tables(results, compare=True)]
-    tests = "against isotrope/tiny, paired bootstrap over the same cases"
+    tests = "against isotrope/tiny (before), paired bootstrap over the same cases"
     assert titles == [
         "sts, own data: mine",
         f"sts, own data: Spearman × 100 {tests}",

@@ -21,9 +21,9 @@ from isotrope.errors import UserError
 from isotrope.evaluation.bands import by_gold, scale
 from isotrope.evaluation.geometry import alignment, uniformity
 from isotrope.evaluation.spectrum import effective_rank, unit, variance_shares
-from isotrope.report import figures, report
-from isotrope.report.page import PAPERS
+from isotrope.report import figures
 from isotrope.report.record import Record
+from isotrope.report.run_page import PAPERS, write_report
 from isotrope.report.space import Space
 
 HOSTILE = "<script>alert('corpus')</script> & $\\frac{1}$ the river"
@@ -72,7 +72,7 @@ def finished(tiny_model: Path, pairs_file: Path, tmp_path_factory: pytest.TempPa
 @pytest.fixture(scope="module")
 def page(finished: Path) -> Page:
     """The finished run's page."""
-    path = report(finished)
+    path = write_report(finished)
     assert path == finished / "report.html"
     return Page(path)
 
@@ -126,7 +126,7 @@ def test_hostile_text_is_text(page: Page) -> None:
 
 
 def test_the_same_run_gives_the_same_page(finished: Path, page: Page, tmp_path: Path) -> None:
-    assert report(finished, tmp_path / "elsewhere" / "page.html").read_text(encoding="utf-8") == page.source
+    assert write_report(finished, tmp_path / "elsewhere" / "page.html").read_text(encoding="utf-8") == page.source
     assert {path.stem for path in (tmp_path / "elsewhere" / "page").iterdir()} == EVERY
 
 
@@ -199,7 +199,7 @@ def test_an_unfinished_run_shows_what_there_is(run: Path) -> None:
     shutil.rmtree(run / "model")
     with (run / "metrics.jsonl").open("a") as log:
         log.write('{"step": 99, "lo')  # as a kill leaves it
-    page = Page(report(run))
+    page = Page(write_report(run))
     assert set(page.figures) == EVERY
     assert "unfinished" in page.text
     assert "the run is unfinished, so that there is no new model yet" in page.text
@@ -211,7 +211,7 @@ def test_a_run_that_has_only_begun_has_a_page(run: Path) -> None:
     for path in run.iterdir():
         if path.name not in {"run.json", "preset.toml"}:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    page = Page(report(run))
+    page = Page(write_report(run))
     assert page.figures == []
     assert "last record step 0" in page.text
 
@@ -219,7 +219,7 @@ def test_a_run_that_has_only_begun_has_a_page(run: Path) -> None:
 def test_a_missing_backbone_is_told(run: Path, tiny_model: Path) -> None:
     preset = run / "preset.toml"
     preset.write_text(preset.read_text().replace(str(tiny_model), "./gone"))
-    page = Page(report(run))
+    page = Page(write_report(run))
     assert "the backbone cannot be used any more (./gone does not exist" in page.text
     assert "after: mean" in page.text
     assert "before: mean" not in page.text
@@ -241,7 +241,7 @@ def test_several_terms_sets_and_tasks_are_drawn_apart(run: Path) -> None:
     assert set(record.losses()) == {"loss", "infonce", "rank"}
     assert set(record.dev_scores()) == {"mean", "sickr", "stsb"}
     assert record.dev_scores()["sickr"][1] == pytest.approx([10.0] * 2)
-    page = Page(report(run))
+    page = Page(write_report(run))
     assert set(page.figures) == {*EVERY, "changes"}
     assert "on the average of 2 sets" in page.text
     assert "STS-B" in page.text
@@ -263,7 +263,7 @@ def test_labels_are_pushed_apart_in_order() -> None:
 def test_a_folder_that_is_no_whole_run_is_refused(run: Path, spoil: object, message: str) -> None:
     spoil(run)  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
-        report(run)
+        write_report(run)
     assert not (run / "report.html").exists()
 
 
@@ -271,7 +271,7 @@ def test_a_page_that_cannot_be_written_is_refused(run: Path, tmp_path: Path) -> 
     (tmp_path / "file").write_text("")
     for output in (tmp_path / "file" / "page.html", tmp_path / "page.txt", tmp_path / "file.html"):
         with pytest.raises(UserError):
-            report(run, output)
+            write_report(run, output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "run"]
 
 
@@ -283,7 +283,7 @@ def test_the_command_line(finished: Path, tmp_path: Path) -> None:
 
 
 def test_a_report_that_fails_does_not_fail_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from isotrope.cli.main import _report
+    from isotrope.cli.train import _report
 
     _report(run)
     assert (run / "report.html").is_file()

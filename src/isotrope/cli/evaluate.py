@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from isotrope.errors import UserError
+from isotrope.store.atomic import write_json
+from isotrope.store.disk import writing
 
 Models = Annotated[
     list[str], typer.Argument(help="Folders, hub names, isotrope/tiny; MODEL@cls, MODEL+whitening:k=256, vectors.txt …")
@@ -46,21 +47,21 @@ def evaluate(
     from isotrope.report import scores, tables
 
     asked = Asked.read(suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or [])))
-    targets = [tables.check_target(path) for path in table or []]
-    results_file = _results_file(json_file) if json_file else None
+    targets = [tables.check_table_file(path) for path in table or []]
+    results_file = tables.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
     with errors.status("") as status:
         results = evaluate_models(models, asked, pooling, lambda line: status.update(Text(line)))
+    if results_file:  # before anything is drawn: hours of work depend on it
+        _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)
     for one in shown:
         console.print(tables.terminal(one))
     for target in targets:
-        tables.write(shown, target)
-    if results_file:
-        _write_json(results, results_file)
+        tables.write_tables(shown, target)
     for written in [*targets, *([results_file] if results_file else [])]:
-        console.print(f"written to {written}", highlight=False, soft_wrap=True)
+        console.print(f"written to {written}", highlight=False, markup=False, soft_wrap=True)
 
 
 def case(
@@ -100,15 +101,6 @@ def case(
     console.print(terminal(Table(f"{query} (rank in brackets)", header, cells)))
 
 
-def _results_file(path: str) -> Path:
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written there", "make the folder")
-    if target.is_dir():
-        raise UserError(f"{target} is a folder", "name a file for the results")
-    return target
-
-
 def _write_json(results: Mapping[str, Mapping[str, Any]], target: Path) -> None:
     """All but the single cases, which would be a hundred times the rest."""
     plain = {
@@ -121,7 +113,5 @@ def _write_json(results: Mapping[str, Mapping[str, Any]], target: Path) -> None:
         }
         for model, suites in results.items()
     }
-    try:
-        target.write_text(json.dumps(plain, indent=2), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{target} cannot be written ({error.strerror})", "name another file") from error
+    with writing(target.parent, again="run the same command again; results are remembered"):
+        write_json(target, plain)

@@ -15,6 +15,6 @@ def report(
     output: Annotated[str | None, typer.Option(help="The page, .html; default: report.html in the run.")] = None,
 ) -> None:
     """Show a run on one page: verdict, curves, the space before and after; plots beside it as .svg and .png."""
-    from isotrope.report import report as write
+    from isotrope.report.run_page import write_report
 
-    console.print(f"written to {write(run, output)}", highlight=False, soft_wrap=True)
+    console.print(f"written to {write_report(run, output)}", highlight=False, soft_wrap=True)

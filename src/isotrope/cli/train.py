@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from isotrope.errors import UserError
 
@@ -76,14 +75,11 @@ def _pairs_of(option: str, given: list[str]) -> dict[str, list[str]]:
 
 def _tell(folder: Path, result: Mapping[str, Any]) -> None:
     """Before → after, the verdict, where things lie."""
-    from isotrope.run.verdict import table
+    from isotrope.report.comparison import of_run
+    from isotrope.report.tables import terminal
 
-    rows = table(result)
-    if rows:
-        shown = Table("task", "before", "after", "change", title="Spearman × 100 on the same pairs")
-        for row in rows:
-            shown.add_row(*row)
-        console.print(shown)
+    if "comparison" in result:
+        console.print(terminal(of_run(result["comparison"])))
         c = result["comparison"]
         interval = f"{100 * c['low']:+.2f} … {100 * c['high']:+.2f}, p = {c['p']:.3g}, paired bootstrap"
         console.print(f"change {100 * c['difference']:+.2f} points (95 %: {interval})", highlight=False)
@@ -94,10 +90,10 @@ def _tell(folder: Path, result: Mapping[str, Any]) -> None:
 def _report(folder: Path) -> None:
     """The page of a finished run, which stands whatever becomes of its page."""
     try:
-        from isotrope.report import report as write
+        from isotrope.report.run_page import write_report
 
         with console.status("drawing the report"):
-            page = write(folder)
+            page = write_report(folder)
         console.print(f"report: {page}", highlight=False, soft_wrap=True)
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__

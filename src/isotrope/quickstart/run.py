@@ -29,7 +29,7 @@ from isotrope.evaluation.sts import spearman
 from isotrope.post.apply import whiten
 from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.similarity import agreement, similarity_pairs
-from isotrope.report import report
+from isotrope.report.run_page import write_report
 from isotrope.run.environment import environment
 from isotrope.run.folder import write
 from isotrope.run.train import train
@@ -114,7 +114,7 @@ def quickstart(
         with _timed(seconds, "after"), console.status("whitening and measuring the new model"):
             found["trained"] = measure(load(run.model), text)
             found["after"] = measure(_whitened(run.model, corpus, folder / "model"), text)
-        report(run.folder, run.folder / "report.html")
+        write_report(run.folder, run.folder / "report.html")
         tests = judge(found["before"], found["after"], seed)
         stages = {name: _headline(measured) for name, measured in found.items()}
         result = {

@@ -1,5 +1,1 @@
-"""Results in, text, SVG and HTML out: the report of a run. It reads files, and knows nothing of training."""
-
-from isotrope.report.page import report
-
-__all__ = ["report"]
+"""Results in; text, SVG and HTML out: one table, one page, one style. It reads files, and knows nothing of training."""

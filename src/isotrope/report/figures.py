@@ -1,13 +1,11 @@
 """The report's figures: each a function from plain arrays to a matplotlib figure, in one restrained style.
 
-Before is grey and after is blue everywhere; further colours are those of Okabe and Ito, which colour-blind readers
-tell apart. Colours become CSS variables in the page (``inline``), so that a figure follows light and dark.
+Before is grey and after is blue everywhere, see `colours`.
 """
 
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,15 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from isotrope.report.colours import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES
+
 Vector = npt.NDArray[np.float64]
 Series = tuple[Sequence[int], Sequence[float]]  # steps, values
 
-PAPER, INK, MUTED, RULE = "#ffffff", "#1f2329", "#676e79", "#dde1e7"
-BEFORE, AFTER = "#7d848f", "#0068a8"
-SERIES = (AFTER, "#c05000", "#00805d", "#a8558a", "#8a6d00")
-NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "before"} | {
-    colour: f"series-{i}" for i, colour in enumerate(SERIES)
-}
 TIMES = {"before": BEFORE, "after": AFTER}
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
@@ -230,16 +224,3 @@ def svg(figure: Figure) -> str:
     sink = io.StringIO()
     figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return sink.getvalue()
-
-
-def inline(text: str, name: str, title: str) -> str:
-    """An SVG file as an element of a page: ids of its own, colours as variables, a title for those who cannot see.
-
-    ``title`` must be escaped already.
-    """
-    body = text[text.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", body)
-    for colour, variable in NAMES.items():
-        body = body.replace(colour, f"var(--{variable})")
-    return body.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)

@@ -1,240 +1,81 @@
-"""A run as one self-contained page: what its folder says → figures → HTML."""
+"""The one HTML page of the package: runs, studies and tables. It needs nothing from outside and runs no script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 
-from isotrope.errors import UserError
-from isotrope.evaluation.bands import by_gold
-from isotrope.evaluation.spectrum import effective_rank
-from isotrope.report import figures
-from isotrope.report.record import Record
-from isotrope.report.scores import SHORT
-from isotrope.report.space import Space, neighbour_table, spaces
-from isotrope.store.disk import writing
+from isotrope.report.colours import CSS_NAMES
 
-SIGNS = {"better": "▲", "worse": "▼", "cannot be told": "◆", "unfinished": "…"}
-PAPERS = {  # name as the captions give it -> where to read it
-    "RankCSE Fig. 5": "https://arxiv.org/abs/2305.16726",
-    "DCLR Fig. 1": "https://arxiv.org/abs/2205.00656",
-    "Wang and Isola, 2020": "https://arxiv.org/abs/2005.10242",
-}
+if TYPE_CHECKING:
+    from isotrope.report.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
-    """A figure and its words; ``name`` is that of its files."""
+class PageFigure:
+    """A figure on a page. The name is its id: each figure of a page has another one."""
 
     name: str
     title: str
-    caption: str
-    figure: Figure
-    source: str = ""  # a key of PAPERS
+    svg: str  # a file's text, as `figures.svg` gives it; it is not escaped
+    caption: str = ""
+    source: str = ""  # the paper behind it
+    link: str = ""  # where to read the paper
+
+    @property
+    def drawing(self) -> Markup:
+        """The SVG element."""
+        return Markup(inline(self.svg, self.name, str(escape(self.title))))
 
 
-def report(run: str | Path, output: str | Path | None = None) -> Path:
-    """Write the report of a run, finished or not: one HTML file without scripts or anything from outside.
+@dataclass(frozen=True, slots=True)
+class PageVerdict:
+    """What the page says first."""
 
-    Args:
-        run: the folder that ``isotrope train`` wrote.
-        output: the .html file; None takes ``run/report.html``. Its figures lie beside it as .svg and .png, in a folder
-            of the same name (``run/report/``).
+    word: str
+    sign: str
+    change: str
+    advice: str
 
-    Returns:
-        The path of the page.
 
-    Raises:
-        UserError: the folder holds no run or a damaged one, or the page cannot be written.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page shows, from top to bottom. All text is escaped."""
+
+    title: str
+    lead: Sequence[str] = ()  # paragraphs
+    verdict: PageVerdict | None = None
+    tables: Sequence[Table] = ()
+    figures: Sequence[PageFigure] = ()
+    missing: Sequence[str] = ()  # what is not shown, and why
+    details: Sequence[Table] = ()  # below the figures
+
+    def html(self) -> str:
+        """The page as one self-contained text."""
+        return _template().render(page=self)
+
+
+def inline(text: str, name: str, title: str) -> str:
+    """An SVG file as an element of a page: ids of its own, colours as variables, a title for those who cannot see.
+
+    ``title`` must be escaped already.
     """
-    record = Record.read(Path(run))
-    page = Path(output) if output is not None else record.folder / "report.html"
-    folder = page.with_suffix("")
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{page} is no name for a page", "end it with .html")
-    if page.is_dir() or (folder.exists() and not folder.is_dir()):
-        raise UserError(f"{page} or the folder {folder} for its figures cannot be made", "choose another --output")
-    with writing(page.parent), figures.style():
-        folder.mkdir(exist_ok=True)
-        seen, missing = spaces(record)
-        plots = list(_plots(record, seen))
-        text = _html(record, seen, missing, [_drawn(plot, folder) for plot in plots])
-        draft = page.with_name(page.name + ".part")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(page)
-    return page
+    body = text[text.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", body)
+    for colour, variable in CSS_NAMES.items():
+        body = body.replace(colour, f"var(--{variable})")
+    return body.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
 
 
-def _plots(record: Record, seen: Mapping[str, Space]) -> Iterator[Plot]:
-    """The figures for which the run holds numbers."""
-    comparison = record.result.get("comparison")
-    if comparison and len(comparison["per_task"]) > 1:
-        tasks = {SHORT.get(task, task): change for task, change in comparison["per_task"].items()} | {
-            "average": comparison
-        }
-        points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
-        words = "Paired bootstrap over the pairs: where the line leaves out 0, the change is more than luck."
-        yield Plot("changes", "Change on each set", words, figures.changes(list(tasks), *points))
-    if losses := record.losses():
-        words = "Each point is the mean over the steps since the point before."
-        yield Plot("loss", "Loss over the steps", words, figures.loss_terms(losses))
-    if scores := record.dev_scores():
-        words = "The weights of the best step are kept; dev pairs never judge the result."
-        yield Plot("dev", "Dev score over the steps", words, figures.dev_scores(scores, record.kept_step))
-    (steps, uniformity), (_, alignment) = record.series("uniformity", "alignment")
-    if steps:
-        pairs = "dev pairs with a gold score above 4/5 of the highest" if scores else "two dropout views of a sentence"
-        words = (
-            f"Positives: {pairs}. Uniformity over all sentences of the same sample. "
-            "Lower is better on both; training trades one for the other."
-        )
-        figure = figures.space_path(steps, alignment, uniformity, record.kept_step)
-        yield Plot("path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020")
-    if record.gold:
-        task = "STSBenchmark" if "STSBenchmark" in record.gold else max(record.gold, key=lambda t: len(record.gold[t]))
-        cosines = {time: found[task] for time, found in record.cosines.items()}
-        words = (
-            f"The {len(record.gold[task]):,} judging pairs of {SHORT.get(task, task)}; dots are medians. "
-            "A good model sets the bands apart, in order; as"
-        )
-        figure = figures.cosines_by_gold(by_gold(record.gold[task], cosines))
-        yield Plot("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
-    if seen:
-        sample = f"{len(record.sample)} random sentences of the corpus"
-        words = f"All pairs of {sample}: unrelated, so a space without a common direction has them near 0; as"
-        figure = figures.in_batch({time: space.cosines for time, space in seen.items()})
-        yield Plot("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
-        shares = {time: space.shares for time, space in seen.items()}
-        words = (
-            f"Eigenvalues of the covariance of unit vectors of {sample}. Effective rank: how many equal directions "
-            f"would spread as much, of at most {max(map(len, shares.values()))}."
-        )
-        figure = figures.spectrum(shares, {time: effective_rank(values) for time, values in shares.items()})
-        yield Plot("spectrum", "Covariance spectrum", words, figure)
-
-
-def _drawn(plot: Plot, folder: Path) -> dict[str, Any]:
-    """Write the figure's files -> what the page shows of it."""
-    text = figures.svg(plot.figure)
-    (folder / f"{plot.name}.svg").write_text(text, encoding="utf-8")
-    plot.figure.savefig(folder / f"{plot.name}.png", dpi=200)
-    return {
-        "name": plot.name,
-        "title": plot.title,
-        "caption": plot.caption,
-        "source": plot.source,
-        "link": PAPERS.get(plot.source),
-        "svg": Markup(figures.inline(text, plot.name, str(escape(plot.title)))),  # drawn by us
-    }
-
-
-def _html(record: Record, seen: dict[str, Space], missing: list[str], plots: list[dict[str, Any]]) -> str:
-    page = Environment(
-        loader=PackageLoader("isotrope.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    ).get_template("template.html")
-    return page.render(
-        name=record.folder.resolve().name,
-        method=record.method,
-        description=record.preset.description,
-        verdict=_verdict(record),
-        table=_table(record.result),
-        facts=_facts(record),
-        plots=plots,
-        missing=_missing(record, missing),
-        neighbours=neighbour_table(record.sample, seen),
-        sample=len(record.sample),
-        settings=record.settings(),
-        environment=_environment(record.environment),
-    )
-
-
-def _verdict(record: Record) -> dict[str, str]:
-    if not record.result:
-        advice = "go on with the same command and --resume; until then there is no new model and no verdict"
-        return {"word": "unfinished", "sign": SIGNS["unfinished"], "change": "", "advice": advice}
-    word, whole, change = record.result["verdict"], record.result.get("comparison"), ""
-    if whole:
-        sets = len(whole["per_task"])
-        change = (
-            f"{_signed(whole['difference'])} points{f' on the average of {sets} sets' if sets > 1 else ''} "
-            f"(95 %: {_signed(whole['low'])} … {_signed(whole['high'])}, p = {whole['p']:.3g}, paired bootstrap)"
-        )
-    return {"word": word, "sign": SIGNS.get(word, ""), "change": change, "advice": record.result["advice"]}
-
-
-def _table(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Before → after in points, a row a set, the average last."""
-    if "comparison" not in result:
-        return []
-    whole = result["comparison"]
-    tasks = dict(whole["per_task"]) | ({"average": whole} if len(whole["per_task"]) > 1 else {})
-    return [
-        {
-            "task": SHORT.get(task, task),
-            "before": f"{100 * change['before']:.2f}",
-            "after": f"{100 * change['after']:.2f}",
-            "change": _signed(change["difference"]),
-            "interval": f"{_signed(change['low'])} … {_signed(change['high'])}",
-            "whole": change is whole,
-        }
-        for task, change in tasks.items()
-    ]
-
-
-def _facts(record: Record) -> list[tuple[str, str]]:
-    result, preset = record.result, record.preset
-    facts = [
-        ("preset", record.method),
-        ("backbone", f"{preset.encoder.backbone} ({preset.encoder.pooling or 'its own pooling'})"),
-    ]
-    if result:
-        corpus, selection = result["corpus"], result["selection"]
-        facts.append(("corpus", f"{corpus['used']:,} of {corpus['rows']:,} sentences"))
-        if selection["best_step"] is not None:
-            chosen = f"step {selection['best_step']} of {selection['steps']}, {100 * selection['best_score']:.2f} on "
-            facts.append(("kept", chosen + ", ".join(selection["sets"])))
-        else:
-            facts.append(("kept", f"the last step, {selection['steps']}: no dev pairs"))
-        facts.append(("training time", f"{_duration(selection['seconds'])} (since it was last started)"))
-    else:
-        used = record.identity.get("sentences")
-        facts.append(("corpus", f"{used:,} sentences" if used else "all sentences"))
-        facts.append(("last record", f"step {max((r['step'] for r in record.metrics), default=0)}"))
-    return [*facts, ("seed", str(record.identity.get("seed", "")))]
-
-
-def _missing(record: Record, reasons: list[str]) -> list[str]:
-    """What the page leaves out, and why."""
-    lines = [f"In-batch similarity, spectrum, neighbours, in part or whole: {reason}." for reason in reasons]
-    if record.cosines and not record.gold:
-        lines.append("Cosine by gold score: the run kept no gold scores.")
-    elif not record.cosines:
-        lines.append("Before and after, cosine by gold score: no labelled pairs judged this run.")
-    if not any("score" in entry for entry in record.metrics):
-        lines.append("Dev score: no evaluation on dev pairs so far.")
-    return lines
-
-
-def _environment(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    packages = found.get("packages", {})
-    plain = {key: value for key, value in found.items() if key != "packages"}
-    shown = [(key, ", ".join(map(str, value)) or "none") if isinstance(value, list) else (key, str(value))
-             for key, value in plain.items()]  # fmt: skip
-    return [*shown, *((name, str(version or "not installed")) for name, version in packages.items())]
-
-
-def _signed(fraction: float) -> str:
-    """A change in points, with its sign."""
-    return f"{100 * fraction:+.2f}".replace("-", "−")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+@cache
+def _template() -> Template:
+    loader = PackageLoader("isotrope.report", "")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.get_template("page.html.jinja")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from isotrope.evaluation.compare import pair_cases
 from isotrope.evaluation.models import OWN
-from isotrope.evaluation.significance import Comparison, interval, resample
+from isotrope.evaluation.significance import interval, resample
 from isotrope.evaluation.suite import SUITES, Measure, average
-from isotrope.report.tables import Table, ranked
+from isotrope.report.comparison import SHORT_NAMES, before_after
+from isotrope.report.tables import Table, best_marks
 
-SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 Results = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 
 
@@ -34,7 +35,9 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
         judge = SUITES[suite.removesuffix(OWN)].compare
         if compare and judge is not None:
             judged = {model: judge(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
-            found.append(comparison(suite, SUITES[suite.removesuffix(OWN)].measures[0].title, models[0], judged))
+            measure = SUITES[suite.removesuffix(OWN)].measures[0].title
+            title = f"{suite}: {measure} against {models[0]} (before), paired bootstrap over the same cases"
+            found.append(before_after(title, {model: asdict(one) for model, one in judged.items()}, "model"))
     return found
 
 
@@ -51,7 +54,13 @@ def tables(suite: str, results: Results, title: str | None = None) -> list[Table
         shown = [m for m in known.measures if not math.isnan(m.of(of_task[tasks[0]]))]
         columns = [[m.scale * m.of(r[tasks[0]]) for r in results.values()] for m in shown]
         return [
-            _table(f"{title}: {SHORT.get(tasks[0], tasks[0])}", [m.title for m in shown], columns, shown, list(results))
+            _table(
+                f"{title}: {SHORT_NAMES.get(tasks[0], tasks[0])}",
+                [m.title for m in shown],
+                columns,
+                shown,
+                list(results),
+            )
         ]
     return [_of_measure(suite, measure, results, title) for measure in known.measures]
 
@@ -65,34 +74,16 @@ def interval_table(title: str, results: Results) -> Table:
         if set(SUITES["sts"].averaged) <= set(drawn):
             draws.append(np.mean([drawn[task] for task in SUITES["sts"].averaged], axis=0))
         rows.append([name, *(" … ".join(f"{100 * bound:.2f}" for bound in interval(one)) for one in draws)])
-    names = [SHORT.get(task, task) for task in next(iter(results.values()))]
+    names = [SHORT_NAMES.get(task, task) for task in next(iter(results.values()))]
     header = ["model", *names, *(["Avg."] if len(rows[0]) > len(names) + 1 else [])]
     return Table(f"{title}: 95 % interval over pairs, Spearman × 100", header, rows)
-
-
-def comparison(suite: str, measure: str, base: str, judged: Mapping[str, Comparison]) -> Table:
-    """What a paired bootstrap says of each model against the first: difference, interval, p, verdict."""
-    rows = [
-        [
-            name,
-            f"{100 * c.before:.2f}",
-            f"{100 * c.after:.2f}",
-            f"{100 * c.difference:+.2f}",
-            f"{100 * c.low:+.2f} … {100 * c.high:+.2f}",
-            f"{c.p:.3g}",
-            c.verdict,
-        ]
-        for name, c in judged.items()
-    ]
-    title = f"{suite}: {measure} against {base}, paired bootstrap over the same cases"
-    return Table(title, ["model", "the first", "this", "change", "95 %", "p", "verdict"], rows)
 
 
 def _of_measure(suite: str, measure: Measure, results: Results, title: str) -> Table:
     tasks = list(next(iter(results.values())))
     has = [task for task in tasks if not all(math.isnan(measure.of(r[task])) for r in results.values())]
     columns = [[measure.scale * measure.of(r[task]) for r in results.values()] for task in has]
-    names = [SHORT.get(task, task) for task in has]
+    names = [SHORT_NAMES.get(task, task) for task in has]
     averaged = SUITES[suite].averaged
     if averaged and set(averaged) <= set(has):
         names.append("Avg.")
@@ -113,4 +104,4 @@ def _table(title: str, names: list[str], columns: list[list[float]], of: list[Me
     ]
     rows = [[model, *row] for model, row in zip(models, zip(*cells, strict=True), strict=True)]
     rounded = [[float(value) for value in column] for column in cells]
-    return Table(title, ["model", *names], rows, ranked(rounded, [m.lower for m in of]))
+    return Table(title, ["model", *names], rows, best_marks(rounded, [m.lower for m in of]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.embed import encode
 from isotrope.evaluation.spectrum import Vector, unit, variance_shares
 from isotrope.report.record import Record
+from isotrope.report.tables import Table
 
 FEWEST = 10  # sentences; fewer have no distribution
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
@@ -74,12 +75,19 @@ def spaces(record: Record) -> tuple[dict[str, Space], list[str]]:
     return seen, missing
 
 
-def neighbour_table(
-    sample: Sequence[str], seen: dict[str, Space]
-) -> list[tuple[str, list[tuple[str, list[tuple[str, float]]]]]]:
-    """(sentence, [(before or after, [(neighbour, cosine)])]) for the first sentences of the sample."""
-    shown = min(ASKED, len(sample))
-    return [
-        (sample[i], [(time, [(sample[j], c) for j, c in space.nearest[i]]) for time, space in seen.items()])
-        for i in range(shown if seen else 0)
+def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[Table]:
+    """For the first sentences of the sample: their nearest others before and after. No table where no space is seen."""
+    if not seen:
+        return []
+    rows = [
+        [
+            sample[i],
+            *("\n".join(f"{cosine:.3f} {sample[j]}" for j, cosine in space.nearest[i]) for space in seen.values()),
+        ]
+        for i in range(min(ASKED, len(sample)))
     ]
+    note = (
+        f"The first sentences of a random sample of {len(sample)} from the corpus, not picked by hand, each with its "
+        "nearest others in the sample and their cosine."
+    )
+    return [Table("Nearest neighbours", ["sentence", *seen], rows, words=3, notes=[note])]

@@ -1,17 +1,19 @@
-"""A table of numbers, as Markdown, LaTeX, HTML or on the terminal: the best of a column stands out, the second too."""
+"""The one table of the package: on the terminal, as Markdown, LaTeX or HTML. What it holds is text, never markup."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from rich.table import Table as Shown
+from rich.box import SIMPLE
+from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from isotrope.errors import UserError
+from isotrope.report.page import Page
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 
 Mark = Literal["best", "second"]
@@ -24,18 +26,40 @@ _TEX = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A title, column names, rows of text, and which cells (row, column) stand out."""
+    """Rows of text under a title.
+
+    Attributes:
+        title: stands above the table.
+        header: one name a column; all empty: the table is shown without a header.
+        rows: one text a column. A text of several lines keeps them in HTML and on the terminal.
+        marks: (row, column) -> "best" or "second", which stand out.
+        words: how many columns, from the left, hold words. The others hold numbers and are aligned right.
+        notes: sentences below the table.
+    """
 
     title: str
-    header: list[str]
-    rows: list[list[str]]
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+    words: int = 1
+    notes: Sequence[str] = ()
+
+    def mark(self, row: int, column: int) -> str:
+        """How one cell stands out: "best", "second" or ""."""
+        return self.marks.get((row, column), "")
 
 
-def ranked(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1) -> dict[tuple[int, int], Mark]:
-    """The best and the second of each column of numbers; equal ones share a mark, and one row alone has none.
+def best_marks(
+    columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1
+) -> dict[tuple[int, int], Mark]:
+    """Marks for the best and the second best number of each column.
 
-    `lower` says of which columns the smallest is the best. NaN is never marked. `first` is the first column's place.
+    Equal numbers share a mark, NaN has none, and a table of one row has none.
+
+    Args:
+        columns: the numbers, one sequence a column.
+        lower: for each column, whether the smallest number is the best.
+        first: the place of the first of these columns in the table.
     """
     marks: dict[tuple[int, int], Mark] = {}
     for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
@@ -48,99 +72,106 @@ def ranked(columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int
 
 
 def markdown(tables: Sequence[Table]) -> str:
-    """GitHub's Markdown; best bold, second in italics."""
+    """GitHub's Markdown; best bold, second best in italics."""
     style = {"best": "**{}**", "second": "*{}*"}
 
     def lines(table: Table) -> list[str]:
-        head = ["| " + " | ".join(table.header) + " |", "|" + "---|" + "---:|" * (len(table.header) - 1)]
-        cells = _cells(table, style, lambda text: text.replace("|", "\\|"))
-        return [f"**{table.title}**", "", *head, *("| " + " | ".join(row) + " |" for row in cells), ""]
+        head = ["| " + " | ".join(map(_in_markdown, table.header)) + " |"]
+        head.append("|" + "---|" * table.words + "---:|" * (len(table.header) - table.words))
+        rows = ["| " + " | ".join(row) + " |" for row in _cells(table, style, _in_markdown)]
+        notes = [line for note in table.notes for line in (note, "")]
+        return [f"**{table.title}**", "", *head, *rows, "", *notes]
 
     return "\n".join(line for table in tables for line in lines(table))
 
 
 def latex(tables: Sequence[Table]) -> str:
-    """LaTeX for the booktabs package; best bold, second underlined."""
+    """LaTeX for the booktabs package; best bold, second best underlined; notes as comments."""
     style = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
 
     def lines(table: Table) -> list[str]:
-        header = " & ".join(cell.translate(_TEX) for cell in table.header)
-        cells = _cells(table, style, lambda text: text.translate(_TEX))
+        header = " & ".join(map(_in_latex, table.header))
         return [
-            r"\begin{table}[t]", r"\centering", rf"\caption{{{table.title.translate(_TEX)}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}", r"\toprule", rf"{header} \\", r"\midrule",
-            *(" & ".join(row) + r" \\" for row in cells),
-            r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
+            r"\begin{table}[t]", r"\centering", rf"\caption{{{_in_latex(table.title)}}}",
+            rf"\begin{{tabular}}{{{'l' * table.words}{'r' * (len(table.header) - table.words)}}}",
+            r"\toprule", rf"{header} \\", r"\midrule",
+            *(" & ".join(row) + r" \\" for row in _cells(table, style, _in_latex)),
+            r"\bottomrule", r"\end{tabular}", r"\end{table}", *(f"% {_one_line(note)}" for note in table.notes), "",
         ]  # fmt: skip
 
     return "\n".join(line for table in tables for line in lines(table))
 
 
-def page(tables: Sequence[Table], title: str) -> str:
-    """One self-contained HTML page; best bold, second underlined."""
-    style = {"best": "<b>{}</b>", "second": "<u>{}</u>"}
-
-    def block(table: Table) -> str:
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.header)
-        rows = (
-            "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in _cells(table, style, html.escape)
-        )
-        return f"<h2>{html.escape(table.title)}</h2>\n<table>\n<tr>{head}</tr>\n" + "\n".join(rows) + "\n</table>"
-
-    css = (
-        "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1a1a1a}"
-        "h2{font-size:1.1rem;margin-top:2rem}table{border-collapse:collapse}tr+tr{border-top:1px solid #ddd}"
-        "th,td{padding:.3rem .8rem;text-align:right;font-variant-numeric:tabular-nums}"
-        "th:first-child,td:first-child{text-align:left}@media(max-width:40rem){table{display:block;overflow-x:auto}}"
-    )
-    name = html.escape(title)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{name}</title>'
-    body = "\n".join(map(block, tables))
-    lines = (
-        "<!doctype html>", '<html lang="en">', f"<head>{head}<style>{css}</style></head>",
-        f"<body>\n<h1>{name}</h1>\n{body}\n</body>", "</html>\n",
-    )  # fmt: skip
-    return "\n".join(lines)
-
-
-def terminal(table: Table) -> Shown:
-    """For rich's console; best bold, second underlined."""
+def terminal(table: Table) -> TerminalTable:
+    """For rich's console; best bold, second best underlined."""
     styles = {"best": "bold", "second": "underline"}
-    shown = Shown(title=table.title)
+    shown = TerminalTable(
+        title=Text(table.title), box=SIMPLE, show_header=any(table.header),
+        caption=Text("\n".join(table.notes)) if table.notes else None, caption_justify="left",
+    )  # fmt: skip
     for place, name in enumerate(table.header):
-        shown.add_column(Text(name), justify="right" if place else "left", overflow="fold")
+        shown.add_column(Text(name), justify="left" if place < table.words else "right", overflow="fold")
     for i, row in enumerate(table.rows):
-        shown.add_row(*(Text(cell, styles.get(table.marks.get((i, j), ""), "")) for j, cell in enumerate(row)))
+        shown.add_row(*(Text(cell, styles.get(table.mark(i, j), "")) for j, cell in enumerate(row)))
     return shown
 
 
-FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
+TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
     ".md": markdown,
     ".tex": latex,
-    ".html": lambda tables: page(tables, "isotrope evaluate"),
+    ".html": lambda tables: Page("isotrope evaluate", tables=tables).html(),
 }
 
 
-def check_target(path: str | Path) -> Path:
-    """The file that tables shall be written to; UserError where its ending is unknown or its folder is not there."""
+def check_table_file(path: str | Path) -> Path:
+    """The file that tables will be written to.
+
+    Raises:
+        UserError: its ending is unknown, its folder does not exist, or it is a folder.
+    """
     target = Path(path)
-    if target.suffix not in FORMATS:
-        raise UserError(f"{target.name}: no format for tables", f"let it end with {', '.join(FORMATS)}")
+    if target.suffix not in TABLE_FORMATS:
+        raise UserError(f"{target.name}: no format for tables", f"let it end with {', '.join(TABLE_FORMATS)}")
+    return check_file(target)
+
+
+def check_file(target: Path) -> Path:
+    """A file that will be written: checked before the work whose result it is to hold.
+
+    Raises:
+        UserError: its folder does not exist, or it is a folder.
+    """
     if target.is_dir():
-        raise UserError(f"{target} is a folder", "name a file for the tables")
+        raise UserError(f"{target} is a folder", "name a file")
     if not target.parent.is_dir():
         raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written", "make the folder")
     return target
 
 
-def write(tables: Sequence[Table], target: Path) -> None:
-    """Write tables in the format that the file's ending names."""
-    with writing(target.parent):
-        target.write_text(FORMATS[target.suffix](tables), encoding="utf-8")
+def write_tables(tables: Sequence[Table], target: Path) -> None:
+    """Write tables in the format that the file's ending names: whole or not at all.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written to.
+    """
+    with writing(target.parent, again="run the same command again"):
+        write_text(target, TABLE_FORMATS[target.suffix](tables))
 
 
 def _cells(table: Table, style: Mapping[str, str], escape: Callable[[str], str]) -> list[list[str]]:
     return [
-        [style.get(table.marks.get((i, j), ""), "{}").format(escape(cell)) for j, cell in enumerate(row)]
+        [style.get(table.mark(i, j), "{}").format(escape(cell)) for j, cell in enumerate(row)]
         for i, row in enumerate(table.rows)
     ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _in_markdown(text: str) -> str:
+    return _one_line(text).replace("|", "\\|")
+
+
+def _in_latex(text: str) -> str:
+    return _one_line(text).translate(_TEX)

@@ -7,7 +7,7 @@ from typing import Any
 
 from isotrope.errors import UserError
 from isotrope.evaluation.suite import headlines
-from isotrope.report.scores import SHORT
+from isotrope.report.comparison import SHORT_NAMES
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
@@ -22,7 +22,7 @@ UNSHOWN = ("dev", "minutes")  # unless a study asks for them: the first has sele
 
 def column_of(task: str) -> str:
     """What a judged task is called; the user's own pairs may have the name of another column."""
-    return SHORT.get(task) or (f"{task} pairs" if task in KNOWN and task not in STS else task)
+    return SHORT_NAMES.get(task) or (f"{task} pairs" if task in KNOWN and task not in STS else task)
 
 
 def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
@@ -43,7 +43,7 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
     if suite == "ranking":
         columns: dict[str, float] = {}
         for name, key in MEASURES.items():
-            found = {f"{name} {SHORT.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
+            found = {f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
             columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
         return columns
     raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(SUITES)}")

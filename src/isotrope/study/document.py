@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
-from isotrope.report.tables import Table, latex, markdown, page, ranked
+from isotrope.report.page import Page, PageFigure
+from isotrope.report.tables import Table, best_marks, latex, markdown
 from isotrope.run.folder import write
 from isotrope.store.disk import writing
 from isotrope.study.columns import LOWER_IS_BETTER, shown
@@ -29,35 +28,33 @@ cannot be told. Differences are signed so that a gain is positive. A teacher is 
 seed: its own chance is not in the interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A table, and what has to be said of it."""
-
-    table: Table
-    notes: Sequence[str] = ()
-
-
 def write_pages(record: Record, folder: Path) -> list[Path]:
     """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their paths.
 
     Raises:
         UserError: the folder cannot be written to.
     """
-    texts = pages(record)
+    texts = pages(record, folder)
     with writing(folder):
         for name, text in texts.items():
             write(folder / name, text)
     return [folder / name for name in texts]
 
 
-def pages(record: Record) -> dict[str, str]:
-    """File name -> text, from what ``study.json`` holds."""
-    found = [s for s in (scores(record), _differences(record), claims(record), _failed(record)) if s.table.rows]
+def pages(record: Record, folder: Path | None = None) -> dict[str, str]:
+    """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie in ``folder``."""
+    tables = [one for one in (scores(record), _differences(record), claims(record), _failed(record)) if one.rows]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
+    drawn = (
+        [PageFigure(Path(file).stem, name, (folder / file).read_text("utf-8")) for name, file in figures.items()]
+        if folder
+        else []
+    )
+    blocks = [f"# {record['title']}", *lead(record), *(markdown([table]).strip() for table in tables)]
     return {
-        "table.md": _markdown(record["title"], lead(record), found, figures),
-        "table.tex": "\n".join(latex([s.table]) + "".join(f"% {note}\n" for note in s.notes) for s in found),
-        "table.html": _html(record["title"], lead(record), found, figures),
+        "table.md": "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n",
+        "table.tex": latex(tables),
+        "table.html": Page(record["title"], lead(record), tables=tables, figures=drawn).html(),
     }
 
 
@@ -68,22 +65,6 @@ def means(row: Record) -> Means:
         for column, value in of_seed.items():
             values.setdefault(column, []).append(value)
     return {c: (float(np.mean(v)), float(np.std(v, ddof=1)) if len(v) > 1 else None, len(v)) for c, v in values.items()}
-
-
-def _markdown(title: str, lead: Sequence[str], sections: Sequence[Section], figures: Mapping[str, str]) -> str:
-    blocks = [f"# {title}", *lead]
-    for section in sections:
-        blocks += [markdown([section.table]).strip(), *section.notes]
-    return "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n"
-
-
-def _html(title: str, lead: Sequence[str], sections: Sequence[Section], figures: Mapping[str, str]) -> str:
-    """One page without scripts, the words below the tables; the figures lie beside it."""
-    said = [*lead, *(note for section in sections for note in section.notes)]
-    below = [Markup("<p>{}</p>").format(text) for text in said]
-    below += [Markup('<img src="{}" alt="{}">').format(file, name) for name, file in figures.items()]
-    text = page([section.table for section in sections], title)
-    return text.replace("</body>", "\n".join(below) + "\n</body>", 1)
 
 
 JUDGES = {
@@ -118,11 +99,11 @@ def _scale(record: Record) -> str:
     )
 
 
-def scores(record: Record) -> Section:
+def scores(record: Record) -> Table:
     """Measured mean ± standard deviation of every row, and what is published of it."""
     columns, found = record["columns"], [means(row) for row in record["rows"]]
     nothing = (float("nan"), None, 0)
-    marks = ranked(
+    marks = best_marks(
         [[own.get(column, nothing)[0] for own in found] for column in columns],
         [column in LOWER_IS_BETTER for column in columns],
         first=2,
@@ -137,7 +118,7 @@ def scores(record: Record) -> Section:
         if row["published"]:
             rows.append(_published("published", row, columns))
     rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]
-    table = Table("Scores", ["row", "n", *columns], rows, {(places[i], j): mark for (i, j), mark in marks.items()})
+    marks = {(places[i], j): mark for (i, j), mark in marks.items()}
     notes = [
         "Mean ± standard deviation over n seeds; the best and second best measured mean of a column stand out. "
         "Published numbers stand below the row that repeats them; a row with published numbers alone was not run."
@@ -150,7 +131,7 @@ def scores(record: Record) -> Section:
             f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({spread['n']} seeds, {record['column']})."
             f" Seeds that a true difference of independent rows needs (power 0.8, two-sided 5 %): {needed}."
         )
-    return Section(table, notes)
+    return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
 
 def called(row: Record) -> str:
@@ -168,7 +149,7 @@ def _published(name: str, row: Record, columns: Sequence[str]) -> list[str]:
     return [name + source, "", *(_number(c, printed[c], sd.get(c)) if c in printed else "" for c in columns)]
 
 
-def _differences(record: Record) -> Section:
+def _differences(record: Record) -> Table:
     rows = []
     for one in record["differences"]:
         if seeds := one["seeds"]:
@@ -178,10 +159,10 @@ def _differences(record: Record) -> Section:
             rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least])
     title = f"Differences to {record['baseline']} ({record['column']})"
     header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "shown from"]
-    return Section(Table(title, header, rows), [TESTS])
+    return Table(title, header, rows, notes=[TESTS])
 
 
-def claims(record: Record) -> Section:
+def claims(record: Record) -> Table:
     """What the papers claim, what was measured of it, and the answer."""
     rows = []
     for one in record["claims"]:
@@ -192,7 +173,7 @@ def claims(record: Record) -> Section:
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
         rows.append([where, sides, published, measured(one), _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
-    return Section(Table("Claims", header, rows), [RULE])
+    return Table("Claims", header, rows, notes=[RULE])
 
 
 def measured(claim: Record) -> str:
@@ -204,9 +185,9 @@ def measured(claim: Record) -> str:
     return _signed(seeds["mean"]) + (f" ({interval})" if interval else "")
 
 
-def _failed(record: Record) -> Section:
+def _failed(record: Record) -> Table:
     rows = [[row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()]
-    return Section(Table("Not finished", ["row", "seed", "why"], rows))
+    return Table("Not finished", ["row", "seed", "why"], rows)
 
 
 def _signed(value: float) -> str:

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrope.evaluation.bands import by_gold
-from isotrope.report.figures import INK, SERIES, style, svg
+from isotrope.report.colours import INK, SERIES
+from isotrope.report.figures import style, svg
 from isotrope.run.folder import read, write
 from isotrope.store.disk import writing
 from isotrope.study.cell import BINS, judged
