@@ -14,9 +14,9 @@ from types import ModuleType
 import pytest
 from scipy import stats
 
-from isotrope.study.plan import Place, plan
+from isotrope.study.analyse import study_record
+from isotrope.study.plan import Place, plan_study
 from isotrope.study.spec import read_study
-from isotrope.study.table import gather
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tools"))  # what tables.py finds beside itself
@@ -68,7 +68,7 @@ def copied(corpus_file: Path, tmp_path: Path) -> Path:
     shutil.copy(ROOT / "tools" / "tables.py", tmp_path / "tools")
     (tmp_path / "first.toml").write_text(STUDY)
     spec = read_study(tmp_path / "first.toml", {"corpus": [str(corpus_file)]})
-    planned = plan(spec, Place(tmp_path / "out"))
+    planned = plan_study(spec, Place(tmp_path / "out"))
     environment = {"cores": 2, "gpus": [], "packages": {"torch": "2.9"}}
     for cell in planned.cells.values():
         cell.folder.mkdir(parents=True)
@@ -78,7 +78,7 @@ def copied(corpus_file: Path, tmp_path: Path) -> Path:
         cell.result.write_text(json.dumps(known))
     for name, backbone in (("first-one", "isotrope/tiny"), ("first-two", "isotrope/other")):
         (results / "studies" / name).mkdir(parents=True)
-        record = gather(planned) | {"figures": {}}
+        record = study_record(planned) | {"figures": {}}
         record["scale"]["backbones"] = [backbone]
         (results / "studies" / name / "study.json").write_text(json.dumps(record))
     return tmp_path / "docs"

@@ -62,7 +62,7 @@ def differences(studies: dict[str, dict[str, Any]]) -> str:
 
 
 def _difference(rows: list[dict[str, Any]], row: str, than: str, column: str) -> str | None:
-    from isotrope.study.statistics import paired
+    from isotrope.study.statistics import paired_test
 
     scores = {one["label"]: one["scores"] for one in rows}
     first, second = ({seed: s[column] for seed, s in scores.get(label, {}).items()} for label in (row, than))
@@ -73,6 +73,6 @@ def _difference(rows: list[dict[str, Any]], row: str, than: str, column: str) ->
     elif len(first) == 1:
         first = dict.fromkeys(second, next(iter(first.values())))
     seeds = sorted(first.keys() & second.keys())
-    found = paired([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+    found = paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
     interval = "" if found.low is None else f" ({found.low:+.2f} … {found.high:+.2f})"
     return f"{found.mean:+.2f}{interval}".replace("-", "−")

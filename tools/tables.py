@@ -134,9 +134,9 @@ def studies() -> dict[str, dict[str, Any]]:
     files = sorted(HERE.glob("studies/*/study.json"))
     if not files:
         return {}
-    from isotrope.study.table import again  # takes seconds, since it brings torch
+    from isotrope.study.analyse import recomputed  # takes seconds, since it brings torch
 
-    return {path.parent.name: again(json.loads(path.read_text(encoding="utf-8"))) for path in files}
+    return {path.parent.name: recomputed(json.loads(path.read_text(encoding="utf-8"))) for path in files}
 
 
 def methods() -> str:
@@ -145,10 +145,10 @@ def methods() -> str:
     if not found:
         return ""
     from isotrope.report.tables import Table, best_marks, markdown
-    from isotrope.study.document import called, means
+    from isotrope.study.document import means, row_title
 
-    of = [{called(row): means(row).get(record["column"]) for row in record["rows"]} for record in found.values()]
-    names = list(dict.fromkeys(called(row) for r in found.values() for row in r["rows"] if row["kind"] != "teacher"))
+    of = [{row_title(row): means(row).get(record["column"]) for row in record["rows"]} for record in found.values()]
+    names = list(dict.fromkeys(row_title(row) for r in found.values() for row in r["rows"] if row["kind"] != "teacher"))
     cells = [[one.get(name) for one in of] for name in names]
     rows = [[name, *map(spread, own)] for name, own in zip(names, cells, strict=True)]
     columns = [[own[0] if own else float("nan") for own in column] for column in zip(*cells, strict=True)]
@@ -213,15 +213,15 @@ def scores() -> str:
     if not studies():
         return "No study is committed yet."
     from isotrope.report.tables import markdown
-    from isotrope.study.document import lead, scores
+    from isotrope.study.document import introduction, score_table
 
     blocks: list[str] = []
     for name, record in studies().items():
         where = f"The differences, tested, and the figures: [{name}](results/studies/{name}/table.md)."
         blocks += [
             f"### {name}: {record['title']}",
-            *lead(record),
-            markdown([scores(record)]).strip(),
+            *introduction(record),
+            markdown([score_table(record)]).strip(),
             where,
         ]
     return "\n\n".join(blocks)
@@ -233,13 +233,13 @@ def claims() -> str:
     if not found:
         return "No study with claims is committed yet."
     from isotrope.report.tables import Table, markdown
-    from isotrope.study.document import measured
+    from isotrope.study.document import measured_difference
 
     rows: dict[tuple[str, str], dict[str, str]] = {}  # claim and what it compares -> study -> answer
     for name, record in found.items():
         for one in record["claims"]:
             text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
-            answer = ": ".join(part for part in (one["answer"], measured(one)) if part)
+            answer = ": ".join(part for part in (one["answer"], measured_difference(one)) if part)
             rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
     cells = [[*claim, *(answers.get(name, "") for name in found)] for claim, answers in rows.items()]
     judged = [

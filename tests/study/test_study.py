@@ -28,14 +28,14 @@ from isotrope.objective.preset import read_preset
 from isotrope.post.whitening import Whitening
 from isotrope.run.pairs import dev_pairs, judges
 from isotrope.study import Study, study
-from isotrope.study.cell import judged, run_cell
+from isotrope.study.analyse import claim_answer, recomputed, study_record
+from isotrope.study.cell import gold_and_cosines, run_cell
 from isotrope.study.document import pages, seeds_of
-from isotrope.study.plan import Cell, Place, Plan, plan
+from isotrope.study.plan import Cell, Place, StudyPlan, plan_study
 from isotrope.study.progress import Board
-from isotrope.study.rows import expand
+from isotrope.study.rows import expand_rows
 from isotrope.study.spec import Spec, read_study, study_names, with_tuned
-from isotrope.study.statistics import detectable, holm, paired, power, seeds_needed
-from isotrope.study.table import again, answer, gather
+from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import open_corpus
 
@@ -163,11 +163,11 @@ def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, t
     assert str(tiny_model) not in text
     assert str(finished.folder) not in text
     record = json.loads(text)
-    assert again(record) == record
-    for name, page in pages(again(record), finished.folder).items():
+    assert recomputed(record) == record
+    for name, page in pages(recomputed(record), finished.folder).items():
         assert (finished.folder / name).read_text() == page
     record["rows"][0]["scores"]["0"]["Avg."] += 1
-    assert again(record)["differences"] != record["differences"], "what is said is said of the scores"
+    assert recomputed(record)["differences"] != record["differences"], "what is said is said of the scores"
 
 
 def test_progress_shows_rows_seeds_and_means(finished: Study, small: Path) -> None:
@@ -325,8 +325,8 @@ def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file
     assert caught.value.remedy
 
 
-def planned(spec: Spec, folder: Path, **options: Any) -> Plan:
-    return plan(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
+def planned(spec: Spec, folder: Path, **options: Any) -> StudyPlan:
+    return plan_study(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
 
 
 def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:
@@ -394,8 +394,8 @@ def test_sweeps_make_rows(corpus_file: Path, tmp_path: Path) -> None:
     made = planned(spec, tmp_path)
     assert list(made.rows)[:2] == ["D, ratio = 0.5, sentences = 0.5", "D, ratio = 0.5, sentences = 1"]
     assert [made.cells[keys[0]].sentences for keys in made.rows.values()] == [250, 500, 300] * 2 + [500]
-    assert len(expand(spec, ["D"])) == 6
-    assert list(expand(spec, ["E"], {"train.epochs": [1, 2]})) == ["E"]
+    assert len(expand_rows(spec, ["D"])) == 6
+    assert list(expand_rows(spec, ["E"], {"train.epochs": [1, 2]})) == ["E"]
     assert made.cells[made.rows["D, ratio = 0.5, sentences = 1"][0]].settings["scores"]["noise"]["ratio"] == 0.5
 
 
@@ -431,13 +431,13 @@ def test_holm_is_the_stepwise_definition() -> None:
 def test_the_paired_test_is_scipys() -> None:
     generator = np.random.default_rng(1)
     a, b = generator.normal(1, 1, 6), generator.normal(0, 1, 6)
-    found, expected = paired(a.tolist(), b.tolist(), margin=0.5), stats.ttest_rel(a, b)
+    found, expected = paired_test(a.tolist(), b.tolist(), margin=0.5), stats.ttest_rel(a, b)
     assert found.p == pytest.approx(expected.pvalue)
     assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     assert found.p_margin == pytest.approx(stats.ttest_1samp(a - b, 0.5).pvalue)
-    assert paired([1.0, 2.0], [0.0, 0.5]).p is None
-    assert paired([1.0], [0.0]).sd is None
-    assert (paired([1, 2, 3], [1, 2, 3]).p, paired([2, 3, 4], [1, 2, 3]).p) == (1.0, 0.0)
+    assert paired_test([1.0, 2.0], [0.0, 0.5]).p is None
+    assert paired_test([1.0], [0.0]).sd is None
+    assert (paired_test([1, 2, 3], [1, 2, 3]).p, paired_test([2, 3, 4], [1, 2, 3]).p) == (1.0, 0.0)
 
 
 def test_what_n_seeds_can_show_agrees_with_simulation() -> None:
@@ -476,17 +476,17 @@ def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
 def test_a_claim_is_answered_by_rule(mean: float, p: float, p_margin: float, expected: str) -> None:
     seeds = {"n": 5, "mean": mean, "p": p, "p_holm": p, "p_margin_holm": p_margin, "detectable": 0.6}
     record = {"seeds": seeds, "same": False, "margin": 0.5}
-    assert answer(record)[0] == expected
-    assert answer(record | {"same": True})[0] == "cannot be told"
-    assert answer(record | {"seeds": None})[0] == "cannot be told"
-    assert answer(record | {"seeds": seeds | {"p": None}})[0] == "cannot be told"
+    assert claim_answer(record)[0] == expected
+    assert claim_answer(record | {"same": True})[0] == "cannot be told"
+    assert claim_answer(record | {"seeds": None})[0] == "cannot be told"
+    assert claim_answer(record | {"seeds": seeds | {"p": None}})[0] == "cannot be told"
 
 
 def test_a_search_gives_every_row_its_trials_and_goes_on(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("optuna")
-    from isotrope.study.search import search
+    from isotrope.study.search import search_settings
 
     rows = """
     [rows.SimCSE]
@@ -499,7 +499,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     "views.sgw.groups" = [8, 16]
     """
     file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
-    best = search(file, output=tmp_path / "out", jobs=2, console=quiet())
+    best = search_settings(file, output=tmp_path / "out", jobs=2, console=quiet())
     text = best.read_text()
     found = tomllib.loads(text)["rows"]
     assert {label: row["trials"] for label, row in found.items()} == {"SimCSE": 2, "Whitened": 2}
@@ -509,7 +509,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert all(result["data"]["tests"] == {} for result in results), "no test pair was looked at"
     for label, row in found.items():
         assert row["dev"] == max(r["selection"]["best_score"] for r in results if r["label"] == label)
-    search(file, output=tmp_path / "out", console=quiet())
+    search_settings(file, output=tmp_path / "out", console=quiet())
     assert best.read_text() == text
     tuned = with_tuned(read_study(file), best).rows["Whitened"]
     assert tuned.set == tuple(found["Whitened"]["set"])
@@ -520,7 +520,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     # half of the dev pairs judges this study: the search has selected by the other half alone, as a run does
     done = study(file, output=tmp_path / "out", tuned=best, rows=["SimCSE"], seeds=1, jobs=2, console=quiet())
     assert done.record["rows"][0]["scores"]["0"]["dev"] == pytest.approx(100 * found["SimCSE"]["dev"], abs=1e-9)
-    search(file, output=tmp_path / "out", rows=["SimCSE"], sentences=64, console=quiet())
+    search_settings(file, output=tmp_path / "out", rows=["SimCSE"], sentences=64, console=quiet())
     trials = {json.loads(p.read_text())["key"] for p in tmp_path.glob("out/cells/*/result.json")}
     assert len(trials) == len(results) + 1 + 2, "other text is another search"
 
@@ -555,7 +555,9 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
 
     def keys(*suites: str) -> tuple[str, str]:
-        made = plan(read_study(tmp_path / "spec.toml", run | {"suites": suites}), Place(tmp_path / "out", str(folder)))
+        made = plan_study(
+            read_study(tmp_path / "spec.toml", run | {"suites": suites}), Place(tmp_path / "out", str(folder))
+        )
         return made.rows["Trained"][0], made.rows["Raw"][0]
 
     def swap(path: Path, old: str, new: str) -> None:
@@ -580,7 +582,7 @@ def test_other_pairs_under_the_same_name_make_another_cell(
         keys()
 
 
-def measured(made: Plan, scores: Callable[[Cell], dict[str, float]], draws: int = 0) -> Plan:
+def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: int = 0) -> StudyPlan:
     """The plan with every cell finished, its scores given instead of trained for."""
     for i, cell in enumerate(made.cells.values()):
         (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
@@ -605,7 +607,7 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(corpus_file: Path, tmp_path
     """
     made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
     points = {"simcse": 50.0, "rankcse-listmle": 51.0}
-    record = gather(measured(made, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.preset]}))
+    record = study_record(measured(made, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.preset]}))
     (one,) = record["differences"]
     assert (one["seeds"]["n"], one["seeds"]["mean"]) == (3, 1.0)
     assert record["spread"]["n"] == 3
@@ -614,7 +616,7 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(corpus_file: Path, tmp_path
 def test_over_pairs_the_mean_over_seeds_is_compared_on_the_same_resamples(corpus_file: Path, tmp_path: Path) -> None:
     rows = '[run]\nseeds = 3\n[rows.A]\n[rows.B]\npreset = "simcse"\nset = ["views.passes=3"]'
     made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda _: {"Avg.": 50.0}, draws=999)
-    (one,) = gather(made)["differences"]
+    (one,) = study_record(made)["differences"]
 
     def mean(label: str) -> Any:
         files = [made.cells[key].folder / "draws.npz" for key in made.rows[label].values()]
@@ -649,7 +651,7 @@ def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothi
     """
     made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
     generator = np.random.default_rng(0)
-    record = gather(
+    record = study_record(
         measured(made, lambda cell: {"uniformity": generator.normal(-2.5 if cell.label == "B" else -1.0, 0.3)})
     )
     lower, nothing = record["claims"]
@@ -664,14 +666,14 @@ def test_a_lost_teacher_is_told_of(corpus_file: Path, tmp_path: Path) -> None:
     rows = '[run]\nbackbone = "isotrope/tiny"\nseeds = 1\n[rows.rank]\npreset = "rankcse-listmle"\n'
     made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
     teacher, row = made.cells
-    record = gather(made, {teacher: "the memory is full", row: "a model that it needs failed"}) | {"figures": {}}
+    record = study_record(made, {teacher: "the memory is full", row: "a model that it needs failed"}) | {"figures": {}}
     assert "the memory is full" in pages(record)["table.md"]
 
 
 def test_pages_escape_what_a_row_is_called(corpus_file: Path, tmp_path: Path) -> None:
     rows = """[run]\nseeds = 2\n[rows."φ_1 < x^2 & 5 %"]\n[rows."a|b"]\nset = ["views.passes=3"]\n"""
     made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda cell: {"Avg.": 50.0 - cell.seed})
-    text = pages(gather(made) | {"figures": {}})
+    text = pages(study_record(made) | {"figures": {}})
     tables = "".join(line for line in text["table.tex"].splitlines(keepends=True) if not line.startswith("%"))
     assert r"$\varphi$\_1 $<$ x\textasciicircum{}2 \& 5 \%" in tables
     assert tables.isascii(), "so that any LaTeX takes it"
@@ -726,7 +728,9 @@ def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
     (pairs,) = held.values()
     sides = (fitted.encode(side) for side in (pairs.first, pairs.second))
     expected = np.prod([side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides], axis=0).sum(axis=1)
-    ((_, white),), ((_, plain),) = (judged(cells[row].folder / "after.npz").values() for row in ("white", "plain"))
+    ((_, white),), ((_, plain),) = (
+        gold_and_cosines(cells[row].folder / "after.npz").values() for row in ("white", "plain")
+    )
     np.testing.assert_allclose(white, expected, atol=1e-4)
     assert not np.allclose(plain, expected, atol=1e-2)
 
@@ -762,7 +766,7 @@ def test_a_model_is_trained_once_whatever_stands_behind_it(
     step = Whitening().behind(load(trained))
     opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
     step.fit(opened.dataset[PermutedBatches(len(opened), 16, 1, limit=96).rows(0, 96).tolist()]["text"])
-    ((_, cosines),) = judged(cell.folder / "after.npz").values()
+    ((_, cosines),) = gold_and_cosines(cell.folder / "after.npz").values()
     (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
     (pairs,) = held.values()
     sides = [

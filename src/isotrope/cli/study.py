@@ -65,20 +65,24 @@ def study(
 
 def _rows(file: str, given: list[str]) -> list[str]:
     """The names given, whole where the study has such a row, else separated by commas."""
-    from isotrope.study.rows import expand
+    from isotrope.study.rows import expand_rows
     from isotrope.study.spec import read_study
 
-    known = {name for entry in expand(read_study(file)).values() for name in (entry.label, entry.base)} if given else ()
+    known = (
+        {name for entry in expand_rows(read_study(file)).values() for name in (entry.label, entry.base)}
+        if given
+        else ()
+    )
     return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]
 
 
 def _search(file: str, options: Options, idle: dict[str, Any]) -> None:
-    from isotrope.study.search import search
+    from isotrope.study.search import search_settings
 
     for name, value in idle.items():
         if value:
             raise UserError(f"{name} says nothing to --search", "leave it out: a search has its own, and no test pairs")
-    path = search(file, **options)
+    path = search_settings(file, **options)
     console.print(f"best settings of each row: {path}", highlight=False, soft_wrap=True)
 
 

@@ -28,7 +28,7 @@ from isotrope.run.verdict import Measured
 from isotrope.store.disk import writing
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
-from isotrope.study.post_step import behind
+from isotrope.study.post_step import with_post_step
 from isotrope.types import Encoder
 
 KEPT = ("metrics.jsonl", "after.npz")  # of a run's folder
@@ -121,7 +121,7 @@ def _measured(cell: Cell) -> dict[str, Any]:
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:
     """What is judged; the suites ask for the same sentences."""
-    return Remembering(behind(model, cell.then, cell.corpus, cell.sentences, cell.seed))
+    return Remembering(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed))
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
@@ -150,7 +150,7 @@ def _suites(cell: Cell, encoder: Encoder) -> dict[str, float]:
     return found
 
 
-def judged(path: Path) -> dict[str, tuple[Any, Any]]:
+def gold_and_cosines(path: Path) -> dict[str, tuple[Any, Any]]:
     """Task -> gold scores and cosines (N,), (N,), from a run's ``after.npz``; {} where nothing judged it."""
     if not path.is_file():
         return {}
@@ -168,10 +168,10 @@ def judged(path: Path) -> dict[str, tuple[Any, Any]]:
 
 def _draws(path: Path) -> dict[str, Any]:
     """Spearman on every resample of each task's pairs, (R,): with them any two cells can be compared at once."""
-    measured = judged(path)
+    measured = gold_and_cosines(path)
     return resample(measured) if measured else {}
 
 
 def _gold(path: Path) -> dict[str, str]:
     """A checksum of each test set's gold scores."""
-    return {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in judged(path).items()}
+    return {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in gold_and_cosines(path).items()}

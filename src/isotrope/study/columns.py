@@ -16,7 +16,7 @@ MEASURES = {"KCC": "kendall", "NDCG": "ndcg"}  # of the ranking suite
 RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "Avg."))
 KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RANKING, *GEOMETRY, "dev", "minutes")
 LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", "minutes")
-SUITES = ("transfer", "ranking", "geometry")  # those whose results have columns here
+COLUMN_SUITES = ("transfer", "ranking", "geometry")  # those whose results have columns here
 UNSHOWN = ("dev", "minutes")  # unless a study asks for them: the first has selected, the second differs by machine
 
 
@@ -46,7 +46,7 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
             found = {f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
             columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
         return columns
-    raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(SUITES)}")
+    raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
 
 
 def ordered(columns: set[str]) -> list[str]:

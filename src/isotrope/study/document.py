@@ -17,15 +17,15 @@ from isotrope.study.columns import LOWER_IS_BETTER, shown
 Record = Mapping[str, Any]
 Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard deviation (None for one seed), seeds
 
-TESTS = """Over seeds: t-test paired by seed, from three seeds on. Over pairs: paired bootstrap of the sentence pairs, \
-for the mean over the same seeds, on the same resamples for every seed and row; it answers for the choice of test \
-pairs alone. All p are corrected for the number of rows (Holm); intervals are not. A baseline that is not trained is \
-one model, and stands against every seed. The last column: the smallest true difference that so many seeds find with \
-a power of 0.8, in a test by itself."""
-RULE = """A claim holds where the difference paired over seeds is above 0, and does not hold where it is below the \
-margin (half a point, unless the study says otherwise), each after Holm's correction over the claims at 5 %; else it \
-cannot be told. Differences are signed so that a gain is positive. A teacher is one model, and stands against every \
-seed: its own chance is not in the interval."""
+TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \
+pairs, on the mean over the same seeds. All rows use the same resamples. It answers for the choice of test pairs only. \
+All p values are corrected for the number of rows (Holm); intervals are not. A baseline that is not trained is one \
+model: it is compared with every seed. The last column is the smallest true difference that one test with so many \
+seeds finds with a power of 0.8."""
+CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
+difference is significantly below the margin (half a point, unless the study says otherwise). Both are tested at 5 %, \
+after Holm's correction over the claims. Otherwise it cannot be told. Differences are signed so that a gain is \
+positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included."""
 
 
 def write_pages(record: Record, folder: Path) -> list[Path]:
@@ -43,18 +43,20 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
 
 def pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie in ``folder``."""
-    tables = [one for one in (scores(record), _differences(record), claims(record), _failed(record)) if one.rows]
+    tables = [
+        one for one in (score_table(record), _differences(record), claim_table(record), _failed(record)) if one.rows
+    ]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
     drawn = (
         [PageFigure(Path(file).stem, name, (folder / file).read_text("utf-8")) for name, file in figures.items()]
         if folder
         else []
     )
-    blocks = [f"# {record['title']}", *lead(record), *(markdown([table]).strip() for table in tables)]
+    blocks = [f"# {record['title']}", *introduction(record), *(markdown([table]).strip() for table in tables)]
     return {
         "table.md": "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n",
         "table.tex": latex(tables),
-        "table.html": Page(record["title"], lead(record), tables=tables, figures=drawn).html(),
+        "table.html": Page(record["title"], introduction(record), tables=tables, figures=drawn).html(),
     }
 
 
@@ -75,7 +77,7 @@ JUDGES = {
 }
 
 
-def lead(record: Record) -> list[str]:
+def introduction(record: Record) -> list[str]:
     """What stands above the tables: after what, at what size, what else a reader has to know."""
     return [
         text for text in (record["source"] and f"After {record['source']}.", _scale(record), record["note"]) if text
@@ -99,7 +101,7 @@ def _scale(record: Record) -> str:
     )
 
 
-def scores(record: Record) -> Table:
+def score_table(record: Record) -> Table:
     """Measured mean ± standard deviation of every row, and what is published of it."""
     columns, found = record["columns"], [means(row) for row in record["rows"]]
     nothing = (float("nan"), None, 0)
@@ -113,7 +115,7 @@ def scores(record: Record) -> Table:
     for i, (row, own) in enumerate(zip(record["rows"], found, strict=True)):
         places[i] = len(rows)
         rows.append(
-            [called(row), str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)]
+            [row_title(row), str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)]
         )
         if row["published"]:
             rows.append(_published("published", row, columns))
@@ -134,7 +136,7 @@ def scores(record: Record) -> Table:
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
 
-def called(row: Record) -> str:
+def row_title(row: Record) -> str:
     """A row's name in a table."""
     return {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
 
@@ -159,10 +161,10 @@ def _differences(record: Record) -> Table:
             rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least])
     title = f"Differences to {record['baseline']} ({record['column']})"
     header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "shown from"]
-    return Table(title, header, rows, notes=[TESTS])
+    return Table(title, header, rows, notes=[TEST_NOTE])
 
 
-def claims(record: Record) -> Table:
+def claim_table(record: Record) -> Table:
     """What the papers claim, what was measured of it, and the answer."""
     rows = []
     for one in record["claims"]:
@@ -171,12 +173,12 @@ def claims(record: Record) -> Table:
         sides = f"{one['row']} − {one['than']} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        rows.append([where, sides, published, measured(one), _p(seeds), answer])
+        rows.append([where, sides, published, measured_difference(one), _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
-    return Table("Claims", header, rows, notes=[RULE])
+    return Table("Claims", header, rows, notes=[CLAIM_NOTE])
 
 
-def measured(claim: Record) -> str:
+def measured_difference(claim: Record) -> str:
     """The difference that a claim is about, with its interval over seeds; "" where it was not measured."""
     seeds = claim["seeds"]
     if seeds is None:

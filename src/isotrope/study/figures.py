@@ -17,16 +17,16 @@ from isotrope.report.colours import INK, SERIES
 from isotrope.report.figures import style, svg
 from isotrope.run.folder import read, write
 from isotrope.store.disk import writing
-from isotrope.study.cell import BINS, judged
+from isotrope.study.cell import BINS, gold_and_cosines
 from isotrope.study.document import means
-from isotrope.study.plan import Plan
-from isotrope.study.spec import Figure as Wanted
+from isotrope.study.plan import StudyPlan
+from isotrope.study.spec import FigureSettings
 
 Record = Mapping[str, Any]
 UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}
 
 
-def draw(plan: Plan, record: Record, folder: Path) -> dict[str, str]:
+def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     """Draw every figure for which there are numbers -> title: file name.
 
     Raises:
@@ -45,7 +45,7 @@ def draw(plan: Plan, record: Record, folder: Path) -> dict[str, str]:
     return drawn
 
 
-def bars(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Means of the columns, a group a row, with one standard deviation."""
     figure, axes = _new(height=0.9 + 0.2 * len(rows) * len(wanted.columns))
     for i, column in enumerate(wanted.columns):
@@ -61,7 +61,7 @@ def bars(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
     return figure
 
 
-def sweep(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Means over the values of a key, a line for each row that was swept, other keys' values and column."""
     lines: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
@@ -90,7 +90,7 @@ def sweep(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
     return figure
 
 
-def curve(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over the steps."""
     figure = Figure(figsize=(4.2 * len(wanted.columns), 2.9))
     empty = True
@@ -109,7 +109,7 @@ def curve(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
     return None if empty else figure
 
 
-def _logged(plan: Plan, key: str, column: str) -> dict[int, float]:
+def _logged(plan: StudyPlan, key: str, column: str) -> dict[int, float]:
     """Step -> value."""
     path = plan.cells[key].folder / "metrics.jsonl"
     name = "score" if column == "dev" else column
@@ -119,7 +119,7 @@ def _logged(plan: Plan, key: str, column: str) -> dict[int, float]:
     return {record["step"]: (100 if column == "dev" else 1) * record[name] for record in records if name in record}
 
 
-def plane(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Alignment against uniformity, a dot a row, its first column beside its name."""
     found = {row["label"]: means(row) for row in rows}
     found = {label: own for label, own in found.items() if "alignment" in own and "uniformity" in own}
@@ -136,12 +136,12 @@ def plane(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
     return figure
 
 
-def cosines(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the middle 80 %."""
     figure, axes = _new(height=3.3)
     labels: list[str] = []
     for i, row in enumerate(rows):
-        sets = [judged(plan.cells[key].folder / "after.npz") for key in row["cells"].values()]
+        sets = [gold_and_cosines(plan.cells[key].folder / "after.npz") for key in row["cells"].values()]
         chosen = [one.get("STSBenchmark") or next(iter(one.values())) for one in sets if one]
         if not chosen:
             continue
@@ -161,7 +161,7 @@ def cosines(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None
     return figure
 
 
-def in_batch(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | None:
+def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Cosines of unrelated sentences of the corpus, a line a row, all seeds together."""
     figure, axes = _new()
     edges, empty = np.linspace(-1, 1, BINS + 1), True
@@ -177,7 +177,14 @@ def in_batch(plan: Plan, rows: Sequence[Record], wanted: Wanted) -> Figure | Non
     return None if empty else figure
 
 
-KINDS = {"bars": bars, "sweep": sweep, "curve": curve, "plane": plane, "cosines": cosines, "in_batch": in_batch}
+KINDS = {
+    "bars": bars_figure,
+    "sweep": sweep_figure,
+    "curve": curve_figure,
+    "plane": plane_figure,
+    "cosines": cosines_figure,
+    "in_batch": in_batch_figure,
+}
 
 
 def _new(height: float = 2.9) -> tuple[Figure, Axes]:

@@ -20,10 +20,10 @@ from isotrope.evaluation.suite import check as check_suite
 from isotrope.objective.preset import RESERVED, Preset, preset_names, read_preset
 from isotrope.objective.registry import STAGES
 from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
-from isotrope.study.columns import SUITES
-from isotrope.study.post_step import check_then
-from isotrope.study.rows import Entry, expand, models_of, sentences_of
-from isotrope.study.spec import Model, Row, Spec
+from isotrope.study.columns import COLUMN_SUITES
+from isotrope.study.post_step import check_post_step
+from isotrope.study.rows import PlannedRow, expand_rows, models_of, sentences_of
+from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.text.files import checksum, find_sources
 
 
@@ -68,11 +68,11 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Plan:
+class StudyPlan:
     """The cells, teachers before those that need them."""
 
     spec: Spec
-    entries: dict[str, Entry]
+    entries: dict[str, PlannedRow]
     cells: dict[str, Cell] = field(default_factory=dict)  # key -> cell; equal cells of several rows are one
     rows: dict[str, dict[int, str]] = field(default_factory=dict)  # label -> seed -> key
     models: dict[str, str] = field(default_factory=dict)  # a teacher's name -> key
@@ -87,25 +87,27 @@ class Place:
     forced: tuple[str, ...] = ()  # --set: key=value over every cell
 
 
-def plan(spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None) -> Plan:
+def plan_study(
+    spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
+) -> StudyPlan:
     """All cells of a study, everything checked that can be checked before a model is loaded.
 
     Raises:
         UserError: a mistake in the file or on the command line, a missing corpus or data folder.
     """
-    return _Planner(spec, place, expand(spec, only, sweep)).plan
+    return _Planner(spec, place, expand_rows(spec, only, sweep)).plan
 
 
 class _Planner:
-    def __init__(self, spec: Spec, place: Place, entries: dict[str, Entry]) -> None:
+    def __init__(self, spec: Spec, place: Place, entries: dict[str, PlannedRow]) -> None:
         self.spec, self.place, self.used = spec, place, set[str]()
         self.read, self.checksum = cache(read_preset), cache(files_checksum)
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
         self.text = checksum(find_sources(self.corpus), "")
         for suite in run.suites:
-            if suite not in SUITES:
-                raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(SUITES)}")
+            if suite not in COLUMN_SUITES:
+                raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
             check_suite(suite)
         self.measured_on = {
             suite: data_checksum(data_folder(place.data), MEASURED_BY[suite].folders) for suite in run.suites
@@ -114,7 +116,7 @@ class _Planner:
         if run.test == "dev-half" and set(dev_names(run.dev or ())) <= DEV_SETS.keys():
             problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
             raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
-        self.plan = Plan(spec, entries)
+        self.plan = StudyPlan(spec, entries)
         for label, entry in entries.items():
             seeds = range(run.seeds if entry.row.train else 1)
             try:
@@ -124,15 +126,15 @@ class _Planner:
         left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
         for text in (*run.set, *place.forced):
             unused = text not in self.used
-            if unused and (text in place.forced or not any(fits(_key(text), recipe) for recipe in left_out)):
+            if unused and (text in place.forced or not any(has_component(_key(text), recipe) for recipe in left_out)):
                 raise UserError(f"{text}: no row has such a component", "correct the key, or leave it out")
 
-    def _cell(self, entry: Entry, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
+    def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Put a cell and all that it needs into the plan -> its key."""
         row, run = entry.row, self.spec.run
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
-        check_then(row.then)
+        check_post_step(row.then)
         recipe = self.read(row.preset, tuple(entry.overrides))
         needs: list[str] = []
 
@@ -185,10 +187,10 @@ class _Planner:
             made[key] = replace(made[key], keep_model=True)
         return key
 
-    def _behind(self, entry: Entry, seed: int, backbone: str | None) -> str:
+    def _behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
         """A step behind a trained row's model, which is the same cell's as without the step: trained once."""
         row = entry.row
-        check_then(row.then)
+        check_post_step(row.then)
         bare = replace(entry, row=row.model_copy(update={"then": ""}))
         trained = self._cell(bare, seed, backbone, needed_by=(f"then = {row.then}",))
         cell = self.plan.cells[trained]
@@ -210,12 +212,12 @@ class _Planner:
     def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
         """The cell of a teacher, by the study's table or the preset of that name."""
         if name not in self.plan.models:
-            model = self.spec.teachers.get(name) or Model(preset=name)
-            row = Row(preset=model.preset, set=model.set, sentences=model.sentences)
-            self.plan.models[name] = self._cell(Entry(name, row, name), model.seed, model.backbone, needed_by)
+            model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
+            row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences)
+            self.plan.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
         return self.plan.models[name]
 
-    def _overrides(self, entry: Entry, recipe: Preset, base: str) -> Iterable[str]:
+    def _overrides(self, entry: PlannedRow, recipe: Preset, base: str) -> Iterable[str]:
         """Common settings, the backbone's, the row's, the sweep's, those of the command line: the last one wins."""
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
         yield from self._fitting(self.spec.run.set, recipe)
@@ -226,7 +228,7 @@ class _Planner:
     def _fitting(self, overrides: Iterable[str], recipe: Preset) -> Iterable[str]:
         """Those whose component the preset has: a common setting must not add one."""
         for text in overrides:
-            if fits(_key(text), recipe):
+            if has_component(_key(text), recipe):
                 self.used.add(text)
                 yield text
 
@@ -235,7 +237,7 @@ def _checksum(decides: Any) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
 
 
-def _folder(place: Place, row: Row, seed: int, key: str) -> Path:
+def _folder(place: Place, row: RowSettings, seed: int, key: str) -> Path:
     return place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
 
 
@@ -243,7 +245,7 @@ def _key(override: str) -> str:
     return override.partition("=")[0].strip()
 
 
-def fits(key: str, recipe: Preset) -> bool:
+def has_component(key: str, recipe: Preset) -> bool:
     """Whether a key is of the run as a whole, or of a component that the preset has."""
     stage, _, rest = key.partition(".")
     label = rest.split(".")[0]

@@ -16,7 +16,7 @@ from isotrope.types import Encoder
 MOST = 20_000  # sentences: a covariance of 768 channels changes little after that
 
 
-def check_then(then: str) -> None:
+def check_post_step(then: str) -> None:
     """Refuse a row's ``then`` that cannot be fitted on the row's own sentences.
 
     Raises:
@@ -26,7 +26,7 @@ def check_then(then: str) -> None:
         _step(then)
 
 
-def behind(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int) -> Encoder:
+def with_post_step(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int) -> Encoder:
     """``encoder`` with the step ``then`` behind it, fitted on the sample of the corpus that the seed trains on.
 
     An empty ``then`` leaves the encoder as it is.

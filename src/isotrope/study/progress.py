@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from isotrope.run.folder import read
-from isotrope.study.plan import Cell, Plan
+from isotrope.study.plan import Cell, StudyPlan
 
 
 class Board:
     """Row, seeds done, mean so far; and the time that is left. Something rich can render."""
 
-    def __init__(self, plan: Plan, jobs: int, console: Console) -> None:
+    def __init__(self, plan: StudyPlan, jobs: int, console: Console) -> None:
         self.plan, self.jobs, self.console = plan, jobs, console
         self.results: dict[str, Mapping[str, Any]] = {}
         self.begun: dict[str, float] = {}

@@ -10,17 +10,17 @@ from typing import Any
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import Preset
-from isotrope.study.spec import Row, Spec
+from isotrope.study.spec import RowSettings, Spec
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedRow:
     """A row to run; where it comes from a sweep, ``base`` is the row in the file and ``at`` the values."""
 
     label: str
-    row: Row
+    row: RowSettings
     base: str
     at: Mapping[str, Any] = field(default_factory=dict)
 
@@ -30,7 +30,9 @@ class Entry:
         return [*self.row.set, *(f"{key}={json.dumps(value)}" for key, value in self.at.items() if key != SENTENCES)]
 
 
-def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None) -> dict[str, Entry]:
+def expand_rows(
+    spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
+) -> dict[str, PlannedRow]:
     """The rows to run, sweeps expanded: label -> entry.
 
     Args:
@@ -42,7 +44,7 @@ def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[An
         UserError: ``only``, a claim, a figure or the baseline names a row that there is not; two rows have one name;
             a figure's key is not swept, or not over numbers.
     """
-    everything: dict[str, Entry] = {}
+    everything: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
         axes = {
             key: values
@@ -54,7 +56,7 @@ def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[An
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
             if label in everything:
                 raise UserError(f"study {spec.name}: two rows are {label!r}", "rename one, or name each value once")
-            everything[label] = Entry(label, row, base, at)
+            everything[label] = PlannedRow(label, row, base, at)
     _check_names(spec, everything)
     names = {name for entry in everything.values() for name in (entry.label, entry.base)}
     if unknown := [name for name in only if name not in names]:
@@ -62,7 +64,7 @@ def expand(spec: Spec, only: Sequence[str] = (), sweep: Mapping[str, Sequence[An
     return {label: entry for label, entry in everything.items() if not only or {label, entry.base} & set(only)}
 
 
-def _check_names(spec: Spec, entries: Mapping[str, Entry]) -> None:
+def _check_names(spec: Spec, entries: Mapping[str, PlannedRow]) -> None:
     bases = {entry.base for entry in entries.values()}
     both = {*entries, *bases}
     named = [("run.baseline", spec.run.baseline, both)] if spec.run.baseline else []
@@ -79,7 +81,7 @@ def _check_names(spec: Spec, entries: Mapping[str, Entry]) -> None:
             )
 
 
-def _check_axis(spec: Spec, figure: str, key: str, entries: Mapping[str, Entry]) -> None:
+def _check_axis(spec: Spec, figure: str, key: str, entries: Mapping[str, PlannedRow]) -> None:
     values = [entry.at[key] for entry in entries.values() if key in entry.at]
     if not values or not all(isinstance(value, int | float) for value in values):
         problem = f"study {spec.name}: figures.{figure}.x = {key!r} is no key that is swept over numbers"
@@ -94,7 +96,7 @@ def _short(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
-def models_of(recipe: Preset, row: Row) -> dict[str, tuple[str, ...]]:
+def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
     """A preset's teacher -> the models that the row, or else the preset, names."""
     if unknown := [label for label in row.teachers if label not in recipe.teachers]:
         known = ", ".join(recipe.teachers) or "none"
@@ -104,7 +106,7 @@ def models_of(recipe: Preset, row: Row) -> dict[str, tuple[str, ...]]:
     }
 
 
-def sentences_of(entry: Entry, common: int | None, recipe: Preset) -> int | None:
+def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int | None:
     """How many sentences a row takes; numbers up to 1 are shares of the run's."""
     asked = entry.at.get(SENTENCES, entry.row.sentences or common)
     if asked is None:

@@ -20,16 +20,16 @@ from isotrope.objective.preset import read_preset
 from isotrope.run.folder import read, write
 from isotrope.run.pairs import dev_names, dev_pairs, judges
 from isotrope.store.disk import writing
+from isotrope.study.execute import run_plan
 from isotrope.study.options import Options, with_options
-from isotrope.study.plan import Place, Plan, fits, plan
-from isotrope.study.run import run_plan
-from isotrope.study.spec import Range, Row, Spec, read_study
+from isotrope.study.plan import Place, StudyPlan, has_component, plan_study
+from isotrope.study.spec import Range, RowSettings, Spec, read_study
 
 TRIALS, BEST, SELECT = "search.db", "search.toml", "select"
 FAILED = float("-inf")  # a failed trial counts, so that every row has had equally many
 
 
-def search(file: str | Path, **options: Unpack[Options]) -> Path:
+def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     """Search ``[search]``'s keys for every row, where the row's preset has the component -> ``search.toml``.
 
     A trial is one cell with seed 0 that no test set judges; its score is that of the dev pairs at the best step, of
@@ -76,9 +76,9 @@ def search(file: str | Path, **options: Unpack[Options]) -> Path:
     return place.output / BEST
 
 
-def _planned(spec: Spec, rows: Mapping[str, Row], place: Place) -> Plan:
+def _planned(spec: Spec, rows: Mapping[str, RowSettings], place: Place) -> StudyPlan:
     run = spec.run.model_copy(update={"baseline": ""})
-    return plan(spec.model_copy(update={"rows": dict(rows), "run": run, "claims": {}, "figures": {}}), place)
+    return plan_study(spec.model_copy(update={"rows": dict(rows), "run": run, "claims": {}, "figures": {}}), place)
 
 
 def _blind(spec: Spec, place: Place) -> Spec:
@@ -103,12 +103,12 @@ def _optuna() -> ModuleType:
     return optuna  # type: ignore[no-any-return]
 
 
-def _space(spec: Spec, row: Row, optuna: ModuleType) -> dict[str, Any]:
+def _space(spec: Spec, row: RowSettings, optuna: ModuleType) -> dict[str, Any]:
     """Key -> distribution, of those keys whose component the row has."""
     recipe = read_preset(row.preset, row.set)
     space: dict[str, Any] = {}
     for key, values in spec.search.keys.items() if spec.search else ():
-        if fits(key, recipe):
+        if has_component(key, recipe):
             d = optuna.distributions
             space[key] = (
                 d.FloatDistribution(values.low, values.high, log=values.log)
@@ -134,7 +134,7 @@ def _ask(optuna: ModuleType, study: Any, spec: Spec, space: Mapping[str, Any]) -
     return trial.number, dict(trial.params)
 
 
-def _with(row: Row, params: Mapping[str, Any]) -> Row:
+def _with(row: RowSettings, params: Mapping[str, Any]) -> RowSettings:
     return row.model_copy(update={"set": (*row.set, *_overrides(params))})
 
 

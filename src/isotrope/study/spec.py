@@ -27,7 +27,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class RunSettings(_Record):
+class CommonSettings(_Record):
     """``[run]``: what all rows have in common."""
 
     corpus: Names = ()  # files, folders or patterns, relative to the data folder or to the present one
@@ -43,13 +43,13 @@ class RunSettings(_Record):
     keep_models: bool = False  # teachers are kept in any case
 
 
-class Backbone(_Record):
+class BackboneSettings(_Record):
     """``[backbones."NAME"]``: settings that this backbone needs, where a row's preset has that component."""
 
     set: Names
 
 
-class Model(_Record):
+class TeacherSettings(_Record):
     """``[teachers.NAME]``: a model that is trained first and shared by rows and seeds."""
 
     preset: str
@@ -59,7 +59,7 @@ class Model(_Record):
     seed: Seed = 0
 
 
-class Row(_Record):
+class RowSettings(_Record):
     """``[rows."NAME"]``: a preset with overrides; ``sweep`` makes a row of each combination of values."""
 
     preset: str = "simcse"
@@ -98,7 +98,7 @@ class Claim(_Record):
         return self.margin if self.margin is not None else 0.0 if self.column in LOWER_IS_BETTER else 0.5
 
 
-class Figure(_Record):
+class FigureSettings(_Record):
     """``[figures.NAME]``: a plot of the measured numbers; its kinds are the functions of `isotrope.study.figures`."""
 
     kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch"]
@@ -117,7 +117,7 @@ class Range(_Record):
     log: bool = False
 
 
-class Search(_Record):
+class SearchSettings(_Record):
     """``[search]``: so many trials for every row, judged by the dev pairs alone."""
 
     trials: Count = 20
@@ -132,14 +132,14 @@ class Spec(_Record):
     title: str
     source: str = ""
     note: str = ""  # what a reader has to know beside every table
-    run: RunSettings = RunSettings()
-    backbones: dict[str, Backbone] = {}
-    teachers: dict[str, Model] = {}
-    rows: Annotated[dict[str, Row], Field(min_length=1)]
+    run: CommonSettings = CommonSettings()
+    backbones: dict[str, BackboneSettings] = {}
+    teachers: dict[str, TeacherSettings] = {}
+    rows: Annotated[dict[str, RowSettings], Field(min_length=1)]
     reference: dict[str, Reference] = {}
     claims: dict[str, Claim] = {}
-    figures: dict[str, Figure] = {}
-    search: Search | None = None
+    figures: dict[str, FigureSettings] = {}
+    search: SearchSettings | None = None
 
 
 def study_names() -> list[str]:
@@ -211,8 +211,8 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
 def _keys(error: ValidationError) -> list[str]:
     """The keys of the table in which a mistake was found."""
     records: dict[str, type[BaseModel]] = {
-        "run": RunSettings, "backbones": Backbone, "teachers": Model, "rows": Row, "reference": Reference,
-        "claims": Claim, "figures": Figure, "search": Search,
+        "run": CommonSettings, "backbones": BackboneSettings, "teachers": TeacherSettings, "rows": RowSettings,
+        "reference": Reference, "claims": Claim, "figures": FigureSettings, "search": SearchSettings,
     }  # fmt: skip
     place = error.errors()[0]["loc"]
     record = records.get(str(place[0]), Spec) if len(place) > 1 else Spec

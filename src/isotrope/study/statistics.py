@@ -13,11 +13,11 @@ import numpy as np
 from scipy import optimize, stats
 
 ALPHA, POWER = 0.05, 0.8
-FEWEST = 3  # seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
+FEWEST_SEEDS = 3  # seeds: with two, a t-test has one degree of freedom and an interval of 12.7 standard errors
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedTest:
     """Differences of two rows, seed by seed; None where fewer than three seeds are in common.
 
     ``low`` and ``high`` bound the mean with 95 % confidence; ``p`` is two-sided against no difference, ``p_margin``
@@ -35,15 +35,17 @@ class Paired:
     detectable: float | None = None
 
 
-def paired(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> Paired:
+def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:
     """Paired t-test of first − second: (n,), (n,), in the same order of seeds; n ≥ 1."""
     change = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     n, mean = len(change), float(change.mean())
-    if n < FEWEST:
-        return Paired(n, mean, float(change.std(ddof=1)) if n > 1 else None)
+    if n < FEWEST_SEEDS:
+        return PairedTest(n, mean, float(change.std(ddof=1)) if n > 1 else None)
     sd = float(change.std(ddof=1))
     half = float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd / n**0.5
-    return Paired(n, mean, sd, mean - half, mean + half, _p(mean, sd, n), _p(mean - margin, sd, n), detectable(sd, n))
+    return PairedTest(
+        n, mean, sd, mean - half, mean + half, _p(mean, sd, n), _p(mean - margin, sd, n), detectable(sd, n)
+    )
 
 
 def _p(mean: float, sd: float, n: int) -> float:
@@ -87,4 +89,4 @@ def detectable(sd: float, n: int) -> float:
 
 def seeds_needed(difference: float, sd: float, most: int = 1000) -> int | None:
     """The fewest seeds that find a true difference with a power of 0.8; None: more than ``most``."""
-    return next((n for n in range(FEWEST, most + 1) if sd == 0 or power(difference, sd, n) >= POWER), None)
+    return next((n for n in range(FEWEST_SEEDS, most + 1) if sd == 0 or power(difference, sd, n) >= POWER), None)

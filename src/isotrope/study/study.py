@@ -13,13 +13,13 @@ from rich.console import Console
 from isotrope.errors import Stopped
 from isotrope.run.folder import write
 from isotrope.store.disk import writing
+from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
+from isotrope.study.execute import run_plan
 from isotrope.study.figures import draw
 from isotrope.study.options import Options, with_options
-from isotrope.study.plan import Plan, plan
-from isotrope.study.run import run_plan
+from isotrope.study.plan import StudyPlan, plan_study
 from isotrope.study.spec import with_tuned
-from isotrope.study.table import gather
 
 RECORD = "study.json"
 
@@ -63,21 +63,21 @@ def study(
         Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
     spec, place = with_options(file, options, seeds=seeds, test=test)
-    planned = plan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+    planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
     with writing(place.output):
         try:
             failed = run_plan(planned, options.get("jobs", 1), options.get("console") or Console()).failed
         except Stopped:
             if any(cell.finished for cell in planned.cells.values()):
-                done = tell(planned, place.output, {})
+                done = write_study(planned, place.output, {})
                 raise Stopped(f"stopped; finished cells are kept, {done.pages[0]} shows them") from None
             raise
-        return tell(planned, place.output, failed)
+        return write_study(planned, place.output, failed)
 
 
-def tell(planned: Plan, output: Path, failed: Mapping[str, str]) -> Study:
+def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
     """Write the study's record, pages and figures from the cells that are finished."""
-    record = gather(planned, failed)
+    record = study_record(planned, failed)
     record["figures"] = draw(planned, record, output)
     write(output / RECORD, json.dumps(record, indent=2))
     return Study(output, record, write_pages(record, output), failed)

@@ -12,14 +12,14 @@ import xxhash
 Record = dict[str, Any]
 
 
-def slim(results: Mapping[str, Mapping[str, Any]]) -> Record:
+def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
     """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells share stands once.
 
     ``settings`` is checksum -> resolved preset; of ``data`` and ``environments`` a cell has the place in the list.
     """
     record: Record = {"cells": {}, "settings": {}, "data": [], "environments": []}
     for key, result in results.items():
-        settings = nowhere(result["settings"])
+        settings = without_paths(result["settings"])
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
         record["settings"][checksum] = settings
         record["cells"][key] = {
@@ -33,12 +33,12 @@ def slim(results: Mapping[str, Mapping[str, Any]]) -> Record:
     return record
 
 
-def nowhere(value: Any) -> Any:
+def without_paths(value: Any) -> Any:
     """A value without places of this machine: of an absolute path the last two names stay."""
     if isinstance(value, Mapping):
-        return {key: nowhere(one) for key, one in value.items()}
+        return {key: without_paths(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [nowhere(one) for one in value]
+        return [without_paths(one) for one in value]
     return "/".join(Path(value).parts[-2:]) if isinstance(value, str) and Path(value).is_absolute() else value
 
 

@@ -11,17 +11,17 @@ import numpy as np
 from isotrope.evaluation.significance import compare_draws
 from isotrope.run.folder import read
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
-from isotrope.study.plan import Plan
-from isotrope.study.rows import Entry
+from isotrope.study.plan import StudyPlan
+from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim
-from isotrope.study.statistics import ALPHA, holm, paired, seeds_needed
-from isotrope.study.summary import nowhere, slim
+from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed
+from isotrope.study.summary import cells_summary, without_paths
 
 Record = dict[str, Any]
 OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs
 
 
-def gather(plan: Plan, failed: Mapping[str, str] | None = None) -> Record:
+def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
     """Everything that the study's pages show, from its finished cells; ``failed`` is key -> why.
 
     A row's scores are its seeds'; a teacher's and an untrained backbone's are one run's, and stand against every seed.
@@ -43,12 +43,12 @@ def gather(plan: Plan, failed: Mapping[str, str] | None = None) -> Record:
         "references": {label: row.model_dump() for label, row in plan.spec.reference.items()},
         "baseline": _baseline(plan),
         "claims": [_asked(plan, label, claim) for label, claim in plan.spec.claims.items()],
-        **slim(results),
+        **cells_summary(results),
     }
-    return tested(record, _Draws(plan))
+    return with_tests(record, _Draws(plan))
 
 
-def again(record: Record) -> Record:
+def recomputed(record: Record) -> Record:
     """A study's record with all that is said of its scores said anew, without the cells.
 
     What was found over pairs stays as it was found: it takes every cell's resamples.
@@ -59,10 +59,10 @@ def again(record: Record) -> Record:
         known = found.get((a["label"], b["label"], column))
         return known and dict(known)  # each comparison corrects its own
 
-    return tested(record, pairs)
+    return with_tests(record, pairs)
 
 
-def tested(record: Record, pairs: OverPairs) -> Record:
+def with_tests(record: Record, pairs: OverPairs) -> Record:
     """The record with the differences to its baseline, the spread of this, and the answers to its claims."""
     # a claim may name a teacher; where a row has the same name, the row is meant
     rows = {row["label"]: row for row in sorted(record["rows"], key=lambda row: row["kind"] != "teacher")}
@@ -74,12 +74,12 @@ def tested(record: Record, pairs: OverPairs) -> Record:
         for claim in record["claims"]
     ]
     for claim in _corrected(claims):
-        claim["answer"], claim["why"] = answer(claim)
+        claim["answer"], claim["why"] = claim_answer(claim)
     spread = _spread(rows.get(baseline), column)
     return record | {"spread": spread, "differences": _corrected(differences), "claims": claims}
 
 
-def _row(plan: Plan, entry: Entry, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
+def _row(plan: StudyPlan, entry: PlannedRow, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
     keys = plan.rows[entry.label]
     return {
         "label": entry.label,
@@ -95,7 +95,7 @@ def _row(plan: Plan, entry: Entry, results: Mapping[str, Record], failed: Mappin
     }
 
 
-def _teacher(plan: Plan, name: str, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
+def _teacher(plan: StudyPlan, name: str, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
     key = plan.models[name]
     seed = str(plan.cells[key].seed)
     return {
@@ -112,7 +112,7 @@ def _teacher(plan: Plan, name: str, results: Mapping[str, Record], failed: Mappi
     }
 
 
-def _columns(plan: Plan, rows: Iterable[Record]) -> list[str]:
+def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
     """Those that the study asks for; else all that were measured or published, but for what a table need not show."""
     found = {column for row in rows for scores in row["scores"].values() for column in scores}
     found |= {c for row in plan.spec.rows.values() for c in row.published}
@@ -121,7 +121,7 @@ def _columns(plan: Plan, rows: Iterable[Record]) -> list[str]:
     return ordered({column for column in found if column in asked or (not asked and column not in UNSHOWN)})
 
 
-def _baseline(plan: Plan) -> str:
+def _baseline(plan: StudyPlan) -> str:
     """The first row that is trained, unless the study names one that is run."""
     for label, entry in plan.entries.items():
         if plan.spec.run.baseline in (label, entry.base):
@@ -129,12 +129,12 @@ def _baseline(plan: Plan) -> str:
     return next((label for label, entry in plan.entries.items() if entry.row.train), next(iter(plan.entries)))
 
 
-def _scale(plan: Plan, results: Iterable[Record]) -> Record:
+def _scale(plan: StudyPlan, results: Iterable[Record]) -> Record:
     """At what size all this was run."""
     found = list(results)
     run = plan.spec.run
     return {
-        "backbones": sorted({nowhere(str(cell.settings["base"])) for cell in plan.cells.values()}),
+        "backbones": sorted({without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}),
         "sentences": run.sentences,
         "seeds": run.seeds,
         "corpora": sorted({r["data"]["corpus"]["key"] for r in found if "corpus" in r["data"]}),
@@ -159,7 +159,7 @@ def _spread(row: Record | None, column: str) -> Record | None:
 class _Draws:
     """Bootstrap draws of rows: of every seed on the same resamples of pairs, averaged over seeds."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: StudyPlan) -> None:
         self.plan = plan
 
     def __call__(self, a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
@@ -202,7 +202,7 @@ def _compare(
     common = sorted(left.keys() & right.keys(), key=int)
     if not common:
         return record
-    record["seeds"] = asdict(paired([left[seed] for seed in common], [right[seed] for seed in common], margin))
+    record["seeds"] = asdict(paired_test([left[seed] for seed in common], [right[seed] for seed in common], margin))
     record["same"] = _cells(a, common) == _cells(b, common)
     record["pairs"] = pairs(a, b, column, common)
     return record
@@ -230,7 +230,7 @@ def _corrected(records: list[Record]) -> list[Record]:
     return records
 
 
-def _asked(plan: Plan, label: str, claim: Claim) -> Record:
+def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     """A paper's claim as the difference ``row`` − ``than``, signed so that a gain is positive."""
     names = {entry.base: label for label, entry in reversed(plan.entries.items())}  # the first of a sweep
     names |= {label: label for label in plan.entries}
@@ -250,7 +250,7 @@ def _asked(plan: Plan, label: str, claim: Claim) -> Record:
     }
 
 
-def answer(record: Record) -> tuple[str, str]:
+def claim_answer(record: Record) -> tuple[str, str]:
     """The rule: *holds* where the difference is above 0, *does not hold* where it is below the margin (both after
     Holm's correction over the study's claims), and otherwise *cannot be told*.
     """
@@ -265,4 +265,4 @@ def answer(record: Record) -> tuple[str, str]:
         return "holds", ""
     if seeds["p_margin_holm"] <= ALPHA and seeds["mean"] < record["margin"]:
         return "does not hold", ""
-    return unknown, f"{seeds['n']} seeds show a difference of {seeds['detectable']:.2f} or more, tested by itself"
+    return unknown, f"{seeds['n']} seeds find a difference of {seeds['detectable']:.2f} or more, in one test"

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.live import Live
 
 from isotrope.errors import Stopped, UserError
-from isotrope.study.plan import Cell, Plan
+from isotrope.study.plan import Cell, StudyPlan
 from isotrope.study.progress import Board
 
 ERROR, LOG = "error.txt", "log.txt"
@@ -41,7 +41,7 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def run_plan(plan: Plan, jobs: int, console: Console) -> Outcome:
+def run_plan(plan: StudyPlan, jobs: int, console: Console) -> Outcome:
     """Run all cells that are not finished; one that fails stops none of the others, but those that need its model.
 
     Args:
@@ -92,7 +92,7 @@ def run_plan(plan: Plan, jobs: int, console: Console) -> Outcome:
     return outcome
 
 
-def _in_order(plan: Plan) -> list[Cell]:
+def _in_order(plan: StudyPlan) -> list[Cell]:
     """The cells to run, those first whose models others need."""
     needed = {key for cell in plan.cells.values() for key in cell.needs}
     waiting = [cell for cell in plan.cells.values() if not cell.finished]
