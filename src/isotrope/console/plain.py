@@ -10,8 +10,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-SHOWN = "\n\t"  # the control characters that lay out a text
-TURNING = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # they reverse what follows
+_LAYOUT = "\n\t"  # the control characters that lay out a text
+_TURNING = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # they reverse what follows
 
 
 def plain_console(
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
 
 def _harms(character: str) -> bool:
     category = unicodedata.category(character)
-    return (category in ("Cc", "Cs") and character not in SHOWN) or character in TURNING
+    return (category in ("Cc", "Cs") and character not in _LAYOUT) or character in _TURNING
 
 
 def _escape(character: str) -> str:

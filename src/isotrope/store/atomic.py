@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -11,13 +13,28 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from isotrope.errors import UserError
-from isotrope.store.mark import DRAFT, kind_of, put_mark, remove
+from isotrope.store.mark import DRAFT, check_place, put_mark, remove
+
+_DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d+)(?P<old>\.old)?{re.escape(DRAFT)}", re.DOTALL)
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file to write; at the end it is synced and takes the place of ``path``. After an error nothing stays."""
-    _forget_dead(path)
+    """A binary file to write; at the end it is synced and takes the place of ``path``. After an error nothing stays.
+
+    A link is followed: the file that it names is replaced. What is no file (a pipe, a terminal) is written to.
+
+    Raises:
+        UserError: ``path`` is a folder.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder", "name a file")
+    if path.exists() and not path.is_file():
+        with path.open("wb") as pipe:
+            yield pipe
+        return
+    path = Path(os.path.realpath(path))
+    clear_drafts(path.parent, path.name)
     draft = draft_path(path)
     try:
         with draft.open("wb") as file:
@@ -34,13 +51,14 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
     """An empty folder to fill; at the end it is marked as ``kind`` and takes the place of ``folder``.
 
     Raises:
-        UserError: ``folder`` exists, is not empty, and is not ours.
+        UserError: ``folder`` is a file or a link, holds anything that is not ours, is of another kind, or cannot be
+            replaced, as the present folder cannot.
     """
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UserError(f"{folder} is not a folder", "choose another name")
-    if folder.is_dir() and kind_of(folder) is None and any(folder.iterdir()):
-        raise UserError(f"{folder} holds something already", "choose a new or an empty folder")
-    _forget_dead(folder)
+    check_place(folder, kind)
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"the present folder lies in {folder}, which is to be replaced", "name another folder")
+    folder = folder.resolve()
+    clear_drafts(folder.parent, folder.name)
     draft = draft_path(folder)
     draft.mkdir(parents=True)
     try:
@@ -49,13 +67,15 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
         for path in draft.rglob("*"):
             if path.is_file():
                 sync(path)
-        old = draft.with_name(draft.name.replace(DRAFT, f".old{DRAFT}"))
         if folder.is_dir():
-            folder.replace(old)  # a kill between these two lines leaves neither; the caller makes it again
+            folder.replace(_old(draft))
         draft.replace(folder)
-        remove(old)
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.EXDEV):  # a file system of its own, as of a container
+            raise UserError(f"{folder} cannot be replaced ({error.strerror})", "name a folder below it") from error
+        raise
     finally:
-        remove(draft)
+        clear_drafts(folder.parent, folder.name)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -79,25 +99,40 @@ def draft_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
 
 
-def _forget_dead(path: Path) -> None:
-    """Remove the drafts of ``path`` that processes of this machine left when they were killed."""
-    for draft in path.parent.glob(f".{escape(path.name)}.*{DRAFT}"):
-        process = draft.name.removesuffix(DRAFT).removesuffix(".old").rpartition(".")[2]
-        if process.isdigit() and not _alive(int(process)):
-            remove(draft)
+def clear_drafts(folder: Path, name: str | None = None) -> None:
+    """Remove the drafts of ``name`` (None: all) that killed processes of this machine, or this one, left in ``folder``.
 
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
-    return process != os.getpid()
+    A folder that was just being replaced comes back.
+    """
+    for draft in folder.glob(f".{escape(name) if name else '*'}.*{DRAFT}"):
+        parts = _DRAFT_NAME.fullmatch(draft.name)
+        if parts is None or parts["name"] != (name or parts["name"]) or _alive(int(parts["process"])):
+            continue
+        target = folder / parts["name"]
+        with suppress(FileNotFoundError):  # another process does the same
+            if parts["old"] and not target.exists():
+                draft.replace(target)
+            else:
+                remove(draft)
 
 
 def sync(path: Path) -> None:
     """Have the disk hold what was written."""
     with suppress(OSError), path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def _old(draft: Path) -> Path:
+    """Where the folder that a draft replaces waits."""
+    return draft.with_name(f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}")
+
+
+def _alive(process: int) -> bool:
+    """Whether another process of this machine has this number."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's
+        return True
+    return process != os.getpid()

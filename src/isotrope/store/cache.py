@@ -42,9 +42,9 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     Raises:
         UserError: what ``make`` raises; no space or no right to write.
     """
-    if not whole(folder):
-        with writing(folder.parent, again="run the same command again"), in_turn(folder):
-            if not whole(folder):
+    if not is_whole(folder):
+        with writing(folder.parent, "run the same command again", "set ISOTROPE_CACHE to another"), in_turn(folder):
+            if not is_whole(folder):
                 prune(folder.parent)
                 if folder.is_dir():
                     remove(folder)
@@ -56,7 +56,7 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def whole(folder: Path) -> bool:
+def is_whole(folder: Path) -> bool:
     """Whether every file of a cached folder has the contents that it was written with."""
     if not folder.is_dir():
         return False
@@ -64,7 +64,7 @@ def whole(folder: Path) -> bool:
         raise UserError(f"{folder} was not made by isotrope", "move it away, or set ISOTROPE_CACHE to another folder")
     try:
         return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
 
 
@@ -73,10 +73,10 @@ def checksums(folder: Path) -> dict[str, str]:
     names = sorted(
         p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith(".") and p.name != CONTENTS
     )
-    return {name: checksum(folder / name) for name in names}
+    return {name: file_checksum(folder / name) for name in names}
 
 
-def checksum(path: Path) -> str:
+def file_checksum(path: Path) -> str:
     """xxh3 of a file's bytes, 128 bits, hexadecimal."""
     total = xxhash.xxh3_128()
     with path.open("rb") as file:
@@ -100,15 +100,16 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     """A small result (JSON) that is kept under its key, or a computed one, which is kept then.
 
     A file that cannot be read counts as missing. One that cannot be written is not kept: the result stands.
+    It is what JSON makes of it (lists for tuples, text for keys), computed or kept.
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["checksum"] == _of(kept["value"]):
             return kept["value"]
-    value = compute()
-    with suppress(OSError):
+    value = json.loads(json.dumps(compute()))
+    with suppress(OSError, UserError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"checksum": _of(value), "value": value})
     return value

@@ -17,17 +17,20 @@ SPARE = 1 << 20  # bytes: with less than this left, whatever failed to be writte
 
 
 @contextmanager
-def writing(folder: Path, again: str = "go on with --resume") -> Iterator[None]:
+def writing(
+    folder: Path, again: str = "go on with --resume", elsewhere: str = "choose another folder"
+) -> Iterator[None]:
     """Make ``folder`` and write there. If nothing was written, no new folder stays.
 
     Args:
         folder: made with its parents.
         again: what to do after space was freed; ends the message of a full disk.
+        elsewhere: the remedy where the folder cannot be written to.
 
     Raises:
         UserError: the folder cannot be made or written to, or its disk is full.
     """
-    made = not folder.exists()
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{folder} is a file", "choose a folder")
@@ -38,17 +41,23 @@ def writing(folder: Path, again: str = "go on with --resume") -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             raise full(folder, again) from error
-        if error.errno in REFUSED and not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise UserError(f"{folder} cannot be written to ({error.strerror})", "choose another folder") from error
+        if error.errno in REFUSED and (_denied(folder, error) or not os.access(folder, os.W_OK | os.X_OK)):
+            raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
         if "No space left" in str(error) or "File too large" in str(error) or free_bytes(folder) < SPARE:
             raise full(folder, again) from error
         raise
     finally:
-        if made:
-            with suppress(OSError):
-                folder.rmdir()  # goes only if nothing was written
+        with suppress(OSError):
+            for place in made:
+                place.rmdir()  # goes only if nothing was written
+
+
+def _denied(folder: Path, error: OSError) -> bool:
+    """Whether the system denied a change of something in ``folder``: another user's, for example."""
+    below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
+    return below and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def full(folder: Path, again: str) -> UserError:

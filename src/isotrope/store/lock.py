@@ -9,7 +9,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from isotrope.errors import UserError
-from isotrope.store.mark import LOCK, sweep
+from isotrope.store.atomic import clear_drafts
+from isotrope.store.mark import LOCK
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def alone(folder: Path) -> Iterator[None]:
     """
     try:
         with FileLock(folder / LOCK).acquire(timeout=0):
-            sweep(folder)
+            clear_drafts(folder)
             yield
     except Timeout as error:
         raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error

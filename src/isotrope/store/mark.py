@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from isotrope.errors import UserError
@@ -20,21 +21,21 @@ def kind_of(folder: Path) -> str | None:
     """What a folder is for, by its mark: ``run``, ``model``, …; None where there is none, or it is damaged."""
     try:
         kind = json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return kind if isinstance(kind, str) else None
 
 
 def put_mark(folder: Path, kind: str) -> None:
-    """Mark a folder as ours. Only for a folder that this process has just made, or that `claim` has checked."""
+    """Mark a folder as ours. Only for a folder that this process has just made, or that `check_place` has passed."""
     (folder / MARK).write_text(json.dumps({"kind": kind}), encoding="utf-8")
 
 
-def claim(folder: Path, kind: str) -> bool:
-    """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has it already is gone on with.
+def check_place(folder: Path, kind: str) -> bool:
+    """Check that ``folder`` may be taken for ``kind``: it is new, empty, or was taken for it before. Changes nothing.
 
     Returns:
-        Whether the folder was taken before.
+        Whether it was taken before.
 
     Raises:
         UserError: it is a file or a link, holds anything else, or is for another kind of work.
@@ -49,6 +50,20 @@ def claim(folder: Path, kind: str) -> bool:
         return True
     if folder.is_dir() and any(not _passing(path) for path in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no {kind}", "choose a new or an empty folder")
+    return False
+
+
+def claim(folder: Path, kind: str) -> bool:
+    """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has it already is gone on with.
+
+    Returns:
+        Whether the folder was taken before.
+
+    Raises:
+        UserError: as `check_place`.
+    """
+    if check_place(folder, kind):
+        return True
     folder.mkdir(parents=True, exist_ok=True)
     put_mark(folder, kind)
     return False
@@ -57,23 +72,25 @@ def claim(folder: Path, kind: str) -> bool:
 def remove(path: Path) -> None:
     """Delete a marked folder, or an unfinished file or folder of ours; what is missing is no error.
 
+    Links within it are deleted, not followed. The mark goes last, so that what a kill leaves is still ours.
+
     Raises:
         UserError: it is not ours; nothing is deleted.
     """
-    if path.is_symlink() or path.is_file():
-        if not path.name.endswith(DRAFT):
-            raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
-        path.unlink(missing_ok=True)
-    elif path.is_dir():
-        if kind_of(path) is None and not path.name.endswith(DRAFT):
-            raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
+    is_folder = path.is_dir() and not path.is_symlink()
+    ours = path.name.endswith(DRAFT) or (is_folder and kind_of(path) is not None)
+    if not ours and (path.exists() or path.is_symlink()):
+        raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
+    with suppress(FileNotFoundError):  # another process removes the same
+        if not is_folder:
+            path.unlink()
+            return
+        for inner in path.iterdir():
+            if inner.is_dir() and not inner.is_symlink():
+                shutil.rmtree(inner)
+            elif inner.name != MARK:
+                inner.unlink()
         shutil.rmtree(path)
-
-
-def sweep(folder: Path) -> None:
-    """Delete the unfinished files and folders that a killed process left in ``folder``; its holder alone may."""
-    for path in folder.glob(f".*{DRAFT}"):
-        remove(path)
 
 
 def _passing(path: Path) -> bool:

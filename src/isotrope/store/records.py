@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,11 @@ Record = dict[str, Any]
 
 def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder") -> Record:
     """A JSON object that isotrope wrote, with at least these keys.
+
+    Args:
+        path: the file.
+        keys: what it must hold; a mapping says of which type each value is: ``{"scores": dict}``.
+        remedy: ends the message.
 
     Raises:
         UserError: it is missing, damaged, or lacks a key.
@@ -29,6 +34,9 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
         raise UserError(f"{path} is damaged: it holds no JSON object", remedy)
     if lacking := [key for key in keys if key not in record]:
         raise UserError(f"{path} is damaged: it lacks {lacking[0]!r}", remedy)
+    for key, kind in keys.items() if isinstance(keys, Mapping) else ():
+        if not isinstance(record[key], kind):
+            raise UserError(f"{path} is damaged: {key} is {record[key]!r:.40}", remedy)
     return record
 
 
@@ -38,7 +46,9 @@ class RecordLog:
     def __init__(self, path: Path, writing: bool = True) -> None:
         """Read what is there. Only the process that is ``writing`` changes the file."""
         self.path, self.writing = path, writing
-        self.records = _lines(path)
+        self.records, damaged = _lines(path)
+        if damaged:
+            self.keep(len(self.records))  # else the next record would be written behind half a line
 
     def keep(self, first: int) -> None:
         """Forget all but the ``first`` records."""
@@ -54,17 +64,17 @@ class RecordLog:
                 file.write(json.dumps(record) + "\n")
 
 
-def _lines(path: Path) -> list[Record]:
-    """The whole records at the beginning of a file; what follows a damaged line does not count."""
+def _lines(path: Path) -> tuple[list[Record], bool]:
+    """The whole records at the beginning of a file, and whether anything follows them, which does not count."""
     found: list[Record] = []
     if not path.is_file():
-        return found
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        return found, False
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            break
+            return found, True
         if not isinstance(record, dict):
-            break
+            return found, True
         found.append(record)
-    return found
+    return found, bool(found) and not line.endswith("\n")
