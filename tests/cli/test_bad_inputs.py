@@ -80,6 +80,7 @@ class Bench:
 
     def earlier(self, *more: str, **identity: object) -> Command:
         """The folder of the run holds an earlier one's identity."""
+        self.file("run/.isotrope", '{"kind": "run"}')
         self.file("run/run.json", json.dumps({"preset": "", "corpus": "", "seed": 0, "sentences": None, **identity}))
         return self.train(*more)
 
@@ -220,7 +221,7 @@ FOLDER: dict[str, Mistake] = {
     "output holds a run": (lambda b: b.earlier(), "holds a run already … --resume"),
     "resume with another seed": (lambda b: b.earlier("--resume", preset="?"), "other settings: the preset … began"),
     "resume a broken run": (
-        lambda b: (b.file("run/run.json", "{"), b.train("--resume"))[1],
+        lambda b: (b.earlier(), b.file("run/run.json", "{"), b.train("--resume"))[2],
         "run.json is damaged … another --output",
     ),
 }  # fmt: skip
@@ -340,7 +341,7 @@ TABLE = [
 
 
 def contents(folder: Path) -> dict[Path, bytes | None]:
-    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*") if path.name != ".lock"}
 
 
 def in_process(command: Command, monkeypatch: pytest.MonkeyPatch) -> int:

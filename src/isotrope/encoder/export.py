@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.quiet import without_bars
+from isotrope.store.atomic import new_folder, write_json
 
 # sentence-transformers 6 writes names that version 5 does not know; version 6 reads the older ones as well.
 CLASSIC = "sentence_transformers.models."
@@ -24,28 +24,31 @@ MODES = {
 
 
 def save(model: SentenceTransformer, folder: Path) -> None:
-    """Write ``model`` to ``folder`` (safetensors), whole or not at all: beside it first, then renamed."""
-    draft = folder.with_name(folder.name + ".part")
-    shutil.rmtree(draft, ignore_errors=True)
-    with without_bars():
-        model.save_pretrained(str(draft), create_model_card=False)
-    modules = _read(draft / "modules.json")
-    for module in modules:
-        if module["type"].startswith("sentence_transformers."):
-            module["type"] = CLASSIC + module["type"].rsplit(".", 1)[-1]
-            _make_classic(draft / module["path"], module["type"].removeprefix(CLASSIC), model.max_seq_length)
-    _write(draft / "modules.json", modules)
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.rename(folder)
+    """Write ``model`` to ``folder`` (safetensors), whole or not at all.
+
+    Raises:
+        UserError: ``folder`` holds something that is not ours.
+    """
+    with new_folder(folder, "model") as draft:
+        with without_bars():
+            model.save_pretrained(str(draft), create_model_card=False)
+        modules = _read(draft / "modules.json")
+        for module in modules:
+            if module["type"].startswith("sentence_transformers."):
+                module["type"] = CLASSIC + module["type"].rsplit(".", 1)[-1]
+                _make_classic(draft / module["path"], module["type"].removeprefix(CLASSIC), model.max_seq_length)
+        write_json(draft / "modules.json", modules)
 
 
 def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
     """Rewrite a module's settings in the words of version 5."""
     if kind == "Transformer":
-        _write(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
         tokenizer = folder / "tokenizer_config.json"
         if tokenizer.is_file() and (words := _read(tokenizer)).get("tokenizer_class") == "TokenizersBackend":
-            _write(tokenizer, words | {"tokenizer_class": "PreTrainedTokenizerFast"})  # its name before transformers 5
+            write_json(
+                tokenizer, words | {"tokenizer_class": "PreTrainedTokenizerFast"}
+            )  # its name before transformers 5
         return
     path = folder / "config.json"
     if kind not in {"Pooling", "WeightedLayerPooling", "Dense"} or not path.is_file():
@@ -61,12 +64,8 @@ def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
         for key in ("module_input_name", "module_output_name"):
             if settings.get(key) == "sentence_embedding":
                 del settings[key]
-    _write(path, settings)
+    write_json(path, settings)
 
 
 def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _write(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2), encoding="utf-8")

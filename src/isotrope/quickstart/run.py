@@ -31,8 +31,8 @@ from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.similarity import agreement, similarity_pairs
 from isotrope.report.run_page import write_report
 from isotrope.run.environment import environment
-from isotrope.run.folder import write
 from isotrope.run.train import train
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 
 Vector = npt.NDArray[np.float64]
@@ -143,7 +143,7 @@ def quickstart(
             "peak_memory_mb": peak_memory_mb(),
             "environment": environment(),
         }
-        write(folder / RESULT, json.dumps(result, indent=2))
+        write_text(folder / RESULT, json.dumps(result, indent=2))
         return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 from isotrope.errors import Stopped
 from isotrope.objective.preset import Preset, build_objective
 from isotrope.run.log import MetricsLog
+from isotrope.run.processes import process_count, process_number
 from isotrope.run.progress import CtrlC, Narrator
 from isotrope.run.selection import DevScore, Selection, Signals
 from isotrope.run.state import ObjectiveState, last_whole_checkpoint
@@ -32,16 +32,6 @@ from isotrope.text.corpus import Corpus
 from isotrope.text.permutation import derive
 from isotrope.text.tokens import Ints, reading
 from isotrope.types import Teacher
-
-
-def process() -> int:
-    """This process's number among those that torchrun started; 0 is the one that writes and speaks."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def processes() -> int:
-    """How many processes torchrun started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 class Trainer(SentenceTransformerTrainer):
@@ -64,7 +54,7 @@ class Trainer(SentenceTransformerTrainer):
         return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process()))
+        torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process_number()))
         return super().training_step(*args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -111,7 +101,7 @@ def fit(
     # Under torchrun the processes meet here: until the main one has claimed the folder, no other writes to it.
     arguments = _arguments(preset, checkpoints, sentences, seed, log_to)
     checkpoints.mkdir(parents=True, exist_ok=True)
-    main = process() == 0
+    main = process_number() == 0
     whole = last_whole_checkpoint(checkpoints, tidy=main)
     step = int(whole.name.rsplit("-", 1)[1]) if whole else 0
     log = MetricsLog(folder / "metrics.jsonl", upto=step, writing=main)
@@ -172,7 +162,7 @@ def _arguments(
         save_steps=t.save_steps,
         save_total_limit=2,
         logging_steps=min(50, t.eval_steps),
-        batch_sampler=partial(trainer_batches, limit=sentences, world_size=processes()),
+        batch_sampler=partial(trainer_batches, limit=sentences, world_size=process_count()),
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,

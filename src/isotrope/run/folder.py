@@ -1,64 +1,142 @@
-"""A run's folder: whose it is, and what is written there whole or not at all."""
+"""The folder of a training run: the names of its files, and the one reader and the one writer of each."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from isotrope.errors import UserError
+from isotrope.evaluation.sts import Cosines, Sets
+from isotrope.objective.preset import Preset, read_preset
+from isotrope.run.cosines import Scored, read_cosines, write_cosines
+from isotrope.run.environment import environment
+from isotrope.store.atomic import write_json, write_text
+from isotrope.store.disk import writing
+from isotrope.store.lock import alone
+from isotrope.store.mark import LOCK, MARK, claim, kind_of
+from isotrope.store.records import Record, RecordLog, read_record
 
-RESULT, IDENTITY = "result.json", "run.json"
+KIND, MODEL_KIND = "run", "model"  # the marks of the folder and of the model in it
+Time = Literal["before", "after"]
 
 
-def check(folder: Path, identity: Mapping[str, Any], resume: bool) -> None:
-    """Refuse another run's folder. An identity's value that is still empty is not compared.
+class RunFolder:
+    """A run on disk.
 
-    Raises:
-        UserError: the folder holds something else, a run that was not to be resumed, or one with other settings.
+    run.json           the identity: all that decides the result
+    preset.toml        the resolved preset
+    environment.json   versions, processor, number of threads
+    sample.txt         sentences of the corpus, one a line, for the report
+    metrics.jsonl      every number of the training, one record a step
+    before.npz         cosines of the judging pairs, by the model to begin with; after.npz by the new one
+    checkpoints/       what a stopped run goes on from, and the best weights so far
+    model/             the new model, in plain sentence-transformers format, without the head
+    result.json        scores and verdict; written last
     """
-    if not (folder / IDENTITY).is_file():
-        if any(path.name != f"{IDENTITY}.part" for path in folder.iterdir()):  # which a kill may have left
-            raise UserError(f"{folder} is not empty and holds no run", "choose a new or an empty folder")
-        return
-    if not resume:
-        raise UserError(f"{folder} holds a run already", "add --resume to go on with it, or choose another --output")
-    began = read(folder / IDENTITY)
-    for key, value in identity.items():
-        then = began.get(key)
-        if value != "" and then != value:
-            shown = "the preset or its overrides" if key == "preset" else f"{key} = {value!r} (then {then!r})"
-            raise UserError(f"{folder} holds a run with other settings: {shown}", "resume with those it began with")
 
+    def __init__(self, path: str | Path) -> None:
+        """``path`` may not exist yet; nothing is read or written."""
+        self.path = Path(path)
+        self.model, self.checkpoints = self.path / "model", self.path / "checkpoints"
+        self.metrics_file = self.path / "metrics.jsonl"
 
-def claim(folder: Path, identity: Mapping[str, Any], texts: Mapping[str, str]) -> None:
-    """Everything has been checked: the folder is this run's from now on. The identity first: with it, it can resume."""
-    for name, text in {IDENTITY: json.dumps(identity, indent=2), **texts}.items():
-        if not (folder / name).is_file():
-            write(folder / name, text)
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Take the folder for this process alone. If no run begins in it, it is left as it was found.
 
+        Raises:
+            UserError: it is another's, is in use, or cannot be written; its disk is full.
+        """
+        with writing(self.path):
+            claim(self.path, KIND)
+            try:
+                with alone(self.path):
+                    yield
+            finally:
+                if {path.name for path in self.path.iterdir()} <= {MARK, LOCK}:
+                    for name in (LOCK, MARK):
+                        (self.path / name).unlink(missing_ok=True)
 
-def read(path: Path) -> dict[str, Any]:
-    """A JSON object that a run wrote.
+    @property
+    def begun(self) -> bool:
+        """Whether it holds a run, finished or not."""
+        return (self.path / "run.json").is_file()
 
-    Raises:
-        UserError: it is damaged.
-    """
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise UserError(f"{path} is damaged", "put it right, or choose another --output")
-    return record
+    @property
+    def finished(self) -> bool:
+        """Whether it holds a run that has its result and its model."""
+        return (self.path / "result.json").is_file() and kind_of(self.model) == MODEL_KIND
 
+    def begin(self, identity: Mapping[str, Any], preset: Preset, sample: Sequence[str]) -> None:
+        """Everything was checked: keep what the run is. The identity is written first: with it, a run can resume."""
+        if not self.begun:
+            write_json(self.path / "run.json", dict(identity))
+        for name, text in (("preset.toml", preset.toml()), ("sample.txt", "".join(f"{s}\n" for s in sample))):
+            if not (self.path / name).is_file():
+                write_text(self.path / name, text)
+        if not (self.path / "environment.json").is_file():
+            write_json(self.path / "environment.json", environment())
 
-def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    def identity(self) -> Record:
+        """What decides the result.
+
+        Raises:
+            UserError: the folder holds no run, or the file is damaged.
+        """
+        if not self.begun:
+            raise UserError(f"{self.path} holds no run", "name the folder that isotrope train wrote (its --output)")
+        return read_record(self.path / "run.json", remedy="choose another --output")
+
+    def preset(self) -> Preset:
+        """The resolved preset.
+
+        Raises:
+            UserError: there is none yet, or it is damaged.
+        """
+        if not (path := self.path / "preset.toml").is_file():
+            raise UserError(f"{self.path} holds a run that has not begun", "go on with it: isotrope train … --resume")
+        return read_preset(path)
+
+    def environment(self) -> Record:
+        """Versions and processor of the run; {} where they were not kept."""
+        return self._record("environment.json")
+
+    def sample(self) -> list[str]:
+        """Sentences of the corpus; [] where they were not kept."""
+        path = self.path / "sample.txt"
+        return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+
+    def metrics(self) -> list[Record]:
+        """The whole records of the training so far."""
+        return RecordLog(self.metrics_file, writing=False).records
+
+    def cosines(self, time: Time) -> Scored:
+        """Task -> part -> gold scores and cosines of the judging pairs; {} where they were not kept.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        return read_cosines(self.path / f"{time}.npz")
+
+    def write_cosines(self, time: Time, sets: Sets, cosines: Cosines) -> None:
+        """Keep the cosines, so that a resumed run need not encode again."""
+        write_cosines(self.path / f"{time}.npz", sets, cosines)
+
+    def result(self) -> Record:
+        """Scores and verdict; {} while the run is unfinished.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        return self._record("result.json")
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """The run is finished."""
+        write_json(self.path / "result.json", dict(result))
+
+    def _record(self, name: str) -> Record:
+        path = self.path / name
+        remedy = "delete it, and go on with isotrope train --resume"
+        return read_record(path, remedy=remedy) if path.is_file() else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,16 @@ from isotrope.encoder import load, save
 from isotrope.encoder.fast.compiled import compile_layers
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.sts import Cosines, Sets, similarities
 from isotrope.objective.preset import Preset, build_objective, open_teachers, preset_names, read_preset
-from isotrope.run import folder as claim
-from isotrope.run.environment import environment
-from isotrope.run.fit import fit, process, processes
-from isotrope.run.folder import RESULT
+from isotrope.run.fit import fit
+from isotrope.run.folder import RunFolder, Time
 from isotrope.run.pairs import named_pairs
+from isotrope.run.processes import process_count, process_number
 from isotrope.run.selection import DevScore, Signals
-from isotrope.run.verdict import Measured, judge
+from isotrope.run.settings import RunSettings
+from isotrope.run.verdict import judge
 from isotrope.store.cache import cache_folder
-from isotrope.store.disk import writing
 from isotrope.teachers import Context
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus, open_corpus
@@ -43,7 +43,7 @@ SHOWN = 500  # of these, kept for the report: one a line
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run: ``result`` is what ``result.json`` holds."""
+    """A finished run: ``result`` is what ``result.json`` holds; empty on processes other than the first."""
 
     folder: Path
     result: Mapping[str, Any]
@@ -51,7 +51,7 @@ class Run:
     @property
     def model(self) -> Path:
         """The new model, in plain sentence-transformers format, without the head."""
-        return self.folder / "model"
+        return RunFolder(self.folder).model
 
 
 def train(
@@ -76,88 +76,109 @@ def train(
 ) -> Run:
     """Turn plain sentences into a better sentence-embedding model, and say whether it is better.
 
-    Args:
-        corpus: files or folders of text: see ``isotrope.text.corpus.open_corpus``.
-        output: the run's folder, for ``model/``, ``result.json``, ``metrics.jsonl``, ``preset.toml`` and more.
-        preset: a shipped preset's name, or a .toml file.
-        backbone: the model to begin with, instead of the preset's.
-        teachers: a teacher's name, or the name of a model in the preset's teachers, -> the models to take instead.
-        dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files; several for their mean;
-            ``none`` keeps the last. None takes the preset's, or, where no data folder is known, none.
-        test: pairs that judge the result: ``sts`` (seven test sets), ``stsb``, ``none``. None takes ``sts`` where the
-            data folder is known, else half of the user's own dev pairs.
-        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
-        seed: of the head, the order, the dropout and the random steps.
-        sentences: train on a random sample of so many.
-        overrides: ``key=value`` over the preset's keys.
-        text: column of the sentences, in tables.
-        positive: column of the positives.
-        negatives: columns of hard negatives.
-        log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
-        resume: go on with a run that was stopped or killed; the result is that of an undisturbed one.
-        console: where to report; None reports to the terminal.
+    The settings are those of `RunSettings`, which describes each. ``console`` is where to report; None reports to the
+    terminal.
 
     Raises:
         UserError: a mistake of the user's, before any long work where it can be seen before.
         Stopped: Ctrl-C; the run can be resumed.
     """
-    console = console or Console(quiet=process() != 0)
-    chosen = [f"encoder.backbone={json.dumps(backbone)}"] if backbone is not None else []
-    recipe = _with_teachers(read_preset(preset, [*overrides, *chosen]), teachers or {})
-    folder = Path(output)
-    data = data or os.environ.get("ISOTROPE_DATA") or None
-    with writing(folder):
-        identity = {"preset": recipe.toml(), "corpus": "", "dev": "", "seed": seed, "sentences": sentences}
-        if process() == 0:
-            claim.check(folder, identity, resume)
-        if (folder / RESULT).is_file():
-            return Run(folder, claim.read(folder / RESULT))
-        trackers = _trackers(log_to)
-        find_sources([corpus] if isinstance(corpus, str | Path) else corpus)
-        sets, dev_sets = named_pairs(dev, recipe.train.select, test, data)
-        model = _student(recipe)
-        cleaned = open_corpus(corpus, cache=cache_folder("corpora"), text=text, positive=positive, negatives=negatives)
-        batches = PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=processes())
-        identity |= {"corpus": cleaned.key, "dev": _known(dev_sets)}
-        _refuse_equal_views(model, recipe, cleaned)
-        if recipe.train.compile:
-            compile_layers(model)
-        evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
-        if process() == 0:
-            claim.check(folder, identity, resume)
-            claim.claim(folder, identity, _papers(recipe, cleaned))
-            _announce(console, recipe, cleaned, sentences, dev_sets)
-        rows = batches.rows(0, sentences) if sentences else None
-        taught = open_teachers(recipe, Context(cleaned, model, rows))
-        before = _measure(model, sets, folder / "before.npz", console)
-        fitted = fit(
-            model,
-            recipe,
-            cleaned,
-            evaluator,
-            folder,
-            seed=seed,
-            sentences=sentences,
-            rows=rows,
-            console=console,
-            teachers=taught,
-            log_to=trackers,
-        )
-        if process() != 0:
-            return Run(folder, {})
-        console.print("saving the model", highlight=False, soft_wrap=True)
-        save(model, folder / "model")
-        after = _measure(model, sets, folder / "after.npz", console)
-        result = {
-            "preset": recipe.name,
-            "backbone": recipe.encoder.backbone,
-            "seed": seed,
-            "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": sentences or len(cleaned)},
-            "selection": {"sets": list(dev_sets), **asdict(fitted)},
-            **judge(sets, before, after),
-        }
-        claim.write(folder / RESULT, json.dumps(result, indent=2))
-        return Run(folder, result)
+    settings = RunSettings(
+        corpus=corpus, output=output, preset=preset, backbone=backbone, teachers=teachers or {}, dev=dev, test=test,
+        data=data, seed=seed, sentences=sentences, overrides=tuple(overrides), text=text, positive=positive,
+        negatives=tuple(negatives), log_to=tuple(log_to), resume=resume,
+    )  # fmt: skip
+    return run_training(settings, console)
+
+
+def run_training(settings: RunSettings, console: Console | None = None) -> Run:
+    """What `train` does, for settings that are a record already.
+
+    Raises:
+        UserError: as `train`.
+        Stopped: as `train`.
+    """
+    console = console or Console(quiet=process_number() != 0)
+    folder = RunFolder(settings.output)
+    with folder.hold() if process_number() == 0 else nullcontext():
+        return _run(settings, folder, console)
+
+
+def _run(settings: RunSettings, folder: RunFolder, console: Console) -> Run:
+    chosen = [f"encoder.backbone={json.dumps(settings.backbone)}"] if settings.backbone is not None else []
+    recipe = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
+    data = settings.data or os.environ.get("ISOTROPE_DATA") or None
+    seed, sentences = settings.seed, settings.sentences
+    identity = {"preset": recipe.toml(), "corpus": "", "dev": "", "seed": seed, "sentences": sentences}
+    if process_number() == 0:
+        _check(folder, identity, settings.resume)
+    if folder.finished:
+        return Run(folder.path, folder.result())
+    trackers = _trackers(settings.log_to)
+    find_sources(settings.paths)
+    sets, dev_sets = named_pairs(settings.dev, recipe.train.select, settings.test, data)
+    model = _student(recipe)
+    cleaned = open_corpus(
+        settings.paths, cache=cache_folder("corpora"), text=settings.text, positive=settings.positive,
+        negatives=settings.negatives,
+    )  # fmt: skip
+    batches = PermutedBatches(len(cleaned), recipe.train.batch_size, seed, limit=sentences, world_size=process_count())
+    identity |= {"corpus": cleaned.key, "dev": _known(dev_sets)}
+    _refuse_equal_views(model, recipe, cleaned)
+    if recipe.train.compile:
+        compile_layers(model)
+    evaluator = DevScore(dev_sets) if dev_sets else Signals(_some(cleaned), recipe.train.max_length)
+    if process_number() == 0:
+        _check(folder, identity, settings.resume)
+        folder.begin(identity, recipe, [" ".join(text.split()) for text in _some(cleaned)[:SHOWN]])
+        _announce(console, recipe, cleaned, sentences, dev_sets)
+    rows = batches.rows(0, sentences) if sentences else None
+    taught = open_teachers(recipe, Context(cleaned, model, rows))
+    before = _measure(model, sets, folder, "before", console)
+    fitted = fit(
+        model,
+        recipe,
+        cleaned,
+        evaluator,
+        folder.path,
+        seed=seed,
+        sentences=sentences,
+        rows=rows,
+        console=console,
+        teachers=taught,
+        log_to=trackers,
+    )
+    if process_number() != 0:
+        return Run(folder.path, {})
+    console.print("saving the model", highlight=False, soft_wrap=True)
+    save(model, folder.model)
+    after = _measure(model, sets, folder, "after", console)
+    result = {
+        "preset": recipe.name,
+        "backbone": recipe.encoder.backbone,
+        "seed": seed,
+        "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": sentences or len(cleaned)},
+        "selection": {"sets": list(dev_sets), **asdict(fitted)},
+        **judge(sets, before, after),
+    }
+    folder.write_result(result)
+    return Run(folder.path, result)
+
+
+def _check(folder: RunFolder, identity: Mapping[str, Any], resume: bool) -> None:
+    """Refuse another run's folder. An identity's value that is still empty is not compared."""
+    if not folder.begun:
+        return
+    if not resume:
+        problem = f"{folder.path} holds a run already"
+        raise UserError(problem, "add --resume to go on with it, or choose another --output")
+    began = folder.identity()
+    for key, value in identity.items():
+        then = began.get(key)
+        if value != "" and then != value:
+            shown = "the preset or its overrides" if key == "preset" else f"{key} = {value!r} (then {then!r})"
+            problem = f"{folder.path} holds a run with other settings: {shown}"
+            raise UserError(problem, "resume with those it began with")
 
 
 def _known(dev_sets: Mapping[str, Pairs]) -> str:
@@ -221,36 +242,28 @@ def _refuse_equal_views(model: SentenceTransformer, recipe: Preset, corpus: Corp
     model.eval()
 
 
-def _papers(recipe: Preset, corpus: Corpus) -> dict[str, str]:
-    """What a run keeps from its beginning, for whoever reads it later."""
-    return {
-        "preset.toml": recipe.toml(),
-        "environment.json": json.dumps(environment(), indent=2),
-        "sample.txt": "".join(" ".join(text.split()) + "\n" for text in _some(corpus)[:SHOWN]),
-    }
-
-
 def _some(corpus: Corpus) -> list[str]:
     """Sentences for the label-free signals: a random sample of the corpus."""
     rows = Permutation(len(corpus), 0)[np.arange(min(WATCHED, len(corpus)))]
     return list(corpus.dataset[rows]["text"])
 
 
-def _measure(model: SentenceTransformer, sets: Sets, path: Path, console: Console) -> Measured:
-    """Cosines of the judging pairs, kept in ``path``, so that a resumed run need not encode again."""
-    if process() != 0 or not sets:
-        return Measured({})
-    if not path.is_file():
+def _measure(model: SentenceTransformer, sets: Sets, folder: RunFolder, time: Time, console: Console) -> Cosines:
+    """Cosines of the judging pairs, kept in the folder, so that a resumed run need not encode again."""
+    if process_number() != 0 or not sets:
+        return {}
+    if not (scored := folder.cosines(time)):
         pairs = sum(len(part) for parts in sets.values() for part in parts.values())
-        console.print(f"encoding {pairs:,} pairs that judge the run ({path.stem})", highlight=False, soft_wrap=True)
-        Measured.of(model, sets).save(path, sets)
-    return Measured.read(path)
+        console.print(f"encoding {pairs:,} pairs that judge the run ({time})", highlight=False, soft_wrap=True)
+        folder.write_cosines(time, sets, similarities(model, sets))
+        scored = folder.cosines(time)
+    return {task: {part: cosines for part, (_, cosines) in parts.items()} for task, parts in scored.items()}
 
 
 def _announce(
     console: Console, recipe: Preset, corpus: Corpus, sentences: int | None, dev_sets: Mapping[str, Pairs]
 ) -> None:
-    console.print(str(corpus.report), highlight=False, soft_wrap=True)
+    console.print(str(corpus.report), highlight=False, markup=False, soft_wrap=True)
     t = recipe.train
     console.print(
         f"{recipe.name} from {recipe.encoder.backbone}: {sentences or len(corpus):,} sentences, {t.epochs:g} epochs, "

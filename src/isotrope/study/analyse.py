@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.evaluation.significance import compare_draws
-from isotrope.run.folder import read
+from isotrope.store.records import read_record
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
@@ -27,7 +27,7 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     A row's scores are its seeds'; a teacher's and an untrained backbone's are one run's, and stand against every seed.
     """
     failed = failed or {}
-    results = {key: read(cell.result) for key, cell in plan.cells.items() if cell.finished}
+    results = {key: read_record(cell.result) for key, cell in plan.cells.items() if cell.finished}
     rows = [_row(plan, entry, results, failed) for entry in plan.entries.values()]
     rows += [_teacher(plan, name, results, failed) for name in plan.models]
     columns = _columns(plan, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from pathlib import Path
@@ -17,15 +16,16 @@ from isotrope.encoder import load, save
 from isotrope.evaluation.models import Remembering
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
-from isotrope.evaluation.sts import score
+from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
-from isotrope.report.space import cosines
-from isotrope.run import folder as claim
+from isotrope.report.space import cosines as cosines_of
+from isotrope.run.cosines import write_cosines
 from isotrope.run.environment import environment
 from isotrope.run.pairs import dev_names, dev_pairs, judges
 from isotrope.run.train import train
-from isotrope.run.verdict import Measured
+from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
+from isotrope.store.records import read_record
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.plan import Cell
 from isotrope.study.post_step import with_post_step
@@ -53,9 +53,9 @@ def run_cell(cell: Cell, console: Console | None = None) -> dict[str, Any]:
             if draws := _draws(cell.folder / "after.npz"):
                 np.savez(cell.folder / "draws.npz", **draws)
             record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since it was last started
-            claim.write(cell.result, json.dumps(_head(cell) | record, indent=2))
+            write_json(cell.result, _head(cell) | record)
         shutil.rmtree(run, ignore_errors=True)
-    return claim.read(cell.result)
+    return read_record(cell.result)
 
 
 def _head(cell: Cell) -> dict[str, Any]:
@@ -131,14 +131,14 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     sets, _ = judges(cell.test, dev, cell.data)
     if not sets:
         return {}
-    measured = Measured.of(model, sets)
-    measured.save(cell.folder / "after.npz", sets)
-    return sts_scores(score(sets, measured.cosines))
+    cosines = similarities(model, sets)
+    write_cosines(cell.folder / "after.npz", sets, cosines)
+    return sts_scores(score(sets, cosines))
 
 
 def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
     """Histogram of the cosines of unrelated sentences."""
-    found = cosines(unit(np.asarray(model.encode(sentences[:BATCH]))))
+    found = cosines_of(unit(np.asarray(model.encode(sentences[:BATCH]))))
     return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks, latex, markdown
-from isotrope.run.folder import write
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.study.columns import LOWER_IS_BETTER, shown
 
@@ -37,7 +37,7 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
     texts = pages(record, folder)
     with writing(folder):
         for name, text in texts.items():
-            write(folder / name, text)
+            write_text(folder / name, text)
     return [folder / name for name in texts]
 
 

@@ -15,8 +15,9 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from isotrope.evaluation.bands import by_gold
 from isotrope.report.colours import INK, SERIES
 from isotrope.report.figures import style, svg
-from isotrope.run.folder import read, write
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
+from isotrope.store.records import read_record
 from isotrope.study.cell import BINS, gold_and_cosines
 from isotrope.study.document import means
 from isotrope.study.plan import StudyPlan
@@ -40,7 +41,7 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
             figure = KINDS[wanted.kind](plan, rows, wanted) if rows else None
             if figure is not None:
                 with writing(folder):
-                    write(folder / f"{name}.svg", svg(figure))
+                    write_text(folder / f"{name}.svg", svg(figure))
                 drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = f"{name}.svg"
     return drawn
 
@@ -167,7 +168,9 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSetti
     edges, empty = np.linspace(-1, 1, BINS + 1), True
     for i, row in enumerate(rows):
         counts = [
-            read(plan.cells[key].result).get("in_batch") for key in row["cells"].values() if plan.cells[key].finished
+            read_record(plan.cells[key].result).get("in_batch")
+            for key in row["cells"].values()
+            if plan.cells[key].finished
         ]
         if known := [one for one in counts if one]:
             empty, total = False, np.sum(known, axis=0)

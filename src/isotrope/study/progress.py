@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from isotrope.run.folder import read
+from isotrope.store.records import read_record
 from isotrope.study.plan import Cell, StudyPlan
 
 
@@ -26,7 +26,7 @@ class Board:
         self.lost: set[str] = set()
         for cell in plan.cells.values():
             if cell.finished:
-                self.results[cell.key] = read(cell.result)
+                self.results[cell.key] = read_record(cell.result)
 
     def __enter__(self) -> Board:
         return self
@@ -41,7 +41,7 @@ class Board:
     def finished(self, cell: Cell) -> None:
         """A cell has its result."""
         self.seconds.append(time.monotonic() - self.begun.pop(cell.key))
-        self.results[cell.key] = read(cell.result)
+        self.results[cell.key] = read_record(cell.result)
         scores = self.results[cell.key]["scores"]
         column = next((name for name in ("Avg.", "dev") if name in scores), None)
         said = f": {column} {scores[column]:.2f}" if column else ""

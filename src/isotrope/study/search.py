@@ -17,9 +17,10 @@ from rich.console import Console
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import read_preset
-from isotrope.run.folder import read, write
 from isotrope.run.pairs import dev_names, dev_pairs, judges
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
+from isotrope.store.records import read_record
 from isotrope.study.execute import run_plan
 from isotrope.study.options import Options, with_options
 from isotrope.study.plan import Place, StudyPlan, has_component, plan_study
@@ -69,10 +70,10 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
             run_plan(planned, options.get("jobs", 1), console)
             for label, (number, params) in asked.items():
                 cell = planned.cells[planned.rows[label][0]]
-                score = read(cell.result)["selection"]["best_score"] if cell.finished else None
+                score = read_record(cell.result)["selection"]["best_score"] if cell.finished else None
                 studies[label].tell(number, FAILED if score is None else score)
                 console.print(f"{label}, trial {number}: {score} with {params}", highlight=False, markup=False)
-        write(place.output / BEST, tomli_w.dumps({"rows": {label: _best(one) for label, one in studies.items()}}))
+        write_text(place.output / BEST, tomli_w.dumps({"rows": {label: _best(one) for label, one in studies.items()}}))
     return place.output / BEST
 
 
@@ -89,7 +90,7 @@ def _blind(spec: Spec, place: Place) -> Spec:
         file = place.output.resolve() / SELECT / f"{name}.tsv"
         rows = zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True)
         with writing(file.parent):
-            write(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
+            write_text(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
         files.append(str(file))
     return spec.model_copy(update={"run": spec.run.model_copy(update={"dev": tuple(files)})})
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from rich.console import Console
 
 from isotrope.errors import Stopped
-from isotrope.run.folder import write
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
@@ -79,5 +79,5 @@ def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> 
     """Write the study's record, pages and figures from the cells that are finished."""
     record = study_record(planned, failed)
     record["figures"] = draw(planned, record, output)
-    write(output / RECORD, json.dumps(record, indent=2))
+    write_text(output / RECORD, json.dumps(record, indent=2))
     return Study(output, record, write_pages(record, output), failed)
