@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """Text that any file in UTF-8 takes: the bytes of a file name that are not UTF-8 are shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class UserError(ValueError):
     """Something the user can put right.
 
@@ -14,8 +19,8 @@ class UserError(ValueError):
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
-        self.problem = " ".join(str(problem).split())
-        self.remedy = " ".join(str(remedy).split())
+        self.problem = " ".join(printable(str(problem)).split())
+        self.remedy = " ".join(printable(str(remedy)).split())
         super().__init__(f"{self.problem}: {self.remedy}")
 
 

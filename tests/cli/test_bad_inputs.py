@@ -428,7 +428,7 @@ def test_full_disk_for_the_cleaned_corpus(
         code = in_process(bench.train(), monkeypatch)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    check_line(capfd.readouterr().err, "no space left for the corpus … free space")
+    check_line(capfd.readouterr().err, "no space left to write … free some")
     assert code == 2
     assert not bench.run.exists()
     assert not list(bench.folder.rglob("*.part"))

@@ -1,10 +1,9 @@
-"""Corpora from real files: formats, compressions, cleaning and its report, the cache, and what users do wrong."""
+"""Corpora in their cache: found again, whole or not at all, and what users do wrong."""
 
 from __future__ import annotations
 
 import gzip
 import itertools
-import json
 import lzma
 import os
 import signal
@@ -20,178 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from conftest import ROOT
+from corpora import COMPRESS, texts, write
 from isotrope.errors import UserError
-from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, fold
+from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import Corpus, open_corpus
 
 DATA = Path(os.environ.get("ISOTROPE_DATA", ROOT.parent / "shared" / "data"))
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
-}
-SENTENCES = ["The first one.", "Größe und Maß, 日本語.", 'She said "no".', "A last sentence"]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Callable[..., Corpus]:
-    """open_corpus with a cache beside the test's files."""
-    return lambda *paths, **options: open_corpus(paths, cache=tmp_path / "cache", **options)
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def texts(corpus: Corpus) -> list[str]:
-    return list(corpus.dataset["text"])
-
-
-def table(extension: str, sentences: list[str]) -> bytes:
-    if extension == ".jsonl":
-        return "".join(json.dumps({"id": 1, "text": s}) + "\n" for s in sentences).encode()
-    if extension == ".csv":
-        quoted = (s.replace('"', '""') for s in sentences)
-        return ("id,text\n" + "".join(f'1,"{s}"\n' for s in quoted)).encode()
-    if extension == ".tsv":
-        return ("id\ttext\n" + "".join(f"1\t{s}\n" for s in sentences)).encode()
-    return "".join(s + "\n" for s in sentences).encode()
-
-
-@pytest.mark.parametrize("compression", COMPRESS)
-@pytest.mark.parametrize("extension", [".txt", ".jsonl", ".csv", ".tsv"])
-def test_every_format_and_compression_gives_the_same_rows(
-    tmp_path: Path, corpus: Callable[..., Corpus], extension: str, compression: str
-) -> None:
-    path = write(tmp_path / f"c{extension}{compression}", COMPRESS[compression](table(extension, SENTENCES)))
-    opened = corpus(path)
-    assert texts(opened) == SENTENCES
-    assert opened.dataset["label"][:] == [0, 1, 2, 3]
-    assert (opened.columns, len(opened), opened.report.kept) == (("text",), 4, 4)
-    assert opened.dataset.cache_files, "the data set lies in a file, not in memory"
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_parquet_with_every_kind_of_string(tmp_path: Path, corpus: Callable[..., Corpus], kind: pa.DataType) -> None:
-    column = pa.array([*SENTENCES, None]).cast(kind)
-    pq.write_table(pa.table({"n": range(5), "body": column}), tmp_path / "c.parquet", row_group_size=2)
-    opened = corpus(tmp_path / "c.parquet")
-    assert texts(opened) == SENTENCES
-    assert opened.report.dropped["blank"] == 1
-
-
-@given(sentences=st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
-def test_any_text_comes_through_every_table(tmp_path: Path, sentences: list[str]) -> None:
-    """Round trip through formats that can hold any text: what is kept is what a plain loop over the list keeps."""
-    sentences += ["ab", "cd"]
-    expected = [s for s in dict.fromkeys(fold((s,))[0] for s in sentences) if len(s) >= 2]
-    write(tmp_path / "a.jsonl", table(".jsonl", sentences))
-    write(tmp_path / "a.csv", table(".csv", sentences))
-    pq.write_table(pa.table({"text": sentences}), tmp_path / "a.parquet")
-    for extension in (".jsonl", ".csv", ".parquet"):
-        opened = open_corpus(tmp_path / f"a{extension}", cache=tmp_path / "cache")
-        assert texts(opened) == expected
-        assert opened.report.read == len(sentences)
-
-
-def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    write(tmp_path / "in/b.txt", "from b\n")
-    write(tmp_path / "in/a/z.tsv", "sentence\tn\nfrom z\t1\n")
-    write(tmp_path / "in/notes.md", "not read")
-    write(tmp_path / "in/.hidden.txt", "not read")
-    single = write(tmp_path / "first.jsonl", '{"x": "from first"}\n')
-    opened = corpus(single, tmp_path / "in")
-    assert texts(opened) == ["from first", "from z", "from b"]
-    assert len(opened.report.files) == 3
-
-
-def test_positive_and_negatives(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    write(
-        tmp_path / "c.csv", "q,pos,n1,n2\nquery one,pos one,neg a,neg b\nquery two,pos two,neg c,\nquery 3,p 3,x1,x2\n"
-    )
-    opened = corpus(tmp_path / "c.csv", positive="pos", negatives=("n1", "n2"))
-    assert opened.columns == ("text", "positive", "negative_0", "negative_1")
-    assert opened.dataset.column_names == [*opened.columns, "label"]
-    first = {"text": "query one", "positive": "pos one", "negative_0": "neg a", "negative_1": "neg b", "label": 0}
-    assert opened.dataset[0] == first
-    assert opened.report.dropped["blank"] == 1
-    assert corpus(tmp_path / "c.csv", text="n1").dataset[1]["text"] == "neg c"
-
-
-def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    lines = [
-        b"\xef\xbb\xbfA good  sentence.\r",  # with a byte-order mark and a Windows line end
-        b"  ",
-        b"Z\xfcrich is not UTF-8",
-        b"x",
-        b"  A good\tsentence. ",
-        b"y" * 101,
-        b"with a \0 inside",
-        b"Another good one",
-    ]
-    # the NUL must lie behind the part that is looked at to tell a binary file
-    filler = [b"%05d filler line" % i for i in range(6000)]
-    path = write(tmp_path / "c.txt", b"\n".join(filler + lines[1:]) + b"\n")
-    head = write(tmp_path / "a.txt", lines[0] + b"\n")
-    report = corpus(head, path, cleaning=Cleaning(max_chars=100)).report
-    assert report.dropped == {"undecodable": 2, "blank": 1, "too_short": 1, "too_long": 1, "duplicate": 1}
-    assert (report.read, report.kept) == (6008, 6002)
-    assert report.examples["undecodable"][0].startswith(f"{path}:6002 'Z")
-    assert report.examples["duplicate"] == (f"{path}:6004 'A good sentence.'",)
-    assert len(report.examples["too_long"][0]) < len(str(path)) + 80
-    assert str(report).splitlines()[0] == "6,008 lines read from 2 files, 6,002 kept, 6 dropped"
-    assert len(str(report).splitlines()) == 6
-    str(report).encode()  # printable, though it quotes what is not UTF-8
-    assert CleaningReport.from_json(report.to_json()) == report
-
-
-def test_cleaning_options(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    path = write(tmp_path / "c.txt", "one\ntwo words\ntwo words\nand three words\n")
-    assert texts(corpus(path, cleaning=Cleaning(min_words=2, dedupe=False))) == [
-        "two words",
-        "two words",
-        "and three words",
-    ]
-    assert (
-        texts(corpus(path, cleaning=Cleaning(min_chars=4, max_chars=10, min_words=1, dedupe=False)))
-        == ["two words"] * 2
-    )
-    for options in ({"min_chars": 0}, {"max_chars": 10**9}, {"min_chars": 50, "max_chars": 40}, {"min_words": -1}):
-        with pytest.raises(UserError, match="cleaning: m"):
-            Cleaning(**options)
-
-
-@given(st.lists(st.lists(st.integers(0, 300) | st.integers(2**64 - 9, 2**64 - 1), max_size=50), max_size=20))
-def test_seen_finds_first_occurrences_as_a_set_does(batches: list[list[int]]) -> None:
-    seen, reference = Seen(), set[int]()
-    for batch in batches:
-        new = seen.add(np.array(batch, dtype=np.uint64))
-        for value, is_new in zip(batch, new.tolist(), strict=True):
-            assert is_new == (value not in reference)
-            reference.add(value)
-    assert len(seen) == len(reference)
-
-
-def test_quotes_in_tables(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    """A quotation mark is text in a .tsv; in a .csv it may enclose a line end, and lines are still counted from 1."""
-    assert texts(corpus(write(tmp_path / "a.tsv", 'text\n"open quote\nplain line\n'))) == ['"open quote', "plain line"]
-    path = write(tmp_path / "a.csv", 'text,n\n"two\nlines",1\n\nshort\n')
-    with pytest.raises(UserError, match=r"a\.csv:5 has 1 columns, its header 2"):
-        corpus(path)
-
-
-def test_many_zstd_frames_are_read_to_the_end(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    frames = b"".join(COMPRESS[".zst"](f"sentence {i}\n".encode() * 3000) for i in range(50))
-    assert texts(corpus(write(tmp_path / "c.txt.zst", frames))) == [f"sentence {i}" for i in range(50)]
 
 
 def test_the_second_opening_reuses_the_first(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
@@ -276,17 +111,60 @@ def test_bad_inputs_are_named_and_leave_nothing(tmp_path: Path) -> None:
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
-    for cache in (path, path / "below", Path("/proc/none")):
-        with pytest.raises(UserError, match=r"cannot be written.*name another folder"):
+    for cache, problem in (
+        (path, "is a file"),
+        (path / "below", "cannot be written"),
+        (Path("/proc/none"), "cannot be"),
+    ):
+        with pytest.raises(UserError, match=problem):
             open_corpus(path, cache=cache)
 
 
-def test_a_damaged_cache_is_named(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+@pytest.mark.parametrize("name", ["corpus.arrow", "report.json", "contents.json"])
+@pytest.mark.parametrize("content", [b"", b"{}", None])
+def test_a_damaged_cache_counts_as_missing(
+    tmp_path: Path, corpus: Callable[..., Corpus], name: str, content: bytes | None
+) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
     folder = tmp_path / "cache" / corpus(path).key
-    write(folder / "corpus.arrow", b"")
-    with pytest.raises(UserError, match=r"is damaged .*delete that folder"):
-        corpus(path)
+    (folder / name).unlink()
+    if content is not None:
+        write(folder / name, content)
+    opened = corpus(path)
+    assert texts(opened) == ["one a", "two b"]
+    assert opened.report.kept == 2
+
+
+def test_a_file_that_grows_while_it_is_read_is_not_kept_under_its_old_key(
+    tmp_path: Path, corpus: Callable[..., Corpus]
+) -> None:
+    """Otherwise the old file, if it came back, would silently be taken for the longer one."""
+    path = write(tmp_path / "c.txt", "one a\ntwo b\n")
+
+    def grow(read: int) -> None:
+        with path.open("a") as file:
+            file.write("three c\n")
+
+    with pytest.raises(UserError, match="changed while they were read"):
+        corpus(path, progress=grow)
+    assert [entry for entry in (tmp_path / "cache").iterdir() if entry.is_dir()] == []
+    assert texts(corpus(path)) == ["one a", "two b", "three c"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
+def test_a_file_name_that_is_not_utf8(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+    folder = tmp_path / os.fsdecode(b"Gr\xfc\xdfe")
+    path = write(folder / "c.csv", "text\na good one\nx\nanother\n")
+    opened = corpus(path)
+    str(opened.report).encode()
+    "".join(opened.report.files).encode()
+    assert r"Gr\udcfc\udcdfe" in opened.report.files[0]
+    assert r"Gr\udcfc\udcdfe" in opened.report.examples["too_short"][0]
+    with pytest.raises(UserError, match="no column") as caught:
+        corpus(path, text="sentence")
+    str(caught.value).encode()
+    pq.write_table(pa.table({"text": ["in a", "parquet file"]}), tmp_path / "c.parquet")
+    assert len(corpus((tmp_path / "c.parquet").rename(folder / "c.parquet"))) == 2
 
 
 def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
@@ -316,7 +194,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
         tmp_path / "cache",
     )
     output, _ = process.communicate(timeout=60)
-    assert f"UserError no space left for the corpus in {tmp_path / 'cache'}" in output
+    assert f"UserError no space left to write {tmp_path / 'cache'}" in output
     assert all(entry.suffix == ".lock" for entry in (tmp_path / "cache").iterdir())
 
 
@@ -328,12 +206,12 @@ def test_killed_while_writing_then_opened_again(tmp_path: Path) -> None:
     code = "import pathlib, sys, isotrope.text.corpus as c; c.open_corpus(sys.argv[1], cache=pathlib.Path(sys.argv[2]))"
     process = _python(code, path, cache)
     for _ in range(3000):
-        if list(cache.glob(".*.part/corpus.arrow")):
+        if list(cache.glob(".*.isotrope-draft/.corpus.arrow.*")):
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "killed in the middle"
-    assert [entry.suffix for entry in cache.iterdir() if entry.is_dir()] == [".part"]
+    assert [entry.suffix for entry in cache.iterdir() if entry.is_dir()] == [".isotrope-draft"]
     opened = open_corpus(path, cache=cache)
     assert len(opened) == count
     assert [entry.name for entry in cache.iterdir() if entry.is_dir()] == [opened.key]

@@ -16,7 +16,7 @@ from isotrope.bulk.output import Manifest, Npy, Parts, Vectors, clear, destinati
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
-from isotrope.text.files import LONGEST_LINE, Source, checksum, find_sources
+from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources
 from isotrope.text.readers import Columns, rows
 from isotrope.types import Encoder
 
@@ -86,7 +86,7 @@ def encode(
         "normalize": normalize,
         "shard": shard,
         "model": _model_checksum(encoder, probe),
-        "files": checksum(sources, ""),
+        "files": content_checksum(sources, ""),
     }
     with writing(store):
         manifest = Manifest.read(store.folder)
@@ -107,7 +107,7 @@ def encode(
         return store.finish(manifest)
 
 
-def _sources(files: Sequence[str | Path], output: Path) -> list[Source]:
+def _sources(files: Sequence[str | Path], output: Path) -> list[TextFile]:
     place = output.resolve()
     for path in map(Path, files):
         if place.is_relative_to(path.resolve()):  # it would be read as input by the next call, or replace its input
@@ -138,7 +138,7 @@ def _class_name(encoder: object) -> str:
     return f"{type(encoder).__module__}.{type(encoder).__qualname__}"
 
 
-def _texts(sources: list[Source], text: str | None) -> Iterator[str]:
+def _texts(sources: list[TextFile], text: str | None) -> Iterator[str]:
     """Every row's sentence, as it is: without the line's end, and empty for a blank line or a null."""
     for source in sources:
         for line, (field,) in rows(source, Columns(text)):

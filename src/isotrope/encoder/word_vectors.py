@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.errors import UserError
-from isotrope.text.files import COMPRESSIONS, Source, lines
+from isotrope.text.files import COMPRESSIONS, TextFile, lines
 
 Vector = npt.NDArray[np.float32]
 _PIECES = re.compile(r"\w+|[^\w\s]")
@@ -100,7 +100,7 @@ class WordVectors:
         return vector if vector.shape == (self.dim,) and np.isfinite(vector).all() else None
 
 
-def source_of(path: Path) -> Source:
+def source_of(path: Path) -> TextFile:
     """A file of lines, whatever its ending: .vec, .tsv, none."""
     compression = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
-    return Source(path, ".txt", compression)
+    return TextFile(path, ".txt", compression)

@@ -30,7 +30,7 @@ from isotrope.pretraining.tokenizer import SPECIAL, train_tokenizer
 from isotrope.pretraining.vectors import warm_embeddings
 from isotrope.run.progress import CtrlC
 from isotrope.store.disk import writing
-from isotrope.text.files import Source, find_sources
+from isotrope.text.files import TextFile, find_sources
 
 START = list(SPECIAL).index("cls")  # id of the token that begins a sentence
 CARD_BLOCKS = 64  # whose sentences the card's mean cosine is taken over
@@ -180,7 +180,7 @@ def _plan(output: Path, recipe: Recipe, tokens: int | None) -> Plan:
     return plan
 
 
-def _tokenizer(folder: Path, sources: Sequence[Source], recipe: Recipe, say: Say) -> Any:
+def _tokenizer(folder: Path, sources: Sequence[TextFile], recipe: Recipe, say: Say) -> Any:
     if not folder.exists():
         say("learning a vocabulary")
         part = folder.with_name("tokenizer.part")
@@ -190,7 +190,7 @@ def _tokenizer(folder: Path, sources: Sequence[Source], recipe: Recipe, say: Say
 
 
 def _blocks(
-    output: Path, sources: Sequence[Source], held: Sequence[Source], tokenizer: Any, recipe: Recipe, say: Say
+    output: Path, sources: Sequence[TextFile], held: Sequence[TextFile], tokenizer: Any, recipe: Recipe, say: Say
 ) -> tuple[Ids, Ids]:
     """Blocks to train on (B, L) and held-out ones (H, L)."""
     if not (output / "tokens.bin").exists():

@@ -11,14 +11,14 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fingerprint, fold
-from isotrope.text.files import Source
+from isotrope.text.files import TextFile
 from isotrope.text.readers import Columns, rows
 
 Ids = np.ndarray[Any, np.dtype[np.uint16]]
 SENTENCES_AT_A_TIME = 20_000
 
 
-def sentences(sources: Sequence[Source]) -> Iterator[str]:
+def sentences(sources: Sequence[TextFile]) -> Iterator[str]:
     """The texts of corpus files in their order; blank lines and bytes that are not UTF-8 are passed over."""
     for source in sources:
         for _, fields in rows(source, Columns()):
@@ -27,7 +27,7 @@ def sentences(sources: Sequence[Source]) -> Iterator[str]:
                 yield text
 
 
-def tokenise(sources: Sequence[Source], tokenizer: Any, target: Path) -> Ids:
+def tokenise(sources: Sequence[TextFile], tokenizer: Any, target: Path) -> Ids:
     """Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other to `target`; map it to memory.
 
     A file that is already there is taken as it is: it is renamed into its place only when it is whole.

@@ -24,7 +24,7 @@ from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.text.files import checksum, find_sources
+from isotrope.text.files import content_checksum, find_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class _Planner:
         self.read, self.checksum = cache(read_preset), cache(files_checksum)
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
-        self.text = checksum(find_sources(self.corpus), "")
+        self.text = content_checksum(find_sources(self.corpus), "")
         for suite in run.suites:
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xxhash
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
 
 REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in the order in which they are tried
 _EXAMPLES = 3  # places named for each reason
@@ -161,9 +161,8 @@ class Tally:
         """Counts a dropped row; place is "file:line"."""
         self._dropped[reason] += 1
         if len(self._examples[reason]) < _EXAMPLES:
-            # cut first (a text may be megabytes); lone surrogates cannot be printed
-            begin = " | ".join(text[:60] for text in texts).encode("utf-8", "backslashreplace").decode()
-            self._examples[reason] += (f"{place} {begin!r}" if begin else place,)
+            begin = " | ".join(text[:60] for text in texts)  # cut first: a text may be megabytes
+            self._examples[reason] += (printable(f"{place} {begin!r}" if begin else place),)
 
     def report(self, files: tuple[str, ...]) -> CleaningReport:
         """What was counted so far."""

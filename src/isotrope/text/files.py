@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import xxhash
 import zstandard
@@ -19,15 +18,16 @@ from isotrope.errors import UserError
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst")
+BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv (each also with .gz, .xz or .zst) and .parquet"
 
-PROBE = 1 << 16  # bytes looked at to tell text from a binary file
+HEAD = 1 << 16  # bytes looked at to tell text from a binary file
 LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
-_BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+_BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TextFile:
     """One corpus file: its path, its format (".txt", …) and its compression ("" or ".gz", …)."""
 
     path: Path
@@ -35,7 +35,7 @@ class Source:
     compression: str
 
 
-def find_sources(paths: Iterable[Path | str]) -> list[Source]:
+def find_sources(paths: Iterable[Path | str]) -> list[TextFile]:
     """The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
 
     Hidden files and files of other kinds are passed over in a folder; named directly they are an error.
@@ -43,47 +43,61 @@ def find_sources(paths: Iterable[Path | str]) -> list[Source]:
     Raises:
         UserError: no path, a missing or empty file, an unknown ending, a folder without a corpus file.
     """
-    sources: list[Source] = []
+    sources: list[TextFile] = []
     for name in paths:
-        path = Path(name)
         if not str(name):  # an unset variable of the shell would mean the present folder
             raise UserError("a corpus path is empty", "give a file or a folder")
-        if path.is_dir():  # and below it, symbolic links to folders are not followed: no endless walk
-            files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
-            found = [source for source in map(_source, files) if source]
-            if not found:
-                raise UserError(f"the folder {path} holds no corpus file", SUPPORTED)
-            sources += found
-        elif not path.exists():
-            raise UserError(f"{path} does not exist", "check the path of the corpus")
-        elif (source := _source(path)) is None:
-            raise UserError(f"{path} has the unknown ending {''.join(path.suffixes[-2:])!r}", SUPPORTED)
-        else:
-            sources.append(source)
+        with reading_errors(Path(name)):
+            sources += _named(Path(name))
     if not sources:
         raise UserError("no corpus was named", "give a file or a folder; " + SUPPORTED)
     for source in sources:
-        with reading(source.path):
+        with reading_errors(source.path):
             if source.path.stat().st_size == 0:
                 raise UserError(f"{source.path} is empty", "remove it or give a file with one sentence a line")
     return sources
+
+
+def _named(path: Path) -> list[TextFile]:
+    if path.is_dir():  # and below it, symbolic links to folders are not followed: no endless walk
+        files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+        found = [source for source in map(_source, files) if source]
+        if not found:
+            raise UserError(f"the folder {path} holds no corpus file", SUPPORTED)
+        return found
+    if not path.exists():
+        raise UserError(f"{path} does not exist", "check the path of the corpus")
+    refuse_special(path)
+    if (source := _source(path)) is None:
+        raise UserError(f"{path} has the unknown ending {''.join(path.suffixes[-2:])!r}", SUPPORTED)
+    return [source]
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse a pipe, a socket or a device: a run reads its files more than once.
+
+    Raises:
+        UserError: it is one.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is a pipe or a device, not a file", "save the text in a file first")
 
 
 def _hidden(relative: Path) -> bool:
     return any(part.startswith(".") for part in relative.parts)
 
 
-def _source(path: Path) -> Source | None:
+def _source(path: Path) -> TextFile | None:
     suffixes = path.name.lower().split(".")[1:]
     compression = f".{suffixes.pop()}" if suffixes and f".{suffixes[-1]}" in COMPRESSIONS else ""
     format = f".{suffixes[-1]}" if suffixes else ""
     if format not in FORMATS or (compression and format == ".parquet"):
         return None
-    return Source(path, format, compression)
+    return TextFile(path, format, compression)
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading_errors(path: Path) -> Iterator[None]:
     """Turns what can go wrong in reading a file into a UserError that names it."""
     try:
         yield
@@ -93,54 +107,60 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(f"{path} cannot be read ({error.strerror or error})", "check the file") from error
 
 
-def checksum(sources: Iterable[Source], settings: str) -> str:
+def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
     """xxh3 (128 bits, hexadecimal) of the files' formats, sizes and bytes, in their order, and of the settings."""
     total = xxhash.xxh3_128(settings.encode())
     for source in sources:
-        with reading(source.path), source.path.open("rb") as stream:
+        with reading_errors(source.path), source.path.open("rb") as stream:
             total.update(f"|{source.format}{source.compression}|{source.path.stat().st_size}|".encode())
             while block := stream.read(1 << 20):
                 total.update(block)
     return total.hexdigest()
 
 
-def lines(source: Source) -> Iterator[str]:
+def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
     """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates.
 
+    Args:
+        source: the file.
+        cut: cut a line of `LONGEST_LINE` bytes or more there. False: such a line is an error.
+
     Raises:
-        UserError: a broken archive, a file that is binary or in another encoding, nothing in the archive.
+        UserError: a broken archive, a pipe, a file that is binary or in another encoding, nothing in the archive.
     """
-    with reading(source.path), _open(source) as stream:
-        _check_text(source.path, stream.peek(PROBE)[:PROBE])
-        first = True
+    refuse_special(source.path)
+    with reading_errors(source.path), _open(source) as stream:
+        _check_text(source.path, stream.peek(HEAD)[:HEAD])
+        number = 0
         while raw := stream.readline(LONGEST_LINE):
+            number += 1
             if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+                if not cut:
+                    problem = f"{source.path}:{number} is longer than {LONGEST_LINE:,} bytes"
+                    raise UserError(problem, "write one record on each line, and cut very long texts")
                 while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
                     pass
                 raw += b"\n"
-            yield raw.decode("utf-8-sig" if first else "utf-8", "surrogateescape")
-            first = False
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
-def _open(source: Source) -> io.BufferedReader:
-    raw: Any  # typeshed has no common type for what BufferedReader accepts
-    if source.compression == ".gz":
-        raw = gzip.GzipFile(source.path, "rb")
-    elif source.compression == ".xz":
-        raw = lzma.LZMAFile(source.path, "rb")  # noqa: SIM115 - the buffer closes it
-    elif source.compression == ".zst":
-        raw = _ZstdReader(source.path.open("rb"))
-    else:
-        raw = source.path.open("rb", buffering=0)
-    return io.BufferedReader(raw, PROBE)
+def _open(source: TextFile) -> io.BufferedReader:
+    raw: io.RawIOBase = source.path.open("rb", buffering=0)
+    if source.compression:
+        raw = _Decompressed(raw, DECOMPRESSORS[source.compression])
+    return io.BufferedReader(raw, HEAD)
 
 
-class _ZstdReader(io.RawIOBase):
-    """Decompressed bytes of all frames of a zstd file; zstandard's own reader accepts a truncated file."""
+class _Decompressed(io.RawIOBase):
+    """The bytes of all streams of a compressed file.
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+    The libraries' own readers accept a truncated .zst, and an .xz with a damaged second stream or with other bytes
+    behind the last one.
+    """
+
+    def __init__(self, file: io.RawIOBase, new: Callable[[], Any]) -> None:
+        self._file, self._new = file, new
+        self._stream = new()
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -148,22 +168,31 @@ class _ZstdReader(io.RawIOBase):
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         while not self._ready:
-            block = self._frame.unused_data or self._stream.read(1 << 13)
-            if self._frame.eof:
-                if not block:
-                    return 0
-                self._frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-            elif not block:
-                raise EOFError("the file ends within a zstd frame")
-            self._ready = memoryview(self._frame.decompress(block))
+            if self._stream.eof:
+                rest = self._stream.unused_data.lstrip(b"\0")  # zeros may fill up a stream
+                while not rest:
+                    if not (block := self._file.read(BLOCK)):
+                        return 0
+                    rest = block.lstrip(b"\0")
+                self._stream = self._new()
+            elif not (rest := self._file.read(BLOCK) or b""):
+                raise EOFError("it ends within a compressed stream")
+            self._ready = memoryview(self._stream.decompress(rest))
         count = min(len(buffer), len(self._ready))
         buffer[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count
 
     def close(self) -> None:
-        self._stream.close()
+        self._file.close()
         super().close()
+
+
+DECOMPRESSORS: dict[str, Callable[[], Any]] = {  # objects with decompress, eof and unused_data, for one stream
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
+}
 
 
 def _check_text(path: Path, head: bytes) -> None:
@@ -175,3 +204,6 @@ def _check_text(path: Path, head: bytes) -> None:
         raise UserError(
             f"{path} is not text in UTF-8", "give a text file, or convert it to UTF-8 (for example with iconv)"
         )
+    if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
+        problem = f"{path} ends its lines with a carriage return alone"
+        raise UserError(problem, "give line feeds (for example with: tr '\\r' '\\n')")

@@ -13,9 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
-from isotrope.text.files import Source, lines, reading
+from isotrope.text.files import LONGEST_LINE, TextFile, lines, reading_errors
 
-Row = tuple[int, tuple[str | None, ...]]  # line number from 1 (Parquet: row number), the fields; None = null
+SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
+MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
+csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
+
+NumberedRow = tuple[int, tuple[str | None, ...]]  # line number from 1 (Parquet: row number), the fields; None = null
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +44,16 @@ class Columns:
         positive = ("positive",) if self.positive is not None else ()
         return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
 
-    def choose(self, path: Path, kinds: dict[str, str]) -> tuple[str, ...]:
-        """Their names in one file, whose columns have these kinds ("string" or another type's name).
+    def choose(self, path: Path, columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """Their names in one file, whose columns are these: (name, "string" or another type's name).
 
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
 
         Raises:
-            UserError: a named column is missing or holds no strings; no text column is named and none stands out.
+            UserError: a named column is missing, occurs twice, or holds no strings; no text column is named and none
+            stands out.
         """
+        kinds = dict(columns)
         others = ((self.positive,) if self.positive is not None else ()) + self.negatives
         listed = ", ".join(kinds) or "none"
         strings = [name for name, kind in kinds.items() if kind == "string" and name not in others]
@@ -62,16 +68,18 @@ class Columns:
         for name in (text, *others):
             if name not in kinds:
                 raise UserError(f"{path} has no column {name!r} (columns: {listed})", "name one of its columns")
+            if sum(name == column for column, _ in columns) > 1:
+                raise UserError(f"{path} has two columns of the name {name!r}", "rename one of them")
             if kinds[name] != "string":
                 raise UserError(f"column {name!r} of {path} holds {kinds[name]}, not strings", "name a text column")
         return (text, *others)
 
 
-def rows(source: Source, columns: Columns) -> Iterator[Row]:
+def rows(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     """The rows of one file, in its order and in constant memory.
 
     A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
-    RFC 4180. Blank lines come as null rows, so that they are counted; a row that does not fit its table is an error.
+    RFC 4180. Blank lines come as null rows, so that they are counted. A row that does not fit its table is an error.
 
     Raises:
         UserError: what `lines` and `Columns.choose` raise; a row with a wrong number of columns, a line that is not a
@@ -81,7 +89,7 @@ def rows(source: Source, columns: Columns) -> Iterator[Row]:
     return readers[source.format](source, columns)
 
 
-def _text(source: Source, columns: Columns) -> Iterator[Row]:
+def _text(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     if columns.positive is not None:
         problem = f"{source.path} is plain text and has no column {columns.positive!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
@@ -89,15 +97,15 @@ def _text(source: Source, columns: Columns) -> Iterator[Row]:
         yield number, (line,)
 
 
-def _jsonl(source: Source, columns: Columns) -> Iterator[Row]:
+def _jsonl(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     chosen: tuple[str, ...] | None = None
-    for number, line in enumerate(lines(source), start=1):
+    for number, line in enumerate(lines(source, cut=False), start=1):
         if not line.strip():
             yield number, (None,) * len(columns.names)
             continue
         record = _json_object(source.path, number, line)
         if chosen is None:  # the first object says which columns there are; a null there may become a string later
-            chosen = columns.choose(source.path, {name: _kind(value) for name, value in record.items()})
+            chosen = columns.choose(source.path, [(name, _kind(value)) for name, value in record.items()])
         yield number, tuple(_json_field(source.path, number, record, name) for name in chosen)
 
 
@@ -105,7 +113,8 @@ def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", "nested too deeply")
+        unread = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        reason = getattr(error, "msg", unread)
         raise UserError(f"{path}:{number} is not valid JSON ({reason})", "put one JSON object on each line") from error
     if not isinstance(record, dict):
         raise UserError(f"{path}:{number} is not a JSON object", "put one JSON object on each line")
@@ -125,50 +134,84 @@ def _json_field(path: Path, number: int, record: dict[str, Any], name: str) -> s
     return value
 
 
-def _delimited(source: Source, columns: Columns) -> Iterator[Row]:
+def _delimited(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     tabs = source.format == ".tsv"
-    reader = csv.reader(
-        lines(source),
-        delimiter="\t" if tabs else ",",
+    separator = "\t" if tabs else ","
+    table = _Table(
+        lines(source, cut=False),
+        delimiter=separator,
         quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
         strict=True,
     )
-    header: list[str] | None = None
-    places: list[int] = []
+    number, header = 1, table.row(source.path, 1)
+    if header is None:
+        return
+    if len(header) == 1 and (other := next((sign for sign in SEPARATORS if sign in header[0]), None)):
+        problem = f"{source.path} has the single column {header[0][:80]!r}, which holds {other!r}"
+        raise UserError(problem, f"separate the columns by {'a tab' if tabs else 'commas'}")
+    chosen = columns.choose(source.path, [(name, "string") for name in header])
+    places = [header.index(name) for name in chosen]
     while True:
-        number = reader.line_num + 1  # where the row begins: a quoted field may hold line ends
-        try:
-            fields = next(reader)
-        except StopIteration:
+        number = table.line + 1  # where the row begins: a quoted field may hold line ends
+        if (fields := table.row(source.path, number)) is None:
             return
-        except csv.Error as error:
-            remedy = "correct the line; look for a quotation mark that is not closed"
-            raise UserError(f"{source.path}:{number} cannot be read as a table ({error})", remedy) from error
-        if header is None:
-            header = fields
-            chosen = columns.choose(source.path, dict.fromkeys(header, "string"))
-            places = [header.index(name) for name in chosen]
-        elif not fields:
+        if not fields:
             yield number, (None,) * len(places)
         elif len(fields) != len(header):
             problem = f"{source.path}:{number} has {len(fields)} columns, its header {len(header)}"
             raise UserError(problem, "correct the line; a field that holds the separator needs quotes (.csv)")
         else:
+            _refuse_swallowed(source.path, number, table.line - number, fields, separator)
             yield number, tuple(fields[place] for place in places)
 
 
-def _parquet(source: Source, columns: Columns) -> Iterator[Row]:
+class _Table:
+    """A csv.reader whose errors are one clear line."""
+
+    def __init__(self, source: Iterator[str], **options: Any) -> None:
+        self._rows = csv.reader(source, **options)
+
+    @property
+    def line(self) -> int:
+        """The last line that was read."""
+        return self._rows.line_num
+
+    def row(self, path: Path, number: int) -> list[str] | None:
+        """The fields of the row that begins on this line; None behind the last."""
+        try:
+            return next(self._rows, None)
+        except csv.Error as error:
+            remedy = "correct the line; look for a quotation mark that is not closed"
+            raise UserError(f"{path}:{number} cannot be read as a table ({error})", remedy) from error
+
+
+def _refuse_swallowed(path: Path, number: int, run: int, fields: list[str], separator: str) -> None:
+    """A stray quotation mark makes one field of all rows up to the next one: many lines that look like rows."""
+    if run < MANY_LINES:
+        return
+    for field in fields:
+        inner = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
+        if len(inner) >= MANY_LINES - 2 and inner.count(len(fields) - 1) >= 0.75 * len(inner):
+            raise UserError(
+                f"{path}:{number} has a quoted field of {run + 1} lines, which look like rows of the table",
+                "close the quotation mark; if the lines are one text, give the table as .jsonl or .parquet",
+            )
+
+
+def _parquet(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     try:
-        with reading(source.path), pq.ParquetFile(source.path) as file:
-            kinds = {field.name: "string" if _is_string(field.type) else str(field.type) for field in file.schema_arrow}
+        with reading_errors(source.path), source.path.open("rb") as raw, pq.ParquetFile(raw) as file:
+            kinds = [
+                (field.name, "string" if _is_string(field.type) else str(field.type)) for field in file.schema_arrow
+            ]
             chosen = columns.choose(source.path, kinds)
             number = 0
             for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
                 # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
                 parts = [batch.column(name).cast(pa.large_binary()).to_pylist() for name in chosen]
-                for fields in zip(*parts, strict=True):
+                for row in zip(*parts, strict=True):
                     number += 1
-                    yield number, _decoded(fields)
+                    yield number, _decoded(row)
     except pa.ArrowException as error:
         raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
 

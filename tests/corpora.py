@@ -1,0 +1,42 @@
+"""Corpus files for tests: any format, any compression."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import zstandard
+
+from isotrope.text.corpus import Corpus
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+SENTENCES = ["The first one.", "Größe und Maß, 日本語.", 'She said "no".', "A last sentence"]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def texts(corpus: Corpus) -> list[str]:
+    return list(corpus.dataset["text"])
+
+
+def table(extension: str, sentences: list[str]) -> bytes:
+    if extension == ".jsonl":
+        return "".join(json.dumps({"id": 1, "text": s}) + "\n" for s in sentences).encode()
+    if extension == ".csv":
+        quoted = (s.replace('"', '""') for s in sentences)
+        return ("id,text\n" + "".join(f'1,"{s}"\n' for s in quoted)).encode()
+    if extension == ".tsv":
+        return ("id\ttext\n" + "".join(f"1\t{s}\n" for s in sentences)).encode()
+    return "".join(s + "\n" for s in sentences).encode()

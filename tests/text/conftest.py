@@ -1,0 +1,16 @@
+"""A corpus in a cache beside the test's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isotrope.text.corpus import Corpus, open_corpus
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Callable[..., Corpus]:
+    """open_corpus with a cache beside the test's files."""
+    return lambda *paths, **options: open_corpus(paths, cache=tmp_path / "cache", **options)
