@@ -34,7 +34,7 @@ from isotrope.evaluation.retrieval import per_query
 from isotrope.evaluation.sets.domains import Domain, load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
-from isotrope.evaluation.sts import headline, similarities
+from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.run.environment import environment
 from isotrope.store.cache import cache_folder
 from isotrope.text.corpus import Corpus, open_corpus
@@ -138,7 +138,7 @@ def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dic
         found = {
             f"query/{k}": v for k, v in per_query(Embedded(encoder, [*texts.queries, *texts.corpus]), texts).items()
         }
-        pairs = headline(sets, similarities(encoder, sets))
+        pairs = main_pairs(sets, similarities(encoder, sets))
         found |= {f"gold/{task}": gold for task, (gold, _) in pairs.items()}
         found |= {f"cosine/{task}": cosine for task, (_, cosine) in pairs.items()}
         draft = kept.with_suffix(".part.npz")

@@ -28,7 +28,7 @@ import torch
 from isotrope.evaluation.ranking import Choices, evaluate_ranking
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare
-from isotrope.evaluation.sts import headline, similarities
+from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.post.fitted import Step
 from isotrope.post.names import Name, open_encoder
 
@@ -74,7 +74,7 @@ def sts(data: str, corpus: str) -> dict[str, Any]:
     rows = []
     for backbone in BACKBONES:
         table = Remembered(open_encoder(backbone))
-        before = headline(sets, similarities(table, sets))
+        before = main_pairs(sets, similarities(table, sets))
         rows.append({"name": backbone, "fitted_on": None} | scores(before, before))
         for text in STEPS:
             one = step(text)
@@ -84,7 +84,7 @@ def sts(data: str, corpus: str) -> dict[str, Any]:
                 Path(corpus).name: similarities(one.behind(table).fit(wiki), sets),
             }
             for where, cosines in fitted.items():
-                after = headline(sets, cosines)
+                after = main_pairs(sets, cosines)
                 rows.append({"name": f"{backbone}+{text}", "fitted_on": where} | scores(before, after))
                 print(json.dumps(rows[-1]))
     return {"rows": rows, "sentences": SENTENCES, "resamples": RESAMPLES, "target_sentences": len(set(texts))}

@@ -14,7 +14,7 @@ import torch
 
 import sts
 import transfer
-from isotrope.evaluation.classifier import SETTINGS
+from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
 from isotrope.run.environment import environment
 from timing import show
 
@@ -28,5 +28,5 @@ if __name__ == "__main__":
     seven = sts.measure("isotrope/tiny", "mean", given.data, given.repetitions)
     torch.set_num_threads(1)
     transfer.warm_up(given.data)
-    cr = [transfer.measure(given.data, size, given.fits, SETTINGS["test"]) for size in (64, 384, 768)]
+    cr = [transfer.measure(given.data, size, given.fits, CLASSIFIER_SETTINGS["test"]) for size in (64, 384, 768)]
     show({"sts": seven, "transfer": cr, "environment": environment()}, given.output)

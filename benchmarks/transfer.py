@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from isotrope.evaluation import transfer
-from isotrope.evaluation.classifier import SETTINGS, Setting, train, with_bias
+from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS, ClassifierSetting, train_classifiers, with_bias
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.transfer import load_transfer
 
@@ -47,10 +47,12 @@ def features(data: Path, dimensions: int) -> tuple[Tensor, Tensor]:
 
 def warm_up(data: Path) -> None:
     """The first use of torch's optimizers imports what is not part of the work."""
-    train(*features(data, 64), [transfer.hold_out(np.arange(200))], np.array([[1e-3]]), 2, SETTINGS["test"])
+    train_classifiers(
+        *features(data, 64), [transfer.split_dev(np.arange(200))], np.array([[1e-3]]), 2, CLASSIFIER_SETTINGS["test"]
+    )
 
 
-def measure(data: Path, dimensions: int, fits: int, setting: Setting) -> dict[str, object]:
+def measure(data: Path, dimensions: int, fits: int, setting: ClassifierSetting) -> dict[str, object]:
     x, y = features(data, dimensions)
     outer = transfer._folds(y, np.arange(len(y)), setting.folds)
     inner = [transfer._folds(y, rows.train, setting.folds) for rows in outer]
@@ -62,7 +64,7 @@ def measure(data: Path, dimensions: int, fits: int, setting: Setting) -> dict[st
         plain = softmax.Classifier(dimensions, 2, transfer.PENALTIES[penalty], setting)
         best = plain.fit(x[rows.train, :-1], y[rows.train], (x[rows.dev, :-1], y[rows.dev]))
         middle = time.process_time()
-        ours = train(x, y, inner[fold], transfer._grid(len(inner[fold])), 2, setting)
+        ours = train_classifiers(x, y, inner[fold], transfer._grid(len(inner[fold])), 2, setting)
         share.append(time.process_time() - middle)
         single.append(middle - start)
         same += bool(ours.accuracy[number % setting.folds, penalty] == best)
@@ -86,14 +88,14 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--dimensions", type=int, nargs="+", default=[64, 384, 768])
     parser.add_argument("--fits", type=int, default=6)
-    parser.add_argument("--setting", choices=SETTINGS, default="test")
+    parser.add_argument("--setting", choices=CLASSIFIER_SETTINGS, default="test")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     warm_up(given.data)
     rows = []
     for dimensions in given.dimensions:
-        rows.append(measure(given.data, dimensions, given.fits, SETTINGS[given.setting]))
+        rows.append(measure(given.data, dimensions, given.fits, CLASSIFIER_SETTINGS[given.setting]))
         print(json.dumps(rows[-1]), flush=True)
     if given.output is not None:
         result = {"task": "CR", "setting": given.setting, "torch": torch.__version__, "rows": rows}

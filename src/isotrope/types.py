@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from pydantic import Field
@@ -22,6 +23,10 @@ AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # temperatures, 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # weights
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+
+
+Vector = npt.NDArray[np.float64]  # (N,)
+Matrix = npt.NDArray[np.float64]  # (N, D)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 
 from isotrope.errors import UserError
 from isotrope.evaluation import cache
-from isotrope.evaluation.compare import by_cases, by_pairs
-from isotrope.evaluation.models import Asked, Remembering, evaluate_models
+from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
+from isotrope.evaluation.paired_cases import compare_cases, compare_pairs
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare_means, compare_tasks
-from isotrope.evaluation.suite import SUITES, headlines
+from isotrope.evaluation.suite import SUITES, main_scores
 from isotrope.report import scores
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks, check_table_file, latex, markdown, write_tables
@@ -61,28 +61,28 @@ def test_a_result_is_computed_once(cached: Path) -> None:
         calls.append(1)
         return {"a": {"accuracy": 0.25}}
 
-    assert cache.remembered({"model": "m", "data": "1"}, compute) == cache.remembered(
+    assert cache.remembered_result({"model": "m", "data": "1"}, compute) == cache.remembered_result(
         {"data": "1", "model": "m"}, compute
     )
     assert len(calls) == 1
-    cache.remembered({"model": "m", "data": "2"}, compute)
+    cache.remembered_result({"model": "m", "data": "2"}, compute)
     assert len(calls) == 2
     for kept in cached.rglob("*.json"):
         kept.write_text("{ damaged")
-    assert cache.remembered({"model": "m", "data": "2"}, compute) == {"a": {"accuracy": 0.25}}
+    assert cache.remembered_result({"model": "m", "data": "2"}, compute) == {"a": {"accuracy": 0.25}}
     assert len(calls) == 3
 
 
 def test_other_code_is_another_result(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache.remembered({"model": "m"}, lambda: {"version": 1}) == {"version": 1}
+    assert cache.remembered_result({"model": "m"}, lambda: {"version": 1}) == {"version": 1}
     monkeypatch.setattr(cache, "code_checksum", lambda: "another")
-    assert cache.remembered({"model": "m"}, lambda: {"version": 2}) == {"version": 2}
+    assert cache.remembered_result({"model": "m"}, lambda: {"version": 2}) == {"version": 2}
 
 
 def test_a_result_stands_where_it_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "file"))
-    assert cache.remembered({"model": "m"}, lambda: {"x": 1}) == {"x": 1}
+    assert cache.remembered_result({"model": "m"}, lambda: {"x": 1}) == {"x": 1}
 
 
 def test_data_checksum_sees_bytes_and_names(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_data_checksum_sees_the_data_from_wherever_they_are_named(tmp_path: Path
 
 def test_every_sentence_is_encoded_once() -> None:
     bag, pairs = Bag(), own_pairs()
-    remembering = Remembering(bag)
+    remembering = RememberingEncoder(bag)
     for suite in ("sts", "ranking", "geometry"):
         assert json.dumps(results_of(remembering, suite, pairs)) == json.dumps(results_of(Bag(), suite, pairs))
     assert sorted(bag.asked) == sorted({*pairs.first, *pairs.second})
@@ -129,7 +129,7 @@ def test_comparison_case_by_case(suite: str) -> None:
     assert there.verdict == "better"
     assert back.verdict == "worse"
     assert (same.verdict, same.difference) == ("cannot be told", 0)
-    assert there.after == pytest.approx(headlines(suite, good)["mine"])
+    assert there.after == pytest.approx(main_scores(suite, good)["mine"])
     with pytest.raises(UserError, match="different tasks"):
         judge(good, {"yours": good["mine"]}, 0)
 
@@ -149,8 +149,8 @@ def test_tasks_are_resampled_by_themselves() -> None:
 
 def test_judges_find_the_cases_of_every_suite() -> None:
     results = {"t": {"per_sample": {"correct": [0, 1, 1]}, "per_pair": {"gold": [1, 2, 3], "cosine": [0.1, 0.3, 0.2]}}}
-    assert by_cases("per_sample", "correct")(results, results, 0).before == pytest.approx(2 / 3)
-    assert by_pairs(results, results, 0).before == pytest.approx(0.5)
+    assert compare_cases("per_sample", "correct")(results, results, 0).before == pytest.approx(2 / 3)
+    assert compare_pairs(results, results, 0).before == pytest.approx(0.5)
 
 
 def test_marks() -> None:
@@ -198,9 +198,12 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         (("retrieval", None, None, [pairs]), "takes no pairs"),
     ):
         with pytest.raises(UserError, match=problem):
-            Asked.read(*arguments)
-    assert not Asked.read("sts", None, None, [pairs]).of_data
-    assert Asked.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {"sts": "test", "transfer": "fast"}
+            EvaluationRequest.read(*arguments)
+    assert not EvaluationRequest.read("sts", None, None, [pairs]).of_data
+    assert EvaluationRequest.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {
+        "sts": "test",
+        "transfer": "fast",
+    }
 
 
 def test_intervals_hold_the_score_and_shrink_with_pairs() -> None:
@@ -208,14 +211,14 @@ def test_intervals_hold_the_score_and_shrink_with_pairs() -> None:
         result = results_of(Bag(), "sts", own_pairs(count))
         (row,) = scores.interval_table("sts", {"bag": result}).rows
         low, high = map(float, row[1].split(" … "))
-        assert low < 100 * headlines("sts", result)["mine"] < high
+        assert low < 100 * main_scores("sts", result)["mine"] < high
         return high - low
 
     assert width(2000) < width(100) / 2
 
 
 def test_models_by_name_on_own_pairs(cached: Path) -> None:
-    asked = Asked.read("sts,ranking,geometry,retrieval", None, None, [own_pairs()])
+    asked = EvaluationRequest.read("sts,ranking,geometry,retrieval", None, None, [own_pairs()])
     results = evaluate_models(["isotrope/tiny", "isotrope/tiny@cls"], asked)
     titles = [table.title for table in scores.all_tables(results, compare=True)]
     tests = "against isotrope/tiny (before), paired bootstrap over the same cases"
@@ -300,4 +303,4 @@ def test_mteb_takes_any_encoder() -> None:
 
     found = mteb.evaluate(MtebEncoder(Bag(), "isotrope/bag"), Mine(), cache=None, show_progress_bar=False)
     score = found.task_results[0].scores["test"][0]["cosine_spearman"]
-    assert score == pytest.approx(headlines("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3)
+    assert score == pytest.approx(main_scores("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3)

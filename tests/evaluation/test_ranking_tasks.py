@@ -14,7 +14,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation import ranking, suite
 from isotrope.evaluation.cases import case, find_list
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.ranking import Choices, RankingList, kendall, ndcg, rank, ranking_lists
+from isotrope.evaluation.ranking import Choices, RankingList, kendall, ndcg_of, rank_sets, ranking_lists
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare_means
@@ -36,7 +36,7 @@ def test_kendall_equals_the_definition(pairs, tau):
 @given(values, st.sampled_from(["linear", "exponential"]), st.sampled_from([None, 1, 3, 50]))
 def test_ndcg_equals_the_mean_over_the_orders_of_the_tied(pairs, gain, at):
     x, y = np.array(pairs, dtype=float).T
-    assert ndcg(x, y, gain, at) == pytest.approx(naive.ndcg(x.tolist(), y.tolist(), gain, at), abs=1e-12)
+    assert ndcg_of(x, y, gain, at) == pytest.approx(naive.ndcg(x.tolist(), y.tolist(), gain, at), abs=1e-12)
 
 
 def check_every_list(encoder, tasks, setting="test", variants=(LITERAL,)):
@@ -45,7 +45,7 @@ def check_every_list(encoder, tasks, setting="test", variants=(LITERAL,)):
     for choices in variants:
         result = ranking.evaluate_ranking(encoder, tasks, DATA, setting, choices)
         for task in tasks:
-            lists = ranking_lists(load_sts(DATA, task, ranking.SETTINGS[setting]).values(), choices)
+            lists = ranking_lists(load_sts(DATA, task, ranking.RANKING_SETTINGS[setting]).values(), choices)
             lists = [one for one in lists if np.ptp(one.gold) > 0]
             embedded = Embedded(encoder, {s for one in lists for s in (one.query, *one.candidates)})
             got = result[task]["per_list"]
@@ -147,7 +147,7 @@ def star(golds, query="abc"):
 
 def test_a_perfect_order_and_its_reverse():
     perfect, worst = (
-        rank(Letters(), {"x": [star(g)]}, Choices(more_than=4))["x"] for g in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+        rank_sets(Letters(), {"x": [star(g)]}, Choices(more_than=4))["x"] for g in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
     )
     assert (perfect["kendall"], perfect["ndcg"]) == pytest.approx((1, 1))
     assert worst["kendall"] == pytest.approx(-1)
@@ -173,7 +173,7 @@ def test_repeated_pairs_are_kept_or_merged():
 
 def test_constant_lists_are_left_out_or_nought():
     both = [star([2, 2, 2, 2], query="ff"), star([4, 3, 2, 1])]
-    skipped, nought = (rank(Letters(), {"x": both}, Choices(constant=c))["x"] for c in ("skip", "zero"))
+    skipped, nought = (rank_sets(Letters(), {"x": both}, Choices(constant=c))["x"] for c in ("skip", "zero"))
     assert (skipped["lists"], skipped["constant"]) == (1, 1)
     assert (nought["lists"], nought["constant"]) == (2, 1)
     assert nought["kendall"] == pytest.approx(skipped["kendall"] / 2)
@@ -185,7 +185,7 @@ def test_a_collapsed_encoder_orders_nothing():
         def encode(self, sentences):
             return np.ones((len(sentences), 3))
 
-    result = rank(Collapsed(), {"x": [star([4, 3, 2, 1])]})["x"]
+    result = rank_sets(Collapsed(), {"x": [star([4, 3, 2, 1])]})["x"]
     assert result["kendall"] == 0
     assert result["ndcg"] == pytest.approx(naive.ndcg([1.0] * 4, [4, 3, 2, 1], "linear", None))
 
@@ -203,7 +203,7 @@ def test_two_models_are_compared_list_by_list():
             lean = np.array([10.0 if s.startswith("query") else 3.0 * gold.get(s, 0.0) for s in sentences])
             return np.hstack([super().encode(sentences), lean[:, None]])
 
-    before, after = (rank(e, {"x": queries})["x"]["per_list"] for e in (HashEncoder(), Told()))
+    before, after = (rank_sets(e, {"x": queries})["x"]["per_list"] for e in (HashEncoder(), Told()))
     assert compare_means(np.array(before["kendall"]), np.array(after["kendall"]), resamples=200).verdict == "better"
     assert len(before["ndcg"]) == len(after["ndcg"]) >= 80
 
@@ -227,9 +227,9 @@ def test_case_table():
         (lambda: Choices(side="left"), "either, first, second"),
         (lambda: Choices(at=0), "at = 0"),
         (lambda: Choices(more_than=0), "more_than = 0"),
-        (lambda: rank(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
-        (lambda: rank(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
-        (lambda: rank(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
+        (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
+        (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
+        (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
         (lambda: case({}, "abc", []), "no sentence"),
         (lambda: case({}, "abc", ["d"], [1, 2]), "2 scores for 1"),
         (lambda: find_list([RankingList("A man", ["x"], np.ones(1))], "a woman"), "try 'A man'"),

@@ -10,7 +10,7 @@ from sklearn.metrics import ndcg_score
 from isotrope.errors import UserError
 from isotrope.evaluation import retrieval
 from isotrope.evaluation.clustering import v_measures
-from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval, reciprocal_ranks, search
+from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval, reciprocal_ranks
 from isotrope.evaluation.sets.domains import Domain, same_class
 from oracle import retrieval as naive
 from oracle.similarity import DATA, HashEncoder
@@ -50,13 +50,17 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
         queries, grades = corpus, graded(seed, q=len(corpus))[2]
         grades[0, 1] = 1
         np.fill_diagonal(grades, 0)
-    ranked = search(queries, corpus, csr_array(grades), k, own)
-    for measure in ("ndcg", "reciprocal_rank", "recall"):
+    ranked = retrieval.rank_corpus(queries, corpus, csr_array(grades), k, own)
+    for measure, ours in (
+        ("ndcg", retrieval.ndcg_at),
+        ("reciprocal_rank", retrieval.reciprocal_rank),
+        ("recall", retrieval.recall_at),
+    ):
         expected = [
             getattr(naive, measure)(naive.order(query, corpus, grades[i], i if own else None), grades[i], k)
             for i, query in enumerate(queries)
         ]
-        np.testing.assert_allclose(getattr(retrieval, measure)(ranked, k), expected, atol=1e-12, err_msg=measure)
+        np.testing.assert_allclose(ours(ranked, k), expected, atol=1e-12, err_msg=measure)
 
 
 def test_ndcg_equals_scikit_learn_where_nothing_ties() -> None:
@@ -65,7 +69,7 @@ def test_ndcg_equals_scikit_learn_where_nothing_ties() -> None:
     grades = graded(0, 30, 50)[2]
     cosines = (queries @ corpus.T) / np.linalg.norm(corpus, axis=1)
     for k in (1, 10, 50):
-        ours = retrieval.ndcg(search(queries, corpus, csr_array(grades), k), k)
+        ours = retrieval.ndcg_at(retrieval.rank_corpus(queries, corpus, csr_array(grades), k), k)
         assert ours.mean() == pytest.approx(ndcg_score(grades, cosines, k=k), abs=1e-12)
 
 

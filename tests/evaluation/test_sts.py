@@ -151,7 +151,7 @@ def test_aggregates_by_hand():
     every = naive_spearman([*cosines["task"]["one"], *cosines["task"]["two"]], [*one.gold, *two.gold])
     expected = {"all": every, "mean": (a + b) / 2, "wmean": (30 * a + 50 * b) / 80}
     assert result["spearman"] == pytest.approx(expected, abs=1e-12)
-    gold, together = sts.headline(sets, cosines)["task"]
+    gold, together = sts.main_pairs(sets, cosines)["task"]
     assert sts.spearman(together, gold) == pytest.approx(every)
 
 

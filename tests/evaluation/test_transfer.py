@@ -10,7 +10,14 @@ import torch
 
 from isotrope.errors import UserError
 from isotrope.evaluation import classifier, suite, transfer
-from isotrope.evaluation.classifier import SETTINGS, Setting, TrainingSet, hold_out, train, with_bias
+from isotrope.evaluation.classifier import (
+    CLASSIFIER_SETTINGS,
+    ClassifierSetting,
+    TrainingSet,
+    split_dev,
+    train_classifiers,
+    with_bias,
+)
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.transfer import CLASSES, TRANSFER_TASKS, Labelled, load_transfer
 from isotrope.evaluation.transfer import cross_validation, evaluate_transfer, given_dev, nested_folds
@@ -18,8 +25,8 @@ from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
 
 SMALL = {
-    "adam": Setting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),
-    "rmsprop": Setting(folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1),
+    "adam": ClassifierSetting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),
+    "rmsprop": ClassifierSetting(folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1),
 }
 
 
@@ -38,13 +45,13 @@ def problem(x, y):
 @pytest.mark.parametrize(("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)])
 def test_equals_one_classifier_at_a_time(classes, name):
     """Sets of unequal size and number of steps, penalties that differ, stops at different times."""
-    setting = SMALL.get(name) or SETTINGS[name]
+    setting = SMALL.get(name) or CLASSIFIER_SETTINGS[name]
     x, y = toy(170, classes=classes)
     cuts = [np.random.default_rng(n).permutation(170) for n in range(4)]
     sets = [TrainingSet(cut[:n], cut[n:]) for cut, n in zip(cuts, (129, 128, 135, 111), strict=True)]
     penalties = np.tile([1e-5, 1e-2], (4, 1))
     penalties[2] = 0.3
-    trained = train(*problem(x, y), sets, penalties, classes, setting)
+    trained = train_classifiers(*problem(x, y), sets, penalties, classes, setting)
     epochs = set()
     for member, rows in enumerate(sets):
         for column, penalty in enumerate(penalties[member]):
@@ -60,13 +67,13 @@ def test_equals_one_classifier_at_a_time(classes, name):
 
 def test_no_more_than_200_epochs_and_those_of_the_last_round():
     """Patience without end: SentEval looks at the count before a round, so the last one ends at 204."""
-    setting = replace(SETTINGS["test"], tenacity=1000)
+    setting = replace(CLASSIFIER_SETTINGS["test"], tenacity=1000)
     x, y = toy(60)
     rows = TrainingSet(np.arange(40), np.arange(40, 60))
     one = softmax.Classifier(7, 2, 1e-3, setting)
     best = one.fit(x[rows.train], y[rows.train], (x[rows.dev], y[rows.dev]))
     assert one.epochs == 204
-    trained = train(*problem(x, y), [rows], np.array([[1e-3]]), 2, setting)
+    trained = train_classifiers(*problem(x, y), [rows], np.array([[1e-3]]), 2, setting)
     assert trained.accuracy[0, 0] == best
     torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
 
@@ -74,12 +81,12 @@ def test_no_more_than_200_epochs_and_those_of_the_last_round():
 def test_held_out_rows_and_the_minibatches_after_them():
     x, y = toy(110)
     rows = np.random.default_rng(0).permutation(110)[:90]
-    held = hold_out(rows)
+    held = split_dev(rows)
     assert len(held.dev) == 4
     assert sorted([*held.train, *held.dev]) == sorted(rows)
     one = softmax.Classifier(7, 2, 1e-3, SMALL["adam"])
     best = one.fit(x[rows], y[rows])
-    trained = train(*problem(x, y), [held], np.array([[1e-3]]), 2, SMALL["adam"])
+    trained = train_classifiers(*problem(x, y), [held], np.array([[1e-3]]), 2, SMALL["adam"])
     assert trained.accuracy[0, 0] == best
     torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
 
@@ -129,7 +136,7 @@ def test_threads_change_nothing(monkeypatch):
     results = []
     for threads in (1, 3):
         torch.set_num_threads(threads)
-        results.append(train(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"]))
+        results.append(train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"]))
         assert torch.get_num_threads() == threads
         torch.set_num_threads(1)
     assert torch.equal(results[0].weights, results[1].weights)

@@ -18,11 +18,11 @@ import isotrope
 from conftest import sentences
 from isotrope.cli.main import app
 from isotrope.errors import UserError
-from isotrope.evaluation.bands import by_gold, scale
 from isotrope.evaluation.geometry import alignment, uniformity
+from isotrope.evaluation.gold_bands import by_gold_band, gold_scale
 from isotrope.evaluation.spectrum import effective_rank, unit, variance_shares
 from isotrope.report import figures
-from isotrope.report.record import Record
+from isotrope.report.record import RunRecord
 from isotrope.report.run_page import PAPERS, write_report
 from isotrope.report.space import Space
 
@@ -131,10 +131,10 @@ def test_the_same_run_gives_the_same_page(finished: Path, page: Page, tmp_path: 
 
 
 def test_histograms_count_every_judging_pair_once(finished: Path, page: Page) -> None:
-    record = Record.read(finished)
+    record = RunRecord.read(finished)
     (task,) = record.gold
     pairs = json.loads((finished / "result.json").read_text())["after"][task]["nsamples"]
-    bands = by_gold(record.gold[task], {time: found[task] for time, found in record.cosines.items()})
+    bands = by_gold_band(record.gold[task], {time: found[task] for time, found in record.cosines.items()})
     assert [label for label, _ in bands] == ["0–1", "1–2", "2–3", "3–4", "4–5"]
     for time in ("before", "after"):
         edges = figures.cosine_edges(*(times[time] for _, times in bands))
@@ -145,13 +145,13 @@ def test_histograms_count_every_judging_pair_once(finished: Path, page: Page) ->
 
 def test_bands_hold_what_their_label_says() -> None:
     gold = np.array([0, 0.2, 0.35, 0.5, 0.79, 0.8, 1.0])
-    bands = by_gold(gold, {"after": gold})
+    bands = by_gold_band(gold, {"after": gold})
     assert {label: values["after"].tolist() for label, values in bands} == {
         "0–0.2": [0], "0.2–0.4": [0.2, 0.35], "0.4–0.6": [0.5], "0.6–0.8": [0.79], "0.8–1": [0.8, 1.0],
     }  # fmt: skip
-    assert scale(np.array([1.0, 4.6])) == (0, 5)
-    assert scale(np.array([-1.0, 0.9])) == (-1, 0.9)
-    assert scale(np.array([0.0, 100.0])) == (0, 100)
+    assert gold_scale(np.array([1.0, 4.6])) == (0, 5)
+    assert gold_scale(np.array([-1.0, 0.9])) == (-1, 0.9)
+    assert gold_scale(np.array([0.0, 100.0])) == (0, 100)
 
 
 def test_a_histogram_clips_what_lies_outside() -> None:
@@ -184,7 +184,7 @@ def test_the_log_holds_the_space_of_the_dev_sentences(finished: Path, pairs_file
 
     _, kept = judges(None, {"pairs": read_pairs(pairs_file)}, None)
     pairs, model = kept["pairs"], isotrope.load(finished / "model", device="cpu")
-    record = Record.read(finished)
+    record = RunRecord.read(finished)
     entry = next(e for e in record.metrics if "score" in e and e["step"] == record.kept_step)
     close = np.flatnonzero(pairs.gold > 0.8 * pairs.gold.max())
     first, second = (model.encode([side[i] for i in close]) for side in (pairs.first, pairs.second))
@@ -237,7 +237,7 @@ def test_several_terms_sets_and_tasks_are_drawn_apart(run: Path) -> None:
     task = next(iter(result["comparison"]["per_task"].values()))
     result["comparison"]["per_task"] = {"STSBenchmark": task, "STS12": task}
     (run / "result.json").write_text(json.dumps(result))
-    record = Record.read(run)
+    record = RunRecord.read(run)
     assert set(record.losses()) == {"loss", "infonce", "rank"}
     assert set(record.dev_scores()) == {"mean", "sickr", "stsb"}
     assert record.dev_scores()["sickr"][1] == pytest.approx([10.0] * 2)
@@ -248,7 +248,7 @@ def test_several_terms_sets_and_tasks_are_drawn_apart(run: Path) -> None:
 
 
 def test_labels_are_pushed_apart_in_order() -> None:
-    assert figures.spread([0.5, 0.1, 0.52], 0.1) == pytest.approx([0.5, 0.1, 0.6])
+    assert figures.push_apart([0.5, 0.1, 0.52], 0.1) == pytest.approx([0.5, 0.1, 0.6])
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,14 @@ def evaluate(
     table: Annotated[list[str] | None, typer.Option(help="Write the tables here: .md, .tex, .html.")] = None,
 ) -> None:
     """Score models by the papers' protocols: the number of each task, their average, and all of it as JSON."""
-    from isotrope.evaluation.models import Asked, evaluate_models
+    from isotrope.evaluation.models import EvaluationRequest, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
     from isotrope.evaluation.sets.pairs import read_pairs
     from isotrope.report import scores, tables
 
-    asked = Asked.read(suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or [])))
+    asked = EvaluationRequest.read(
+        suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or []))
+    )
     targets = [tables.check_table_file(path) for path in table or []]
     results_file = tables.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
@@ -77,13 +79,13 @@ def case(
     from isotrope.evaluation.cases import find_list
     from isotrope.evaluation.ranking import ranking_lists
     from isotrope.evaluation.sets.senteval import load_sts
-    from isotrope.evaluation.suite import check as check_task
+    from isotrope.evaluation.suite import checked_tasks
     from isotrope.post.names import check, open_encoder
     from isotrope.report.tables import Table, terminal
 
     gold = None
     if not candidate:
-        (name,) = check_task("ranking", task)
+        (name,) = checked_tasks("ranking", task)
         found = find_list(ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query)
         query, candidate, gold = found.query, found.candidates, found.gold.tolist()
     for name in models:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping
 from functools import cache as once
 from pathlib import Path
@@ -12,32 +10,21 @@ from typing import Any
 import xxhash
 
 from isotrope.errors import UserError
-from isotrope.store.cache import cache_folder
+from isotrope.store.cache import remembered
 
-CODE = ("text", "encoder", "evaluation", "post")  # folders of the package whose code decides a result
+CODE = ("text", "encoder", "evaluation", "post")  # rooms of the package whose code decides a result
 
 
-def remembered(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The result that is kept under `key`, or a computed one, which is kept then.
+def remembered_result(key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result that is kept under ``key``, or a computed one, which is kept then.
 
-    The key has to hold all that decides the result but the code, which is added here: a changed evaluation begins anew.
-    A file that cannot be read counts as missing; one that cannot be written is not kept, since the result stands.
+    A damaged file counts as missing. A file that cannot be written is not kept: the result stands.
+
+    Args:
+        key: all that decides the result but the code, which is added here: changed code computes again.
+        compute: gives the result, ready for JSON.
     """
-    digest = xxhash.xxh3_128_hexdigest(json.dumps({**key, "code": code_checksum()}, sort_keys=True).encode())
-    path = cache_folder("results", f"{digest}.json")
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        pass
-    result = compute()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        draft.write_text(json.dumps(result), encoding="utf-8")
-        draft.replace(path)
-    except OSError:
-        pass
-    return result
+    return dict(remembered("results", {**key, "code": code_checksum()}, compute))
 
 
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
@@ -45,12 +32,13 @@ def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
 
     Where it holds none of them, as when it is one of them itself, all of its files count.
 
-    Raises UserError for a file that cannot be read.
+    Raises:
+        UserError: a file cannot be read.
     """
     digest = xxhash.xxh3_128()
     for folder in [name for name in subfolders if (data / name).is_dir()] or ["."]:
         for path in sorted(path for path in (data / folder).rglob("*") if path.is_file()):
-            digest.update(f"{path.relative_to(data)}\n".encode())
+            digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
             try:
                 digest.update(path.read_bytes())
             except OSError as error:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.ranking import RankingList
 from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.types import Encoder
 
 
 def case(

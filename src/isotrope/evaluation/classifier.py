@@ -35,6 +35,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 
+from isotrope.types import Matrix
+
 SEED = 1111  # SentEval's
 MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
@@ -42,13 +44,12 @@ BLOCK = (
     1 << 18
 )  # values in the minibatches of one block (1 MiB): they are read twice in a step and should stay in cache
 
-Rows = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Orders = Mapping[tuple[int, int], Sequence[Rows]]  # `TrainingSet.kind` → a permutation an epoch
+Indices = npt.NDArray[np.int64]
+Orders = Mapping[tuple[int, int], Sequence[Indices]]  # `TrainingSet.kind` → a permutation an epoch
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ClassifierSetting:
     """How a classifier is trained, and in how many folds."""
 
     folds: int
@@ -59,7 +60,10 @@ class Setting:
 
 
 # SentEval's settings: the first for published numbers, the second for prototypes.
-SETTINGS = {"test": Setting(10, "adam", 64, 5, 4), "fast": Setting(5, "rmsprop", 128, 3, 2)}
+CLASSIFIER_SETTINGS = {
+    "test": ClassifierSetting(10, "adam", 64, 5, 4),
+    "fast": ClassifierSetting(5, "rmsprop", 128, 3, 2),
+}
 
 # Default learning rates; fused: one pass over memory. With the names of what the optimizer remembers of each weight.
 _OPTIMIZERS: dict[str, tuple[Callable[[list[Tensor]], Optimizer], tuple[str, ...]]] = {
@@ -72,8 +76,8 @@ _OPTIMIZERS: dict[str, tuple[Callable[[list[Tensor]], Optimizer], tuple[str, ...
 class TrainingSet:
     """Rows of the feature matrix to train on and to check on."""
 
-    train: Rows  # (n,)
-    dev: Rows  # (m,)
+    train: Indices  # (n,)
+    dev: Indices  # (m,)
     drawn: int = 0  # size of the permutation that split off the dev set: the minibatches' orders are drawn after it
 
     @property
@@ -81,7 +85,7 @@ class TrainingSet:
         """What decides the orders of the minibatches: sets of one kind share them."""
         return self.drawn, len(self.train)
 
-    def orders(self) -> Iterator[Rows]:
+    def orders(self) -> Iterator[Indices]:
         """A permutation of the n rows for each epoch."""
         generator = np.random.RandomState(SEED)
         generator.permutation(self.drawn)
@@ -89,7 +93,7 @@ class TrainingSet:
             yield generator.permutation(len(self.train))
 
 
-def hold_out(rows: Rows) -> TrainingSet:
+def split_dev(rows: Indices) -> TrainingSet:
     """A random twentieth of the rows becomes the dev set."""
     order = rows[np.random.RandomState(SEED).permutation(len(rows))]
     cut = int(HOLDOUT * len(rows))
@@ -100,10 +104,10 @@ def hold_out(rows: Rows) -> TrainingSet:
 class Trained:
     """The best state of each classifier by its dev accuracy, the earliest among equals, and that accuracy."""
 
-    accuracy: Floats  # (F, R)
+    accuracy: Matrix  # (F, R)
     weights: Tensor  # (F, R, K, D + 1), the bias last
 
-    def predict(self, x: Tensor, member: int, penalty: int = 0) -> Rows:
+    def predict(self, x: Tensor, member: int, penalty: int = 0) -> Indices:
         """Classes (n,) of x (n, D + 1) by one of the classifiers."""
         return np.asarray((x @ self.weights[member, penalty].T).argmax(dim=1).numpy())
 
@@ -115,13 +119,13 @@ def with_bias(features: npt.NDArray[Any]) -> Tensor:
     return x
 
 
-def train(
+def train_classifiers(
     x: Tensor,  # (N, D + 1), as from with_bias
     y: Tensor,  # (N,) classes 0 … K - 1
     sets: Sequence[TrainingSet],  # F of them
-    penalties: Floats,  # (F, R)
+    penalties: Matrix,  # (F, R)
     classes: int,  # K
-    setting: Setting,
+    setting: ClassifierSetting,
 ) -> Trained:
     """Train F × R classifiers, each until its own early stop, and keep the best state of each."""
     trained = Trained(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
@@ -152,7 +156,13 @@ class _Group:
     """F training sets with equally many steps an epoch, of which A are still active."""
 
     def __init__(
-        self, x: Tensor, y: Tensor, sets: Sequence[TrainingSet], penalties: Floats, classes: int, setting: Setting
+        self,
+        x: Tensor,
+        y: Tensor,
+        sets: Sequence[TrainingSet],
+        penalties: Matrix,
+        classes: int,
+        setting: ClassifierSetting,
     ) -> None:
         self.x, self.y, self.sets, self.setting = x, y, sets, setting
         self.active = list(range(len(sets)))
@@ -177,7 +187,7 @@ class _Group:
         self.step += len(epochs) * -(-len(self.sets[0].train) // self.setting.batch_size)
         self._check(scores)
 
-    def _check(self, scores: Floats) -> None:
+    def _check(self, scores: Matrix) -> None:
         tenacity, active = self.setting.tenacity, np.array(self.active)
         running = self.misses[active] <= tenacity  # (A, R)
         better = running & (scores > self.accuracy[active])
@@ -192,7 +202,7 @@ class _Group:
             self.weights, self.penalties = self.weights[rows], self.penalties[rows]
             self.state = {name: value[rows] for name, value in self.state.items()}
 
-    def _train(self, block: slice, orders: Orders) -> Floats:
+    def _train(self, block: slice, orders: Orders) -> Matrix:
         """Train b of the active sets for a round; their dev accuracies (b, R)."""
         sets, weights = [self.sets[member] for member in self.active[block]], self.weights[block]
         optimizer = _OPTIMIZERS[self.setting.optimizer][0]([weights])
@@ -205,7 +215,7 @@ class _Group:
             _descend(self.x, self.y, rows, shares, weights, self.penalties[block], optimizer)
         return np.stack([self._score(rows.dev, classifiers) for rows, classifiers in zip(sets, weights, strict=True)])
 
-    def _score(self, dev: Rows, weights: Tensor) -> Floats:
+    def _score(self, dev: Indices, weights: Tensor) -> Matrix:
         """Accuracies (R,) of classifiers (R, K, D + 1)."""
         logits = (self.x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
         return np.asarray((logits.argmax(dim=2) == self.y[dev][:, None]).sum(dim=0).numpy() / len(dev))
@@ -239,7 +249,7 @@ def _probabilities(odds: Tensor) -> Tensor:
     return F.pad(odds, (0, 0, 1, 0)).softmax(dim=2)[:, :, 1:]
 
 
-def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Rows], size: int) -> tuple[Tensor, Tensor]:
+def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
     """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills up the last ones."""
     steps = -(-len(orders[0]) // size)
     rows = np.zeros((len(sets), steps * size), dtype=np.int64)

@@ -8,13 +8,13 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
 from sklearn.preprocessing import normalize
 
-from isotrope.evaluation.embed import Floats
+from isotrope.encoder.embed import Vectors
 
 RUNS = 5  # k-means depends on where it starts
 
 
 def v_measures(
-    vectors: Floats, labels: npt.NDArray[np.int64], runs: int = RUNS, seed: int = 0
+    vectors: Vectors, labels: npt.NDArray[np.int64], runs: int = RUNS, seed: int = 0
 ) -> npt.NDArray[np.float64]:
     """V-measure of k-means on unit rows (N, D) with as many clusters as there are classes (N,): (runs,), as fractions.
 

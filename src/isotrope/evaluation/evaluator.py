@@ -9,7 +9,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
-from isotrope.evaluation.suite import check, headlines, run
+from isotrope.evaluation.suite import checked_tasks, main_scores, run
 
 
 class SuiteEvaluator(BaseEvaluator):
@@ -31,11 +31,11 @@ class SuiteEvaluator(BaseEvaluator):
     ) -> None:
         super().__init__()
         self.suite, self.data, self.setting = suite, data, setting
-        self.tasks = check(suite, tasks, setting)
+        self.tasks = checked_tasks(suite, tasks, setting)
         self.primary_metric = f"{suite}_score"
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
         """Metrics named `SUITE_TASK` and `SUITE_score`; raises UserError as `isotrope.evaluate` does."""
-        scores = headlines(self.suite, run(model, self.suite, self.data, self.tasks, self.setting))
+        scores = main_scores(self.suite, run(model, self.suite, self.data, self.tasks, self.setting))
         named = {**scores, "score": sum(scores.values()) / len(scores)}
         return {f"{self.suite}_{name}": value for name, value in named.items()}

@@ -15,20 +15,21 @@ import numpy.typing as npt
 import torch
 
 from isotrope.errors import UserError
-from isotrope.evaluation.bands import by_gold, scale
-from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.gold_bands import by_gold_band, gold_scale
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
-from isotrope.evaluation.spectrum import Vector, effective_rank, iso_score, unit, variance_shares
+from isotrope.evaluation.spectrum import effective_rank, iso_score, unit, variance_shares
+from isotrope.types import Encoder, Vector
 
-Rows = npt.ArrayLike | torch.Tensor
+Embeddings = npt.ArrayLike | torch.Tensor
 
-POSITIVE = 0.8  # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
+POSITIVE_ABOVE = 0.8  # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
 QUANTILES, BINS = (0.05, 0.25, 0.5, 0.75, 0.95), 40
 _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
 
-def alignment(x: Rows, y: Rows) -> float:
+def alignment(x: Embeddings, y: Embeddings) -> float:
     """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better.
 
     Raises UserError for shapes that differ, and for a row that is zero or not finite.
@@ -39,7 +40,7 @@ def alignment(x: Rows, y: Rows) -> float:
     return float(np.mean(np.sum((a - b) ** 2, axis=1)))
 
 
-def uniformity(x: Rows) -> float:
+def uniformity(x: Embeddings) -> float:
     """Log of the mean of exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better.
 
     Exact, in blocks: memory grows with N, not with N². Raises UserError for fewer than two rows, and for a row that is
@@ -55,7 +56,7 @@ def uniformity(x: Rows) -> float:
     return float(np.log(total / (len(a) * (len(a) - 1) / 2)))
 
 
-def mean_cosine(x: Rows) -> float:
+def mean_cosine(x: Embeddings) -> float:
     """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one.
 
     Raises UserError for fewer than two rows, and for a row that is zero or not finite.
@@ -81,8 +82,8 @@ def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     Raises UserError for an encoder that does not give (n, D) numbers, or gives one vector for all.
     """
     embedded = Embedded(encoder, (*pairs.first, *pairs.second))
-    low, high = scale(pairs.gold)
-    close = pairs.gold > low + POSITIVE * (high - low)
+    low, high = gold_scale(pairs.gold)
+    close = pairs.gold > low + POSITIVE_ABOVE * (high - low)
     first, second = embedded(pairs.first)[close], embedded(pairs.second)[close]
     shares = variance_shares(unit(embedded.vectors))
     return {
@@ -113,12 +114,12 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
             "quantiles": {str(q): float(np.quantile(some["cosine"], q)) for q in QUANTILES if len(some["cosine"])},
             "histogram": np.histogram(some["cosine"].clip(-1, 1), BINS, (-1, 1))[0].tolist(),
         }
-        for label, some in by_gold(gold, {"cosine": cosines})
+        for label, some in by_gold_band(gold, {"cosine": cosines})
     ]
 
 
-def _unit(x: Rows, at_least: int = 1) -> npt.NDArray[np.float64]:
-    """Rows of x (N, D) divided by their norm, in float64."""
+def _unit(x: Embeddings, at_least: int = 1) -> npt.NDArray[np.float64]:
+    """Embeddings of x (N, D) divided by their norm, in float64."""
     plain = x.detach().cpu().double().numpy() if isinstance(x, torch.Tensor) else np.asarray(x, dtype=np.float64)
     if plain.ndim != 2 or len(plain) < at_least:
         raise UserError(f"embeddings of shape {plain.shape}", f"give at least {at_least} row(s): shape (N, D)")

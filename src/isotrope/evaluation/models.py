@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,28 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.errors import UserError
-from isotrope.evaluation.cache import data_checksum, remembered
-from isotrope.evaluation.embed import Encoder, Floats, encode
+from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.retrieval import evaluate_domain
 from isotrope.evaluation.sets.domains import Domain
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import data_folder
-from isotrope.evaluation.suite import SUITES, check, run
+from isotrope.evaluation.suite import SUITES, checked_tasks, run
 from isotrope.post.names import check as check_name
 from isotrope.post.names import open_encoder
+from isotrope.types import Encoder
 
 Say = Callable[[str], None]
 
-OWN = ", own data"
+OWN_DATA = ", own data"
+
+# The suite as tables name it, what decides the result beside model and code, and what computes it.
+Part = tuple[str, Mapping[str, Any], Callable[[], dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvaluationRequest:
     """What is to be evaluated: suites on the data folder, and the user's own pairs and domains.
 
     With data of the user's own and no data folder, his own alone is evaluated: pairs by those of the suites that take
@@ -49,18 +54,24 @@ class Asked:
         data: str | Path | None = None,
         pairs: Sequence[Pairs] = (),
         domains: Sequence[Domain] = (),
-    ) -> Asked:
+    ) -> EvaluationRequest:
         """Read "sts,transfer:fast" and "CR,MR".
 
-        Raises UserError as `check` and `data_folder` do, and where no suite takes the pairs: before a model is loaded.
+        Raises:
+            UserError: as `checked_tasks` and `data_folder` do; no suite takes the pairs; two of the user's own sets
+                have one name.
         """
         named = [suite.strip().partition(":") for suite in suites.split(",") if suite.strip()]
         chosen = [task.strip() for task in tasks.split(",")] if tasks else None
         asked = cls({suite: setting or "test" for suite, _, setting in named}, chosen, data, pairs, domains)
         for suite, setting in asked.suites.items():
-            check(suite, chosen, setting)
+            checked_tasks(suite, chosen, setting)
         if pairs and not any(SUITES[suite].of_pairs for suite in asked.suites):
             raise UserError(f"suite {suites} takes no pairs", "choose sts, ranking or geometry")
+        for own in (pairs, domains):
+            names = [one.name for one in own]
+            if double := next((name for name in names if names.count(name) > 1), None):
+                raise UserError(f"two of the given files are called {double!r}", "rename one, or results mix")
         if asked.of_data:
             data_folder(data)
         return asked
@@ -71,30 +82,39 @@ class Asked:
         return self.data is not None or not (self.pairs or self.domains)
 
 
-class Remembering:
-    """An encoder that is asked for every distinct sentence once, however many suites need it."""
+class RememberingEncoder:
+    """An encoder that encodes every distinct sentence once, however many suites need it."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
-        self._known: dict[str, Floats] = {}  # sentence -> (D,)
+        self._known: dict[str, Vectors] = {}  # sentence -> (D,)
 
-    def encode(self, sentences: list[str]) -> Floats:
+    def encode(self, sentences: list[str]) -> Vectors:
         """Sentences (n,) → vectors (n, D)."""
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
         if new:
-            self._known |= zip(new, encode(self._encoder, new), strict=True)
+            self._known |= zip(new, vectors_of(self._encoder, new), strict=True)
         return np.stack([self._known[sentence] for sentence in sentences])
 
 
 def evaluate_models(
-    models: Sequence[str], asked: Asked, pooling: str | None = None, say: Say = lambda line: None
+    models: Sequence[str],
+    asked: EvaluationRequest,
+    pooling: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, dict[str, Any]]:
-    """Evaluate models by name → model → suite → task → result; own data stands under "SUITE, own data".
+    """Evaluate models by name: model -> suite -> task -> result. Own data stands under "SUITE, own data".
 
-    A result that was computed before, by this code from the same weights and data, is taken from the cache; `say` hears
-    what is being done.
+    A result that this code has computed before from the same weights and data is taken from the cache.
 
-    Raises UserError as `isotrope.evaluate` and `open_encoder` do; all names are checked before work begins.
+    Args:
+        models: folders, names of the hub, word vectors, as `open_encoder` takes them.
+        asked: what to evaluate.
+        pooling: of the models; None: each its own.
+        say: is told what is being done.
+
+    Raises:
+        UserError: as `isotrope.evaluate` and `open_encoder` do; all names are checked before work begins.
     """
     for name in models:
         check_name(name)
@@ -102,36 +122,32 @@ def evaluate_models(
     for name in models:
         opened = open_encoder(name, pooling)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
-        encoder: Encoder = Remembering(opened) if known else opened  # one fitted on the target wants it whole
+        encoder: Encoder = RememberingEncoder(opened) if known else opened  # one fitted on the target wants it whole
         results[name] = {}
-        if asked.of_data:
-            for suite, setting in asked.suites.items():
-                say(f"{name}: {suite}")
-                results[name][suite] = _of_suite(encoder, known, suite, setting, asked)
-        if asked.pairs or asked.domains:
-            say(f"{name}: own data")
-        results[name] |= _of_own(encoder, asked)
+        for suite, key, compute in _parts(encoder, asked):
+            say(f"{name}: {suite}")
+            found = remembered_result({"model": known, **key}, compute) if known else compute()
+            results[name].setdefault(suite, {}).update(found)
     return results
 
 
-def _of_suite(encoder: Encoder, known: str | None, suite: str, setting: str, asked: Asked) -> dict[str, Any]:
-    tasks, data = check(suite, asked.tasks, setting), data_folder(asked.data)
-
-    def compute() -> dict[str, Any]:
-        return run(encoder, suite, data, tasks, setting)
-
-    if known is None:
-        return compute()
-    files = data_checksum(data, SUITES[suite].folders)
-    return remembered({"model": known, "data": files, "suite": suite, "tasks": tasks, "setting": setting}, compute)
-
-
-def _of_own(encoder: Encoder, asked: Asked) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:
+    """The parts of the work, each with a result that is remembered."""
+    if asked.of_data:
+        data = data_folder(asked.data)
+        for suite, setting in asked.suites.items():
+            tasks = checked_tasks(suite, asked.tasks, setting)
+            files = data_checksum(data, SUITES[suite].folders)
+            key = {"data": files, "suite": suite, "tasks": tasks, "setting": setting}
+            yield suite, key, partial(run, encoder, suite, data, tasks, setting)
     for suite in asked.suites:
-        of_pairs = SUITES[suite].of_pairs
-        if asked.pairs and of_pairs is not None:
-            found[suite + OWN] = {pairs.name: of_pairs(encoder, pairs) for pairs in asked.pairs}
-    if asked.domains:
-        found["retrieval" + OWN] = {domain.name: evaluate_domain(encoder, domain) for domain in asked.domains}
-    return found
+        if (of_pairs := SUITES[suite].of_pairs) is not None:
+            for pairs in asked.pairs:
+                yield _of_own(suite, pairs, partial(of_pairs, encoder, pairs))
+    for domain in asked.domains:
+        yield _of_own("retrieval", domain, partial(evaluate_domain, encoder, domain))
+
+
+def _of_own(suite: str, data: Pairs | Domain, compute: Callable[[], dict[str, Any]]) -> Part:
+    key = {"own": data.checksum(), "name": data.name, "suite": suite}
+    return suite + OWN_DATA, key, lambda: {data.name: compute()}

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Encoder, Floats, encode
+from isotrope.types import Encoder
 
 try:
     from mteb.models import ModelMeta
@@ -31,9 +32,9 @@ class MtebEncoder(AbsEncoder):
         self.encoder = encoder
         self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": "unversioned"})
 
-    def encode(self, inputs: Iterable[Mapping[str, Sequence[str]]], **_: Any) -> Floats:
+    def encode(self, inputs: Iterable[Mapping[str, Sequence[str]]], **_: Any) -> Vectors:
         """Batches of texts → vectors (n, D); all batches in one call of the encoder.
 
         Raises UserError where the encoder's output is not (n, D) or not finite.
         """
-        return encode(self.encoder, [text for batch in inputs for text in batch["text"]])
+        return vectors_of(self.encoder, [text for batch in inputs for text in batch["text"]])

@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.types import Encoder, Vector
 
-Vector = npt.NDArray[np.float64]
 Tau = Literal["a", "b", "c"]
 Gain = Literal["linear", "exponential"]
 
 # Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B and SICK-R.
-SETTINGS: Mapping[str, tuple[str, ...]] = {"test": ("test",), "all": ("train", "dev", "test")}
+RANKING_SETTINGS: Mapping[str, tuple[str, ...]] = {"test": ("test",), "all": ("train", "dev", "test")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +89,17 @@ def evaluate_ranking(
     setting: str = "test",
     choices: Choices = Choices(),
 ) -> dict[str, Any]:
-    """Rank every list of some STS tasks; see `rank` for the result and `load_sts` for `data`.
+    """Rank every list of some STS tasks; see `rank_sets` for the result and `load_sts` for `data`.
 
     The subsets of STS12 … STS16 form one set, as "all" does. `setting` "test" takes the test split of STSBenchmark and
     SICKRelatedness, "all" their three splits together, which is where the lists of RankCSE's Table 1 come from.
     """
-    return rank(encoder, {task: list(load_sts(data, task, SETTINGS[setting]).values()) for task in tasks}, choices)
+    return rank_sets(
+        encoder, {task: list(load_sts(data, task, RANKING_SETTINGS[setting]).values()) for task in tasks}, choices
+    )
 
 
-def rank(
+def rank_sets(
     encoder: Encoder,
     sets: Mapping[str, Sequence[Pairs]],
     choices: Choices = Choices(),
@@ -157,7 +158,7 @@ def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
     return surplus / (untied if tau == "b" else len(x))
 
 
-def ndcg(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
+def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
     """Normalised discounted cumulative gain of the order of scores (n,), gold (n,) at least 0; 0 where no gain exists.
 
     DCG = Σ gain_r / log₂(r + 1) over the places r = 1 … n (or `at`), divided by that of the best order. Sentences of
@@ -193,7 +194,7 @@ def _score(lists: list[RankingList], embedded: Embedded, choices: Choices) -> di
     ends = np.cumsum([len(one.candidates) for one in kept])
     cosines = np.split(embedded.cosines(flat), ends[:-1])  # one (n,) a list
     both = [
-        (kendall(scores, one.gold, choices.tau), ndcg(scores, one.gold, choices.gain, choices.at))
+        (kendall(scores, one.gold, choices.tau), ndcg_of(scores, one.gold, choices.gain, choices.at))
         if np.ptp(one.gold) > 0
         else (0.0, 0.0)
         for scores, one in zip(cosines, kept, strict=True)

@@ -19,16 +19,16 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
 
+from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.clustering import v_measures
-from isotrope.evaluation.embed import Embedded, Encoder, Floats
+from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.domains import Domain, load_domain
+from isotrope.types import Encoder, Vector
 
 CUTOFF = 10  # places that nDCG and MRR look at
 RECALLS = (10, 100)  # places of the recalls
 DECIMALS = 12  # cosines that agree so far are ties: those of equal texts differ by rounding alone
 _BLOCK = 8_000_000  # cosines at a time: some 200 MB, whatever the corpus
-
-Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
 def per_query(embedded: Embedded, domain: Domain) -> dict[str, Vector]:
     """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""
     queries, corpus = embedded(domain.queries), embedded(domain.corpus)
-    ranked = search(queries, corpus, domain.grades, max(CUTOFF, *RECALLS), domain.own)
+    ranked = rank_corpus(queries, corpus, domain.grades, max(CUTOFF, *RECALLS), domain.own)
     asked = ranked.relevant > 0
-    measures = {f"ndcg@{CUTOFF}": ndcg(ranked, CUTOFF), f"mrr@{CUTOFF}": reciprocal_rank(ranked, CUTOFF)}
-    measures |= {f"recall@{k}": recall(ranked, k) for k in RECALLS}
+    measures = {f"ndcg@{CUTOFF}": ndcg_at(ranked, CUTOFF), f"mrr@{CUTOFF}": reciprocal_rank(ranked, CUTOFF)}
+    measures |= {f"recall@{k}": recall_at(ranked, k) for k in RECALLS}
     return {name: values[asked] for name, values in measures.items()}
 
 
-def ndcg(ranked: Ranked, k: int) -> Vector:
+def ndcg_at(ranked: Ranked, k: int) -> Vector:
     """Discounted gain of the first k places, over that of the best order: (Q,); 0 where nothing is relevant."""
     discount = 1 / np.log2(np.arange(2, min(k, ranked.found.shape[1]) + 2))
     gained, possible = (grades[:, :k] @ discount for grades in (ranked.found, ranked.ideal))
@@ -93,17 +93,17 @@ def reciprocal_rank(ranked: Ranked, k: int) -> Vector:
     return np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
 
 
-def recall(ranked: Ranked, k: int) -> Vector:
+def recall_at(ranked: Ranked, k: int) -> Vector:
     """Share of a query's relevant texts among the first k: (Q,); 0 where nothing is relevant."""
     return np.asarray((ranked.found[:, :k] > 0).sum(axis=1) / np.maximum(ranked.relevant, 1))
 
 
-def reciprocal_ranks(queries: Floats, bodies: Floats, cutoff: int = CUTOFF) -> Vector:
+def reciprocal_ranks(queries: Vectors, bodies: Vectors, cutoff: int = CUTOFF) -> Vector:
     """1 / place of body i in the order of its cosine with query i, 0 beyond the cutoff: (Q, D), (Q, D) → (Q,)."""
-    return reciprocal_rank(search(queries, bodies, csr_array(eye_array(len(queries))), cutoff), cutoff)
+    return reciprocal_rank(rank_corpus(queries, bodies, csr_array(eye_array(len(queries))), cutoff), cutoff)
 
 
-def search(queries: Floats, corpus: Floats, grades: csr_array, depth: int, own: bool = False) -> Ranked:
+def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int, own: bool = False) -> Ranked:
     """The grades at the first `depth` places of each query, by cosine: (Q, D), (M, D), (Q, M) → K = min(depth, M).
 
     With `own` the corpus is the queries, and none finds itself. A vector of zeros has cosine 0 with all.
@@ -125,5 +125,5 @@ def search(queries: Floats, corpus: Floats, grades: csr_array, depth: int, own: 
     return Ranked(torch.cat(found).numpy(), torch.cat(ideal).numpy(), counts)
 
 
-def _unit(rows: Floats) -> torch.Tensor:
+def _unit(rows: Vectors) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64)), dim=1, eps=1e-12)

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.errors import UserError
+from isotrope.types import Vector
 
-Vector = npt.NDArray[np.float64]
 Verdict = Literal["better", "worse", "cannot be told"]
 
-MINIMUM = 100  # fewer resamples leave nothing beyond the 2.5 % tails
+FEWEST_RESAMPLES = 100  # fewer resamples leave nothing beyond the 2.5 % tails
 _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever the set's size
 
 
@@ -54,7 +54,7 @@ def compare(
 ) -> Comparison:
     """Test whether `after` differs from `before`.
 
-    Each maps a task to its gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.headline`
+    Each maps a task to its gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.main_pairs`
     gives them. Every task draws from its own generator, seeded by `seed` and its name: the same call gives the same
     numbers, a task's numbers do not depend on its company, and swapping the models changes the sign alone.
 
@@ -132,8 +132,8 @@ def _mean_differences(
     before: Vector, after: Vector, resamples: int, generator: np.random.Generator
 ) -> tuple[float, float, Vector]:
     """Mean of (N,), mean of (N,), and their difference on each of R resamples (R,)."""
-    if resamples < MINIMUM:
-        raise UserError(f"{resamples} resamples are too few for a 95 % interval", f"take at least {MINIMUM}")
+    if resamples < FEWEST_RESAMPLES:
+        raise UserError(f"{resamples} resamples are too few for a 95 % interval", f"take at least {FEWEST_RESAMPLES}")
     if len(before) != len(after) or not len(before):
         raise UserError(f"{len(before)} cases before and {len(after)} after", "score both models on the same cases")
     change = np.asarray(after) - np.asarray(before)
@@ -151,9 +151,9 @@ def _different_tasks(before: Mapping[str, object], after: Mapping[str, object]) 
 def _check(
     before: Mapping[str, tuple[Vector, Vector]], after: Mapping[str, tuple[Vector, Vector]], resamples: int
 ) -> None:
-    if resamples < MINIMUM:
+    if resamples < FEWEST_RESAMPLES:
         raise UserError(
-            f"{resamples} resamples are too few for a 95 % interval", f"take at least {MINIMUM}, better 1000"
+            f"{resamples} resamples are too few for a 95 % interval", f"take at least {FEWEST_RESAMPLES}, better 1000"
         )
     if not before or before.keys() != after.keys():
         raise _different_tasks(before, after)

@@ -6,9 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.errors import UserError
-
-Vector = npt.NDArray[np.float64]
-Matrix = npt.NDArray[np.float64]
+from isotrope.types import Matrix, Vector
 
 
 def unit(vectors: npt.ArrayLike) -> Matrix:

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import rankdata
 
-from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, load_sts
+from isotrope.types import Encoder, Vector
 
-Vector = npt.NDArray[np.float64]
 Sets = Mapping[str, Mapping[str, Pairs]]  # task → subset or split → pairs
 Cosines = Mapping[str, Mapping[str, Vector]]  # the same with one cosine a pair
 
@@ -54,7 +53,7 @@ def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
     cosines = similarities(encoder, sets)
     per_pair = {
         task: {"gold": gold.tolist(), "cosine": cosine.tolist()}
-        for task, (gold, cosine) in headline(sets, cosines).items()
+        for task, (gold, cosine) in main_pairs(sets, cosines).items()
     }
     return {task: {**result, "per_pair": per_pair[task]} for task, result in score(sets, cosines).items()}
 
@@ -96,7 +95,7 @@ def pearson(x: Vector, y: Vector) -> float:
     return float(np.clip((a / np.linalg.norm(a)) @ (b / np.linalg.norm(b)), -1.0, 1.0))
 
 
-def headline(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
+def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
     """Gold scores and cosines (N,) behind the one number that papers print: "all", or the test split.
 
     This is what a comparison of two models resamples (`isotrope.evaluation.significance.compare`).

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.errors import UserError
-from isotrope.evaluation.classifier import SETTINGS as TRANSFER_SETTINGS
-from isotrope.evaluation.compare import Judge, by_cases, by_pairs
-from isotrope.evaluation.embed import Encoder
+from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
 from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
-from isotrope.evaluation.ranking import SETTINGS as RANKING_SETTINGS
-from isotrope.evaluation.ranking import evaluate_ranking, rank
+from isotrope.evaluation.paired_cases import ResultComparer, compare_cases, compare_pairs
+from isotrope.evaluation.ranking import RANKING_SETTINGS, evaluate_ranking, rank_sets
 from isotrope.evaluation.retrieval import evaluate_retrieval
-from isotrope.evaluation.sets.domains import DOMAINS
-from isotrope.evaluation.sets.domains import SETTINGS as DOMAIN_SETTINGS
+from isotrope.evaluation.sets.domains import DOMAIN_SETTINGS, DOMAINS
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
 from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
 from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
 from isotrope.evaluation.transfer import evaluate_transfer
+from isotrope.types import Encoder
 
 Result = Mapping[str, Any]  # of one task
 Answer = Callable[[Encoder, list[str], str | Path | None, str], dict[str, Any]]  # (encoder, tasks, data, setting)
@@ -51,7 +49,7 @@ class Suite:
     measures: tuple[Measure, ...]
     averaged: tuple[str, ...]
     folders: tuple[str, ...]
-    compare: Judge | None = None
+    compare: ResultComparer | None = None
     of_pairs: Callable[[Encoder, Pairs], dict[str, Any]] | None = None
 
 
@@ -78,16 +76,16 @@ SUITES: Mapping[str, Suite] = {
         measures=(Measure("Spearman × 100", _spearman),),
         averaged=STS_TASKS,
         folders=_STS_DATA,
-        compare=by_pairs,
+        compare=compare_pairs,
         of_pairs=lambda encoder, pairs: evaluate_pairs(encoder, pairs)[pairs.name],
     ),
     "transfer": Suite(
-        tasks=dict.fromkeys(TRANSFER_SETTINGS, TRANSFER_TASKS),
+        tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS),
         evaluate=evaluate_transfer,
         measures=(_named("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
         folders=("senteval", "downstream"),
-        compare=by_cases("per_sample", "correct"),
+        compare=compare_cases("per_sample", "correct"),
     ),
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
@@ -95,8 +93,8 @@ SUITES: Mapping[str, Suite] = {
         measures=(_named("KCC × 100", "kendall"), _named("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
         folders=_STS_DATA,
-        compare=by_cases("per_list", "kendall"),
-        of_pairs=lambda encoder, pairs: rank(encoder, {pairs.name: [pairs]})[pairs.name],
+        compare=compare_cases("per_list", "kendall"),
+        of_pairs=lambda encoder, pairs: rank_sets(encoder, {pairs.name: [pairs]})[pairs.name],
     ),
     "geometry": Suite(
         tasks={"test": ("STSBenchmark",)},
@@ -124,7 +122,7 @@ SUITES: Mapping[str, Suite] = {
         ),
         averaged=DOMAINS,
         folders=("domain",),
-        compare=by_cases("per_query", "ndcg@10"),
+        compare=compare_cases("per_query", "ndcg@10"),
     ),
 }
 
@@ -140,17 +138,17 @@ def run(
 
     `data` is the folder that holds `senteval/` and `domain/` (None: ISOTROPE_DATA); `tasks` some of the suite's tasks
     (None: all). What a task's result holds stand in `isotrope.evaluation`: `sts.score` ("sts"; the setting "dev" takes
-    the dev splits alone), `transfer.evaluate_transfer` ("transfer"; settings "test" and "fast"), `ranking.rank`
+    the dev splits alone), `transfer.evaluate_transfer` ("transfer"; settings "test" and "fast"), `ranking.rank_sets`
     ("ranking"; "test", "all"), `geometry.pair_geometry` ("geometry") and `retrieval.evaluate_domain` ("retrieval";
-    "test", "dev"). Keys that begin with "per_" hold the single cases, which `compare.compare_results` pairs.
+    "test", "dev"). Keys that begin with "per_" hold the single cases, which `paired_cases` pairs.
 
     Raises UserError for an unknown suite, task or setting, bad data, or an encoder that does not give (n, D) numbers.
     """
-    chosen = check(suite, tasks, setting)
+    chosen = checked_tasks(suite, tasks, setting)
     return SUITES[suite].evaluate(encoder, chosen, data, setting)
 
 
-def check(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
+def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
     """The tasks of a suite that are meant; before a model is loaded.
 
     Raises UserError for an unknown suite, task or setting.
@@ -170,7 +168,7 @@ def check(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "
     return chosen
 
 
-def headlines(suite: str, result: Mapping[str, Result]) -> dict[str, float]:
+def main_scores(suite: str, result: Mapping[str, Result]) -> dict[str, float]:
     """The one number of each task that papers compare, as a fraction (of "geometry": alignment, lower is better)."""
     return {task: SUITES[suite].measures[0].of(of_task) for task, of_task in result.items()}
 

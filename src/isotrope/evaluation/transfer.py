@@ -31,18 +31,18 @@ from torch import Tensor
 
 from isotrope.errors import UserError
 from isotrope.evaluation.classifier import (
+    CLASSIFIER_SETTINGS,
     SEED,
-    SETTINGS,
-    Floats,
-    Rows,
-    Setting,
+    ClassifierSetting,
+    Indices,
     TrainingSet,
-    hold_out,
-    train,
+    split_dev,
+    train_classifiers,
     with_bias,
 )
-from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.transfer import CLASSES, Labelled, load_transfer
+from isotrope.types import Encoder, Matrix
 
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
 
@@ -60,21 +60,21 @@ def evaluate_transfer(
 
     Raises UserError for an unknown task or setting, bad data, or an encoder that does not give (n, D) numbers.
     """
-    if setting not in SETTINGS:
-        raise UserError(f"unknown transfer setting {setting!r}", f"choose from {', '.join(SETTINGS)}")
+    if setting not in CLASSIFIER_SETTINGS:
+        raise UserError(f"unknown transfer setting {setting!r}", f"choose from {', '.join(CLASSIFIER_SETTINGS)}")
     names = [tasks] if isinstance(tasks, str) else list(tasks)
     parts = {name: load_transfer(data, name) for name in names}
-    return {name: _evaluate(encoder, parts[name], CLASSES[name], SETTINGS[setting]) for name in names}
+    return {name: _evaluate(encoder, parts[name], CLASSES[name], CLASSIFIER_SETTINGS[setting]) for name in names}
 
 
-def nested_folds(x: Tensor, y: Tensor, classes: int, setting: Setting) -> dict[str, Any]:
+def nested_folds(x: Tensor, y: Tensor, classes: int, setting: ClassifierSetting) -> dict[str, Any]:
     """Accuracies by nested k-fold on features x (N, D + 1) with classes y (N,)."""
     outer = _folds(y, np.arange(len(y)), setting.folds)
     inner = [fold for rows in outer for fold in _folds(y, rows.train, setting.folds)]
-    scores = train(x, y, inner, _grid(len(inner)), classes, setting).accuracy
+    scores = train_classifiers(x, y, inner, _grid(len(inner)), classes, setting).accuracy
     percents = [_means(part) for part in np.split(scores, setting.folds)]  # one list of R a fold
     chosen = np.array([[PENALTIES[int(np.argmax(row))]] for row in percents])
-    final = train(x, y, [hold_out(rows.train) for rows in outer], chosen, classes, setting)
+    final = train_classifiers(x, y, [split_dev(rows.train) for rows in outer], chosen, classes, setting)
     correct = np.zeros(len(y), dtype=bool)
     for fold, rows in enumerate(outer):
         correct[rows.dev] = final.predict(x[rows.dev], fold) == y[rows.dev].numpy()
@@ -82,33 +82,33 @@ def nested_folds(x: Tensor, y: Tensor, classes: int, setting: Setting) -> dict[s
     return _result(test, float(np.mean([max(row) for row in percents])), len(y), correct)
 
 
-def cross_validation(train_set: Problem, test_set: Problem, classes: int, setting: Setting) -> dict[str, Any]:
+def cross_validation(train_set: Problem, test_set: Problem, classes: int, setting: ClassifierSetting) -> dict[str, Any]:
     """Accuracies on a test set, the penalty chosen by k-fold on the training set; f1 where there are two classes."""
     (x, y), (x_test, y_test) = train_set, test_set
     everything = np.arange(len(y))
     folds = _folds(y, everything, setting.folds)
-    percents = _means(train(x, y, folds, _grid(len(folds)), classes, setting).accuracy)
+    percents = _means(train_classifiers(x, y, folds, _grid(len(folds)), classes, setting).accuracy)
     chosen = np.array([[PENALTIES[int(np.argmax(percents))]]])
-    predicted = train(x, y, [hold_out(everything)], chosen, classes, setting).predict(x_test, 0)
+    predicted = train_classifiers(x, y, [split_dev(everything)], chosen, classes, setting).predict(x_test, 0)
     correct = predicted == y_test.numpy()
     result = _result(_percent(correct), max(percents), len(y), correct)
     return result | ({"f1": round(float(f1_score(y_test, predicted)), 4)} if classes == 2 else {})
 
 
 def given_dev(
-    train_set: Problem, dev_set: Problem, test_set: Problem, classes: int, setting: Setting
+    train_set: Problem, dev_set: Problem, test_set: Problem, classes: int, setting: ClassifierSetting
 ) -> dict[str, Any]:
     """Accuracies on a test set, the penalty chosen on the dev set."""
     x, y = (torch.cat(both) for both in zip(train_set, dev_set, strict=True))
     count = len(train_set[1])
     split = TrainingSet(np.arange(count), np.arange(count, len(y)))
-    trained = train(x, y, [split], _grid(1), classes, setting)
+    trained = train_classifiers(x, y, [split], _grid(1), classes, setting)
     percents = [round(100 * float(accuracy), 2) for accuracy in trained.accuracy[0]]
     correct = trained.predict(test_set[0], 0, int(np.argmax(percents))) == test_set[1].numpy()
     return _result(_percent(correct), max(percents), count, correct)
 
 
-def _evaluate(encoder: Encoder, parts: dict[str, Labelled], classes: int, setting: Setting) -> dict[str, Any]:
+def _evaluate(encoder: Encoder, parts: dict[str, Labelled], classes: int, setting: ClassifierSetting) -> dict[str, Any]:
     embedded = Embedded(encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ()))))
     problems = {split: _problem(part, embedded) for split, part in parts.items()}
     if "all" in problems:
@@ -129,17 +129,17 @@ def _problem(part: Labelled, embedded: Embedded) -> Problem:
     return with_bias(u), torch.from_numpy(part.labels[order])
 
 
-def _folds(y: Tensor, rows: Rows, count: int) -> list[TrainingSet]:
+def _folds(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     """Stratified folds of some of the rows; each is the dev part of one."""
     cut = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED).split(rows, y[rows])
     return [TrainingSet(rows[train_part], rows[dev_part]) for train_part, dev_part in cut]
 
 
-def _grid(sets: int) -> Floats:
+def _grid(sets: int) -> Matrix:
     return np.tile(PENALTIES, (sets, 1))
 
 
-def _means(scores: Floats) -> list[float]:
+def _means(scores: Matrix) -> list[float]:
     """Mean over folds of accuracies (k, R), in percent with two decimals."""
     return [round(100 * float(np.mean(column)), 2) for column in scores.T]
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from isotrope.encoder import load
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded, Encoder
+from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.geometry import alignment, uniformity
 from isotrope.evaluation.retrieval import reciprocal_ranks
 from isotrope.evaluation.significance import Comparison, compare, compare_means
@@ -34,6 +34,7 @@ from isotrope.run.environment import environment
 from isotrope.run.train import train
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
+from isotrope.types import Encoder
 
 Vector = npt.NDArray[np.float64]
 

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isotrope.report.colours import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES
+from isotrope.types import Vector
 
-Vector = npt.NDArray[np.float64]
-Series = tuple[Sequence[int], Sequence[float]]  # steps, values
+Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 
-TIMES = {"before": BEFORE, "after": AFTER}
+TIME_COLOURS = {"before": BEFORE, "after": AFTER}
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
     "figure.constrained_layout.use": True, "figure.facecolor": PAPER,
@@ -35,7 +35,7 @@ STYLE = {
 }  # fmt: skip
 
 
-def loss_terms(curves: Mapping[str, Series]) -> Figure:
+def loss_terms(curves: Mapping[str, Curve]) -> Figure:
     """Loss and its terms over the steps; a logarithmic scale where they fall by more than a factor of ten."""
     figure, axes = _new()
     values = np.concatenate([np.asarray(curve[1], float) for curve in curves.values()])
@@ -46,7 +46,7 @@ def loss_terms(curves: Mapping[str, Series]) -> Figure:
     return figure
 
 
-def dev_scores(curves: Mapping[str, Series], kept: int | None) -> Figure:
+def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
     """Dev score over the steps, in points; the first curve is the one that selects, its kept step is marked."""
     figure, axes = _new()
     axes.margins(y=0.25)
@@ -124,10 +124,16 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
             heights, label = place + 0.85 * counts / tallest, time if place == 0 else None
             filled = time == "after"
             if filled:
-                axes.stairs(heights, edges, baseline=place, fill=True, color=TIMES[time], alpha=0.25)
-            axes.stairs(heights, edges, baseline=place, color=TIMES[time], lw=1.2, label=label)
+                axes.stairs(heights, edges, baseline=place, fill=True, color=TIME_COLOURS[time], alpha=0.25)
+            axes.stairs(heights, edges, baseline=place, color=TIME_COLOURS[time], lw=1.2, label=label)
             if len(times[time]):
-                axes.plot(np.median(times[time]), place, "o", mfc=TIMES[time] if filled else PAPER, mec=TIMES[time])
+                axes.plot(
+                    np.median(times[time]),
+                    place,
+                    "o",
+                    mfc=TIME_COLOURS[time] if filled else PAPER,
+                    mec=TIME_COLOURS[time],
+                )
     axes.set_yticks(range(len(bands)), [f"{name}\nn = {_count(times):,}" for name, times in bands], va="bottom")
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(-0.12, len(bands))
@@ -136,15 +142,15 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     return figure
 
 
-def in_batch(cosines: Mapping[str, Vector]) -> Figure:
+def in_batch_cosines(cosines: Mapping[str, Vector]) -> Figure:
     """Histogram of the cosines of unrelated sentences, before and after; the mean in the legend."""
     figure, axes = _new()
     edges = cosine_edges(*cosines.values())
     for time, values in cosines.items():
         shares = 100 * histogram(values, edges) / max(len(values), 1)
         if time == "after":
-            axes.stairs(shares, edges, fill=True, color=TIMES[time], alpha=0.25)
-        axes.stairs(shares, edges, color=TIMES[time], lw=1.5, label=f"{time}: mean {values.mean():.3f}")
+            axes.stairs(shares, edges, fill=True, color=TIME_COLOURS[time], alpha=0.25)
+        axes.stairs(shares, edges, color=TIME_COLOURS[time], lw=1.5, label=f"{time}: mean {values.mean():.3f}")
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
     _legend(axes)
     return figure
@@ -157,7 +163,10 @@ def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure
     for time, values in shares.items():
         some = 100 * values[values > 1e-7]
         axes.plot(
-            np.arange(1, len(some) + 1), some, color=TIMES[time], label=f"{time}: effective rank {ranks[time]:.1f}"
+            np.arange(1, len(some) + 1),
+            some,
+            color=TIME_COLOURS[time],
+            label=f"{time}: effective rank {ranks[time]:.1f}",
         )
     axes.set(xlabel="principal direction", ylabel="% of the variance")
     _legend(axes)
@@ -182,7 +191,7 @@ def _legend(axes: Axes) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2)
 
 
-def _curves(axes: Axes, curves: Mapping[str, Series], number: str, marker: str = "") -> None:
+def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = "") -> None:
     """Curves with their names and last values at their right ends, pushed apart where they would touch."""
     for colour, (steps, values) in zip(_colours(len(curves)), curves.values(), strict=True):
         axes.plot(steps, values, color=colour, marker=marker or ("o" if len(steps) == 1 else ""))
@@ -190,7 +199,7 @@ def _curves(axes: Axes, curves: Mapping[str, Series], number: str, marker: str =
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     to_fraction = axes.transData + axes.transAxes.inverted()
     heights = [float(to_fraction.transform((steps[-1], values[-1]))[1]) for steps, values in curves.values()]
-    places = spread(heights, 0.08)
+    places = push_apart(heights, 0.08)
     for colour, (name, (steps, values)), place in zip(_colours(len(curves)), curves.items(), places, strict=True):
         axes.annotate(
             f"{name} {number.format(values[-1])}", (steps[-1], place), (7, 0), xycoords=("data", "axes fraction"),
@@ -198,7 +207,7 @@ def _curves(axes: Axes, curves: Mapping[str, Series], number: str, marker: str =
         )  # fmt: skip
 
 
-def spread(heights: Sequence[float], gap: float) -> list[float]:
+def push_apart(heights: Sequence[float], gap: float) -> list[float]:
     """Heights moved up as little as leaves ``gap`` between neighbours, in the order given."""
     places, last = list(heights), -np.inf
     for i in sorted(range(len(heights)), key=heights.__getitem__):

@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import Preset, preset_names, read_preset
 from isotrope.objective.sources import flat, sources
+from isotrope.types import Vector
 
-Vector = npt.NDArray[np.float64]
-Series = tuple[list[int], list[float]]  # steps, values
+Curve = tuple[list[int], list[float]]  # steps, values
 TIMES = ("before", "after")
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """A run's files, read. ``result`` is empty while the run is unfinished; what was not kept is empty too."""
 
     folder: Path
@@ -37,7 +36,7 @@ class Record:
     sample: list[str]
 
     @classmethod
-    def read(cls, folder: Path) -> Record:
+    def read(cls, folder: Path) -> RunRecord:
         """Read a run's folder.
 
         Raises:
@@ -73,12 +72,12 @@ class Record:
         step = self.result.get("selection", {}).get("best_step")
         return None if step is None else int(step)
 
-    def series(self, *keys: str) -> list[Series]:
+    def series(self, *keys: str) -> list[Curve]:
         """The values of ``keys`` over the steps whose record has them all."""
         rows = [record for record in self.metrics if all(key in record for key in keys)]
         return [([row["step"] for row in rows], [float(row[key]) for row in rows]) for key in keys]
 
-    def losses(self) -> dict[str, Series]:
+    def losses(self) -> dict[str, Curve]:
         """Loss and its terms over the steps; the loss alone, under the term's name, where there is one term."""
         terms = list(dict.fromkeys(k for r in self.metrics if "loss" in r for k in r if k not in NOT_TERMS))
         if len(terms) < 2:
@@ -87,7 +86,7 @@ class Record:
             named = {"loss": self.series("loss")[0], **{term: self.series("loss", term)[1] for term in terms}}
         return {name: curve for name, curve in named.items() if curve[0]}
 
-    def dev_scores(self) -> dict[str, Series]:
+    def dev_scores(self) -> dict[str, Curve]:
         """Dev score over the steps as Spearman × 100: the mean that selects, and each set where there are several."""
         skip = NOT_TERMS | {"score", "alignment", "uniformity"}
         sets = list(dict.fromkeys(k for r in self.metrics if "score" in r for k in r if k not in skip))

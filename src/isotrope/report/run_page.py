@@ -10,12 +10,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from isotrope.errors import UserError
-from isotrope.evaluation.bands import by_gold
+from isotrope.evaluation.gold_bands import by_gold_band
 from isotrope.evaluation.spectrum import effective_rank
 from isotrope.report import figures
 from isotrope.report.comparison import SHORT_NAMES, of_run, signed
 from isotrope.report.page import Page, PageFigure, PageVerdict
-from isotrope.report.record import Record
+from isotrope.report.record import RunRecord
 from isotrope.report.space import Space, neighbour_tables, spaces
 from isotrope.report.tables import Table
 from isotrope.store.atomic import new_file, write_text
@@ -54,7 +54,7 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
     Raises:
         UserError: the folder holds no run or a damaged one, or the page cannot be written.
     """
-    record = Record.read(Path(run))
+    record = RunRecord.read(Path(run))
     page = Path(output) if output is not None else record.folder / "report.html"
     folder = page.with_suffix("")
     if page.suffix.lower() not in (".html", ".htm"):
@@ -70,7 +70,7 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
     return page
 
 
-def _plots(record: Record, seen: Mapping[str, Space]) -> Iterator[Plot]:
+def _plots(record: RunRecord, seen: Mapping[str, Space]) -> Iterator[Plot]:
     """The figures for which the run holds numbers."""
     comparison = record.result.get("comparison")
     if comparison and len(comparison["per_task"]) > 1:
@@ -102,12 +102,12 @@ def _plots(record: Record, seen: Mapping[str, Space]) -> Iterator[Plot]:
             f"The {len(record.gold[task]):,} judging pairs of {SHORT_NAMES.get(task, task)}; dots are medians. "
             "A good model sets the bands apart, in order; as"
         )
-        figure = figures.cosines_by_gold(by_gold(record.gold[task], cosines))
+        figure = figures.cosines_by_gold(by_gold_band(record.gold[task], cosines))
         yield Plot("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
     if seen:
         sample = f"{len(record.sample)} random sentences of the corpus"
         words = f"All pairs of {sample}: unrelated, so a space without a common direction has them near 0; as"
-        figure = figures.in_batch({time: space.cosines for time, space in seen.items()})
+        figure = figures.in_batch_cosines({time: space.cosines for time, space in seen.items()})
         yield Plot("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
         shares = {time: space.shares for time, space in seen.items()}
         words = (
@@ -127,7 +127,7 @@ def _drawn(plot: Plot, folder: Path) -> PageFigure:
     return PageFigure(plot.name, plot.title, text, plot.caption, plot.source, PAPERS.get(plot.source, ""))
 
 
-def _page(record: Record, seen: dict[str, Space], missing: list[str], figures: list[PageFigure]) -> Page:
+def _page(record: RunRecord, seen: dict[str, Space], missing: list[str], figures: list[PageFigure]) -> Page:
     comparison = record.result.get("comparison")
     return Page(
         title=record.folder.resolve().name,
@@ -144,7 +144,7 @@ def _page(record: Record, seen: dict[str, Space], missing: list[str], figures: l
     )
 
 
-def _verdict(record: Record) -> PageVerdict:
+def _verdict(record: RunRecord) -> PageVerdict:
     if not record.result:
         advice = "go on with the same command and --resume; until then there is no new model and no verdict"
         return PageVerdict("unfinished", SIGNS["unfinished"], "", advice)
@@ -158,7 +158,7 @@ def _verdict(record: Record) -> PageVerdict:
     return PageVerdict(word, SIGNS.get(word, ""), change, record.result["advice"])
 
 
-def _facts(record: Record) -> Table:
+def _facts(record: RunRecord) -> Table:
     result, preset = record.result, record.preset
     facts = [
         ("preset", record.method),
@@ -181,7 +181,7 @@ def _facts(record: Record) -> Table:
     return Table("The run", ["", ""], facts, words=2)
 
 
-def _missing(record: Record, reasons: list[str]) -> list[str]:
+def _missing(record: RunRecord, reasons: list[str]) -> list[str]:
     """What the page leaves out, and why."""
     lines = [f"In-batch similarity, spectrum, neighbours, in part or whole: {reason}." for reason in reasons]
     if record.cosines and not record.gold:

@@ -1,4 +1,4 @@
-"""Results of several models as the tables that papers print: a block a measure, a row a model, a column a task."""
+"""ModelResults of several models as the tables that papers print: a block a measure, a row a model, a column a task."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.evaluation.compare import pair_cases
-from isotrope.evaluation.models import OWN
+from isotrope.evaluation.models import OWN_DATA
+from isotrope.evaluation.paired_cases import pair_cases
 from isotrope.evaluation.significance import interval, resample
 from isotrope.evaluation.suite import SUITES, Measure, average
 from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.tables import Table, best_marks
 
-Results = Mapping[str, Mapping[str, Any]]  # model -> task -> result
+ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 
 
 def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, intervals: bool = False) -> list[Table]:
@@ -29,19 +29,19 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
     models, found = list(results), []
     for suite in next(iter(results.values())):
         of_suite = {model: results[model][suite] for model in models}
-        found += tables(suite.removesuffix(OWN), of_suite, suite)
-        if intervals and suite.removesuffix(OWN) == "sts":
+        found += tables(suite.removesuffix(OWN_DATA), of_suite, suite)
+        if intervals and suite.removesuffix(OWN_DATA) == "sts":
             found.append(interval_table(suite, of_suite))
-        judge = SUITES[suite.removesuffix(OWN)].compare
+        judge = SUITES[suite.removesuffix(OWN_DATA)].compare
         if compare and judge is not None:
             judged = {model: judge(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
-            measure = SUITES[suite.removesuffix(OWN)].measures[0].title
+            measure = SUITES[suite.removesuffix(OWN_DATA)].measures[0].title
             title = f"{suite}: {measure} against {models[0]} (before), paired bootstrap over the same cases"
             found.append(before_after(title, {model: asdict(one) for model, one in judged.items()}, "model"))
     return found
 
 
-def tables(suite: str, results: Results, title: str | None = None) -> list[Table]:
+def tables(suite: str, results: ModelResults, title: str | None = None) -> list[Table]:
     """The tables of one suite: one a measure, or one for all where there is a single task.
 
     The average is taken where all tasks are there that the papers average over; of "sts" it is the exact mean, not the
@@ -65,7 +65,7 @@ def tables(suite: str, results: Results, title: str | None = None) -> list[Table
     return [_of_measure(suite, measure, results, title) for measure in known.measures]
 
 
-def interval_table(title: str, results: Results) -> Table:
+def interval_table(title: str, results: ModelResults) -> Table:
     """95 % intervals of Spearman's correlation by a seeded bootstrap over pairs; of the average where all seven are."""
     rows = []
     for name, of_task in results.items():
@@ -79,7 +79,7 @@ def interval_table(title: str, results: Results) -> Table:
     return Table(f"{title}: 95 % interval over pairs, Spearman × 100", header, rows)
 
 
-def _of_measure(suite: str, measure: Measure, results: Results, title: str) -> Table:
+def _of_measure(suite: str, measure: Measure, results: ModelResults, title: str) -> Table:
     tasks = list(next(iter(results.values())))
     has = [task for task in tasks if not all(math.isnan(measure.of(r[task])) for r in results.values())]
     columns = [[measure.scale * measure.of(r[task]) for r in results.values()] for task in has]

@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.encoder import load
+from isotrope.encoder.embed import vectors_of
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import encode
-from isotrope.evaluation.spectrum import Vector, unit, variance_shares
-from isotrope.report.record import Record
+from isotrope.evaluation.spectrum import unit, variance_shares
+from isotrope.report.record import RunRecord
 from isotrope.report.tables import Table
+from isotrope.types import Vector
 
-FEWEST = 10  # sentences; fewer have no distribution
+FEWEST_SENTENCES = 10  # sentences; fewer have no distribution
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
 
 
@@ -32,10 +33,10 @@ class Space:
     def of(cls, vectors: npt.ArrayLike) -> Space:
         """From vectors (N, D)."""
         rows = unit(vectors)
-        return cls(cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))
+        return cls(pair_cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))
 
 
-def cosines(rows: npt.NDArray[np.float64]) -> Vector:
+def pair_cosines(rows: npt.NDArray[np.float64]) -> Vector:
     """Cosines of all pairs i < j of unit rows (N, D) -> (N (N − 1) / 2,)."""
     return np.asarray((rows @ rows.T)[np.triu_indices(len(rows), 1)])
 
@@ -48,12 +49,12 @@ def neighbours(rows: npt.NDArray[np.float64], asked: int, count: int) -> list[li
     return [[(int(j), float(line[j])) for j in picks] for line, picks in zip(found, order, strict=True)]
 
 
-def spaces(record: Record) -> tuple[dict[str, Space], list[str]]:
+def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
     """The run's sample through both models -> before, after -> Space; and why one is missing.
 
     Sentences are cut at the training length, so that the cost is bounded and the space is that which was trained.
     """
-    if len(record.sample) < FEWEST:
+    if len(record.sample) < FEWEST_SENTENCES:
         return {}, ["the run kept no sample of its corpus (sample.txt)"]
     settings = record.preset.encoder
     models: dict[str, tuple[str | Path, dict[str, object]]] = {
@@ -69,7 +70,7 @@ def spaces(record: Record) -> tuple[dict[str, Space], list[str]]:
         try:
             encoder = load(model, **options)  # type: ignore[arg-type]
             encoder.max_seq_length = record.preset.train.max_length
-            seen[time] = Space.of(encode(encoder, record.sample))
+            seen[time] = Space.of(vectors_of(encoder, record.sample))
         except UserError as error:
             missing.append(f"the {'backbone' if time == 'before' else 'new model'} cannot be used any more ({error})")
     return seen, missing

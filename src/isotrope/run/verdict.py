@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from isotrope.evaluation.significance import compare
-from isotrope.evaluation.sts import Cosines, Sets, headline, score
+from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score
 
 ADVICE = {
     "better": "use the new model",
@@ -23,7 +23,7 @@ def judge(sets: Sets, before: Cosines, after: Cosines, seed: int = 0) -> dict[st
             "verdict": "cannot be told",
             "advice": "name labelled pairs (--dev FILE.tsv, or --data) to have it judged",
         }
-    old, new = headline(sets, before), headline(sets, after)
+    old, new = main_pairs(sets, before), main_pairs(sets, after)
     comparison = asdict(compare(old, new, seed=seed))
     return {
         "verdict": comparison["verdict"],

@@ -13,12 +13,12 @@ from filelock import FileLock
 from rich.console import Console
 
 from isotrope.encoder import load, save
-from isotrope.evaluation.models import Remembering
+from isotrope.evaluation.models import RememberingEncoder
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
-from isotrope.report.space import cosines as cosines_of
+from isotrope.report.space import pair_cosines
 from isotrope.run.cosines import write_cosines
 from isotrope.run.environment import environment
 from isotrope.run.pairs import dev_names, dev_pairs, judges
@@ -121,7 +121,7 @@ def _measured(cell: Cell) -> dict[str, Any]:
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:
     """What is judged; the suites ask for the same sentences."""
-    return Remembering(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed))
+    return RememberingEncoder(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed))
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
@@ -138,7 +138,7 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
 
 def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
     """Histogram of the cosines of unrelated sentences."""
-    found = cosines_of(unit(np.asarray(model.encode(sentences[:BATCH]))))
+    found = pair_cosines(unit(np.asarray(model.encode(sentences[:BATCH]))))
     return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
 
 

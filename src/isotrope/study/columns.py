@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isotrope.errors import UserError
-from isotrope.evaluation.suite import headlines
+from isotrope.evaluation.suite import main_scores
 from isotrope.report.comparison import SHORT_NAMES
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
@@ -27,7 +27,7 @@ def column_of(task: str) -> str:
 
 def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
     """Judged tasks (``before`` or ``after`` of a run) -> points; "Avg." is the mean of those there are."""
-    found = {column_of(task): 100 * score for task, score in headlines("sts", result).items()}
+    found = {column_of(task): 100 * score for task, score in main_scores("sts", result).items()}
     return found | {"Avg.": sum(found.values()) / len(found)} if found else {}
 
 

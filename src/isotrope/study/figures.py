@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from isotrope.evaluation.bands import by_gold
+from isotrope.evaluation.gold_bands import by_gold_band
 from isotrope.report.colours import INK, SERIES
 from isotrope.report.figures import style, svg
 from isotrope.store.atomic import write_text
@@ -146,7 +146,7 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
         chosen = [one.get("STSBenchmark") or next(iter(one.values())) for one in sets if one]
         if not chosen:
             continue
-        bands = by_gold(np.concatenate([g for g, _ in chosen]), {"": np.concatenate([c for _, c in chosen])})
+        bands = by_gold_band(np.concatenate([g for g, _ in chosen]), {"": np.concatenate([c for _, c in chosen])})
         labels = [label for label, _ in bands]
         for place, (_, values) in enumerate(bands):
             if len(values[""]):

@@ -16,7 +16,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
-from isotrope.evaluation.suite import check as check_suite
+from isotrope.evaluation.suite import checked_tasks
 from isotrope.objective.preset import RESERVED, Preset, preset_names, read_preset
 from isotrope.objective.registry import STAGES
 from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
@@ -108,7 +108,7 @@ class _Planner:
         for suite in run.suites:
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
-            check_suite(suite)
+            checked_tasks(suite)
         self.measured_on = {
             suite: data_checksum(data_folder(place.data), MEASURED_BY[suite].folders) for suite in run.suites
         }

@@ -238,7 +238,7 @@ def test_each_bad_archive_is_named(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.usefixtures("_one_of_each")
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains, "LARGEST", 20)
+    monkeypatch.setattr(domains, "LARGEST_MEMBER", 20)
     with pytest.raises(UserError, match="is larger than"):
         load_domain(archive(tmp_path), "SciFact")
 

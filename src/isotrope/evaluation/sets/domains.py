@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import csv
 import io
+import json
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,14 +24,15 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 from scipy.sparse import csr_array
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import read_text
 from isotrope.evaluation.sets.senteval import data_folder
 
-SETTINGS = ("test", "dev")
-LARGEST = 1 << 28  # bytes of an archive's member: more is no data of ours
+DOMAIN_SETTINGS = ("test", "dev")
+LARGEST_MEMBER = 1 << 28  # bytes of an archive's member: more is no data of ours
 
 _REMEDY = "check the download, and set ISOTROPE_DATA or pass --data with the folder that holds domain/"
 _CLAIMS = {"dev": ("claims_train.csv", 809), "test": ("claims_validation.csv", 300)}
@@ -39,7 +41,7 @@ _QUERIES = {"train": 10003, "test": 3080}
 _TITLES = 20000
 
 Labels = npt.NDArray[np.int64]
-Row = tuple[str, dict[str, str]]  # its place, its cells by column
+TableRow = tuple[str, dict[str, str]]  # its place, its cells by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class Domain:
     own: bool = False  # the corpus is the queries: none finds itself
     labels: Labels | None = None  # (Q,) classes of the queries, where there are any
 
+    def checksum(self) -> str:
+        """xxh3 (128 bits, hexadecimal) of the texts, the grades and the classes, in their order."""
+        total = xxhash.xxh3_128(json.dumps([self.queries, self.corpus, self.own]).encode())
+        labels = np.array([-1]) if self.labels is None else self.labels
+        for part in (self.grades.indptr, self.grades.indices, self.grades.data, labels):
+            total.update(np.ascontiguousarray(part, "<f8").tobytes())
+        return total.hexdigest()
+
 
 def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
     """SciFact, Banking77 or StackOverflow, from `domain/` in the data folder (None: ISOTROPE_DATA).
@@ -60,8 +70,8 @@ def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Do
     Raises UserError for an unknown task or setting, a missing or damaged file, a missing column, a wrong row count or
     an abstract that is cited and not there.
     """
-    if setting not in SETTINGS:
-        raise UserError(f"retrieval has no setting {setting!r}", f"choose from {', '.join(SETTINGS)}")
+    if setting not in DOMAIN_SETTINGS:
+        raise UserError(f"retrieval has no setting {setting!r}", f"choose from {', '.join(DOMAIN_SETTINGS)}")
     folder, load, _ = _known(task)
     return load(data_folder(data) / "domain" / folder, setting)
 
@@ -108,7 +118,7 @@ def relevant(name: str, queries: dict[str, str], corpus: dict[str, str], judged:
     return Domain(name, list(queries.values()), list(corpus.values()), grades)
 
 
-def table(text: str, where: str, columns: Sequence[str], remedy: str) -> Iterator[Row]:
+def read_table(text: str, where: str, columns: Sequence[str], remedy: str) -> Iterator[TableRow]:
     """Rows of comma-separated text with a header that names at least these columns; UserError otherwise."""
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -152,13 +162,13 @@ def _abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     return abstracts
 
 
-def _member_rows(folder: Path, member: str, columns: Sequence[str]) -> Iterator[Row]:
+def _member_rows(folder: Path, member: str, columns: Sequence[str]) -> Iterator[TableRow]:
     """Rows of one file in SciFact's archive, read by its exact name into memory: nothing is unpacked."""
     path = folder / "scifact.zip"
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(member).file_size > LARGEST:
-                raise UserError(f"{path}: {member} is larger than {LARGEST >> 20} MB", _REMEDY)
+            if archive.getinfo(member).file_size > LARGEST_MEMBER:
+                raise UserError(f"{path}: {member} is larger than {LARGEST_MEMBER >> 20} MB", _REMEDY)
             text = archive.read(member).decode("utf-8")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist", _REMEDY) from None
@@ -166,7 +176,7 @@ def _member_rows(folder: Path, member: str, columns: Sequence[str]) -> Iterator[
         raise UserError(f"{path} holds no {member}", _REMEDY) from None
     except (zipfile.BadZipFile, EOFError, RuntimeError, UnicodeDecodeError, OSError) as error:
         raise UserError(f"{path}: {member} cannot be read ({error})", _REMEDY) from None
-    return table(text, f"{path}: {member}", columns, _REMEDY)
+    return read_table(text, f"{path}: {member}", columns, _REMEDY)
 
 
 def _scifact_text(folder: Path) -> list[str]:
@@ -182,7 +192,7 @@ def _banking77(folder: Path, setting: str) -> Domain:
 
 def _queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
     path = folder / f"{split}.csv"
-    rows = [row for _, row in table(read_text(path, _REMEDY), str(path), ("text", "category"), _REMEDY)]
+    rows = [row for _, row in read_table(read_text(path, _REMEDY), str(path), ("text", "category"), _REMEDY)]
     _count(path, "queries", len(rows), _QUERIES[split])
     return [row["text"] for row in rows], [row["category"] for row in rows]
 

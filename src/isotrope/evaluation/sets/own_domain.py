@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.domains import Domain, relevant, same_class, table
+from isotrope.evaluation.sets.domains import Domain, read_table, relevant, same_class
 from isotrope.evaluation.sets.pairs import read_text
 
 _FOLDER = (
@@ -105,7 +105,7 @@ def _labelled(path: Path) -> Iterator[Sequence[str]]:
     if path.suffix.lower() != ".csv":
         yield from _columns(path, 2, "\t", _FILE)
         return
-    for place, row in table(read_text(path, _FILE), str(path), ("text", "label"), _FILE):
+    for place, row in read_table(read_text(path, _FILE), str(path), ("text", "label"), _FILE):
         yield place, row["text"].strip(), row["label"].strip()
 
 

@@ -15,7 +15,7 @@ import xxhash
 
 from isotrope.errors import UserError
 
-MINIMUM = 10  # below this many pairs a rank correlation is noise
+FEWEST_PAIRS = 10  # below this many pairs a rank correlation is noise
 
 _FORMAT = "give one pair a line: first sentence, tab, second sentence, tab, score (a .csv file: commas and quotes)"
 
@@ -97,8 +97,8 @@ def read_pairs(path: str | Path) -> Pairs:
         scores.append(read_score(score, place, "correct or delete the line"))
         pairs.first.append(first)
         pairs.second.append(second)
-    if len(scores) < MINIMUM:
-        raise UserError(f"{path} has {len(scores)} pair(s)", f"give at least {MINIMUM} scored pairs; {_FORMAT}")
+    if len(scores) < FEWEST_PAIRS:
+        raise UserError(f"{path} has {len(scores)} pair(s)", f"give at least {FEWEST_PAIRS} scored pairs; {_FORMAT}")
     if min(scores) == max(scores):
         raise UserError(
             f"{path}: every score is {scores[0]:g}", "give scores that differ, or there is no order to find"

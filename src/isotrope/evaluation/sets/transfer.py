@@ -53,7 +53,7 @@ _CORRUPT_SUBJ = (
     "5000 objective and 5000 subjective sentences, all different"
 )
 
-Row = tuple[str, str | None, int]  # sentence, the second one of a pair, class
+LabelledRow = tuple[str, str | None, int]  # sentence, the second one of a pair, class
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,16 @@ def _read_binary(folder: Path, task: str) -> Labelled:
     return both
 
 
-def _labelled(rows: Sequence[Row], path: Path, expected: int, remedy: str = _REMEDY) -> Labelled:
+def _labelled(rows: Sequence[LabelledRow], path: Path, expected: int, remedy: str = _REMEDY) -> Labelled:
     if len(rows) != expected:
         raise UserError(f"{path}: {len(rows)} samples found, {expected} expected", remedy)
     second = [row[1] for row in rows if row[1] is not None]
     return Labelled([row[0] for row in rows], second or None, np.array([row[2] for row in rows], dtype=np.int64))
 
 
-def _rows(path: Path, read: Callable[[Path], list[str]], parse: Callable[[str], Row | None]) -> list[Row]:
+def _rows(
+    path: Path, read: Callable[[Path], list[str]], parse: Callable[[str], LabelledRow | None]
+) -> list[LabelledRow]:
     rows = []
     for number, line in enumerate(read(path), start=1):
         if parse is _mrpc and number == 1:  # the header
@@ -122,26 +124,26 @@ def _rows(path: Path, read: Callable[[Path], list[str]], parse: Callable[[str], 
     return rows
 
 
-def _trec(line: str) -> Row | None:
+def _trec(line: str) -> LabelledRow | None:
     """``NUM:dist How far is it …``: coarse class, fine class, question."""
     target, _, question = line.partition(" ")
     coarse = target.partition(":")[0]
     return (" ".join(question.split()), None, _TREC_CLASSES.index(coarse)) if coarse in _TREC_CLASSES else None
 
 
-def _sst2(line: str) -> Row | None:
+def _sst2(line: str) -> LabelledRow | None:
     """Sentence, tab, class."""
     sentence, _, label = line.partition("\t")
     return (" ".join(sentence.split()), None, int(label)) if label in {"0", "1"} else None
 
 
-def _sst5(line: str) -> Row | None:
+def _sst5(line: str) -> LabelledRow | None:
     """Class, space, sentence."""
     label, _, sentence = line.partition(" ")
     return (" ".join(sentence.split()), None, int(label)) if label in {"0", "1", "2", "3", "4"} else None
 
 
-def _mrpc(line: str) -> Row | None:
+def _mrpc(line: str) -> LabelledRow | None:
     """Class, two identifiers, two sentences, between tabs."""
     cells = line.split("\t")
     if len(cells) != 5 or cells[0] not in {"0", "1"}:
@@ -181,7 +183,7 @@ def _lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-_FORMATS: dict[str, tuple[Callable[[Path], list[str]], Callable[[str], Row | None]]] = {
+_FORMATS: dict[str, tuple[Callable[[Path], list[str]], Callable[[str], LabelledRow | None]]] = {
     "SST2": (_utf8, _sst2),
     "SST5": (_utf8, _sst5),
     "TREC": (_latin1, _trec),
