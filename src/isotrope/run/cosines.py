@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.evaluation.sts import Cosines, Sets, Vector
+from isotrope.evaluation.sts import Cosines, Sets
 from isotrope.store.atomic import new_file
+from isotrope.types import Vector
 
 Scored = dict[str, dict[str, tuple[Vector, Vector]]]  # task -> part -> gold scores (N,), cosines (N,)
 
