@@ -24,11 +24,10 @@ from sentence_transformers import SentenceTransformer
 
 import isotrope
 from conftest import build_bert
-from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.store.cache import UNUSED
-from isotrope.teachers import _store
+from isotrope.teachers import Context, _store
 from isotrope.teachers._store import Store
 from isotrope.teachers.mixture import mix
 from isotrope.terms.infonce import InfoNCE
@@ -56,12 +55,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "teachers"
 
 
-def known(corpus: Corpus, **more: Any) -> BuildContext:
-    return BuildContext(corpus=corpus, **more)
-
-
-def teacher(kind: str, context: BuildContext, **options: Any) -> Any:
-    return isotrope.component("teachers", kind, **options).build(context)
+def teacher(kind: str, context: Context, **options: Any) -> Any:
+    return isotrope.component("teachers", kind, **options).open(context)
 
 
 def batch(*rows: int) -> Batch:
@@ -82,7 +77,7 @@ class Progress(list[int]):
 class TestEmbeddings:
     def test_are_the_models_own_on_the_unit_sphere(self, corpus: Corpus, tiny_model: Path) -> None:
         for pooling in ("mean", "cls"):
-            found = teacher("cached", known(corpus), model=str(tiny_model), pooling=pooling)(batch(5, 599, 0))
+            found = teacher("cached", Context(corpus), model=str(tiny_model), pooling=pooling)(batch(5, 599, 0))
             sentences = [corpus.dataset[row]["text"] for row in (5, 599, 0)]
             expected = F.normalize(torch.from_numpy(isotrope.load(tiny_model, pooling).encode(sentences)), dim=-1)
             assert found.dtype == torch.float32
@@ -90,28 +85,28 @@ class TestEmbeddings:
 
     @pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}])
     def test_cached_equals_live(self, corpus: Corpus, tiny_model: Path, options: dict[str, Any]) -> None:
-        cached, live = (teacher(kind, known(corpus), model=str(tiny_model), **options) for kind in ("cached", "live"))
+        cached, live = (teacher(kind, Context(corpus), model=str(tiny_model), **options) for kind in ("cached", "live"))
         rows = batch(7, 3, 250, 599, 3)
         assert torch.allclose(cached(rows), live(rows), atol=1e-2 if "precision" in options else 1e-6)
         assert torch.allclose(cached(rows).norm(dim=-1), torch.ones(5), atol=1e-6)
 
     def test_options_reach_the_model(self, corpus: Corpus, tiny_model: Path) -> None:
         every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}]
-        found = [teacher("live", known(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
+        found = [teacher("live", Context(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
         for options, embeddings in zip(every[1:], found[1:], strict=True):
             assert not torch.allclose(embeddings, found[0], atol=1e-5), options
 
     @pytest.mark.parametrize("kind", ["cached", "live"])
     def test_are_float32_within_autocast(self, corpus: Corpus, tiny_model: Path, kind: str) -> None:
-        taught = teacher(kind, known(corpus), model=str(tiny_model))
+        taught = teacher(kind, Context(corpus), model=str(tiny_model))
         plain = taught(batch(1, 2))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(taught(batch(1, 2)), plain)
 
     def test_of_a_sample_are_those_of_the_whole(self, corpus: Corpus, tiny_model: Path) -> None:
         rows = np.array([500, 17, 250, 3, 17])
-        some = teacher("cached", known(corpus, rows=rows), model=str(tiny_model))
-        every = teacher("cached", known(corpus), model=str(tiny_model))
+        some = teacher("cached", Context(corpus, rows=rows), model=str(tiny_model))
+        every = teacher("cached", Context(corpus), model=str(tiny_model))
         assert len(some.vectors) == 4
         assert torch.allclose(some(batch(250, 3, 500, 17)), every(batch(250, 3, 500, 17)), atol=1e-6)
 
@@ -119,7 +114,7 @@ class TestEmbeddings:
     @pytest.mark.parametrize("kind", ["sample", "cached", "live"])
     def test_of_unknown_rows_are_refused(self, corpus: Corpus, tiny_model: Path, kind: str, row: int) -> None:
         rows = np.array([17, 3]) if kind == "sample" else None
-        taught = teacher(kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model))
+        taught = teacher(kind.replace("sample", "cached"), Context(corpus, rows=rows), model=str(tiny_model))
         if kind != "sample" and row == 18:
             assert taught(batch(3, row)).shape == (2, 32)
         else:
@@ -132,7 +127,7 @@ class TestEmbeddings:
         """Computed so, too: ties that half precision makes would be there for good."""
         half = isotrope.load(tiny_model).half()
         half.save_pretrained(str(tmp_path / "half"))
-        found = teacher("cached", known(corpus), model=str(tmp_path / "half"))(batch(1, 2))
+        found = teacher("cached", Context(corpus), model=str(tmp_path / "half"))(batch(1, 2))
         expected = half.float().encode([corpus.dataset[row]["text"] for row in (1, 2)], convert_to_tensor=True)
         assert torch.allclose(found, F.normalize(expected.clone(), dim=-1), atol=1e-6)
 
@@ -140,8 +135,8 @@ class TestEmbeddings:
 class TestCache:
     def test_is_written_once_and_mapped(self, corpus: Corpus, tiny_model: Path, cache: Path) -> None:
         first, second = Progress(), Progress()
-        taught = teacher("cached", known(corpus, progress=first), model=str(tiny_model))
-        again = teacher("cached", known(corpus, progress=second), model=str(tiny_model))
+        taught = teacher("cached", Context(corpus, progress=first), model=str(tiny_model))
+        again = teacher("cached", Context(corpus, progress=second), model=str(tiny_model))
         assert first == [0, 100, 200, 300, 400, 500, 600]
         assert second == []
         for store in (taught, again):
@@ -175,8 +170,8 @@ class TestCache:
             text = (folder / "tokenizer.json").read_text()
             (folder / "tokenizer.json").write_text(text.replace('"river"', '"rivers"'))
 
-        plain, rows = known(corpus), np.arange(40)
-        every: list[tuple[Callable[[], str], dict[str, Any], BuildContext]] = [
+        plain, rows = Context(corpus), np.arange(40)
+        every: list[tuple[Callable[[], str], dict[str, Any], Context]] = [
             (lambda: put(tiny_model), {}, plain),
             (lambda: put(other_model), {}, plain),
             (lambda: put(tiny_model, one_weight), {}, plain),
@@ -185,7 +180,7 @@ class TestCache:
             (lambda: put(tiny_model), {"pooling": "cls"}, plain),
             (lambda: put(tiny_model), {"max_length": 20}, plain),
             (lambda: put(tiny_model), {"precision": "bf16"}, plain),
-            (lambda: put(tiny_model), {}, known(replace(corpus, key="another"))),
+            (lambda: put(tiny_model), {}, Context(replace(corpus, key="another"))),
             (lambda: put(tiny_model), {}, replace(plain, rows=rows)),
             (lambda: put(tiny_model), {}, replace(plain, rows=rows + 1)),
         ]
@@ -203,7 +198,7 @@ class TestCache:
     def test_goes_on_after_kills(self, corpus: Corpus, tiny_model: Path, cache: Path, sample: bool) -> None:
         rows = np.arange(0, 600, 2) if sample else None
         total = 300 if sample else 600
-        undisturbed = np.array(teacher("cached", known(corpus, rows=rows), model=str(tiny_model)).vectors)
+        undisturbed = np.array(teacher("cached", Context(corpus, rows=rows), model=str(tiny_model)).vectors)
         shutil.rmtree(cache)
 
         for kill_at in (100, 200):
@@ -215,26 +210,26 @@ class TestCache:
             child = os.fork()
             if not child:
                 try:
-                    teacher("cached", known(corpus, rows=rows, progress=kill), model=str(tiny_model))
+                    teacher("cached", Context(corpus, rows=rows, progress=kill), model=str(tiny_model))
                 finally:
                     os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
             assert not files(cache)
 
         progress = Progress()
-        resumed = teacher("cached", known(corpus, rows=rows, progress=progress), model=str(tiny_model))
+        resumed = teacher("cached", Context(corpus, rows=rows, progress=progress), model=str(tiny_model))
         assert progress == list(range(200, total + 1, 100))
         assert np.array_equal(resumed.vectors, undisturbed)
 
     @pytest.mark.parametrize("length", [0, 1, 127, 128, 128 + 1, 128 + 128 * 100, 128 + 128 * 350 + 5, 128 + 128 * 600])
     def test_goes_on_from_any_length(self, corpus: Corpus, tiny_model: Path, cache: Path, length: int) -> None:
         """What a kill in the middle of a write leaves: the header has 128 bytes, a row of 32 dimensions too."""
-        undisturbed = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)
+        undisturbed = np.array(teacher("cached", Context(corpus), model=str(tiny_model)).vectors)
         whole = next(cache.glob("*.npy"))
         part = whole.rename(whole.with_suffix(".part"))
         os.truncate(part, length)
         progress = Progress()
-        resumed = teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
+        resumed = teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))
         assert progress[0] == max(0, length - 128) // (128 * 100) * 100
         assert np.array_equal(resumed.vectors, undisturbed)
         assert whole.stat().st_size == 128 + 128 * 600
@@ -247,7 +242,7 @@ class TestCache:
             if not (child := os.fork()):
                 try:
                     progress = Progress()
-                    found = teacher("cached", known(corpus, progress=progress), model=str(tiny_model))(batch(0, 599))
+                    found = teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))(batch(0, 599))
                     np.save(tmp_path / f"{number}.npy", found.numpy())
                     (tmp_path / f"{number}.txt").write_text(str(len(progress)))
                 finally:
@@ -265,7 +260,7 @@ class TestCache:
     ) -> None:
         def put(model: Path, **options: Any) -> str:
             before = files(cache)
-            teacher("cached", known(corpus), model=str(model), **options)
+            teacher("cached", Context(corpus), model=str(model), **options)
             return next(iter(files(cache) - before), "")
 
         old, used, fresh = put(tiny_model), put(tiny_model, pooling="cls"), put(tiny_model, max_length=9)
@@ -279,17 +274,17 @@ class TestCache:
         assert not (cache / "0.part").exists()
 
     def test_names_a_damaged_file(self, corpus: Corpus, tiny_model: Path, cache: Path) -> None:
-        teacher("cached", known(corpus), model=str(tiny_model))
+        teacher("cached", Context(corpus), model=str(tiny_model))
         os.truncate(next(cache.glob("*.npy")), 1000)
         with pytest.raises(UserError, match="damaged"):
-            teacher("cached", known(corpus), model=str(tiny_model))
+            teacher("cached", Context(corpus), model=str(tiny_model))
 
     def test_asks_for_space_first(self, corpus: Corpus, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         usage = namedtuple("usage", "total used free")
         monkeypatch.setattr(_store.shutil, "disk_usage", lambda path: usage(1 << 40, 0, 70_000))
         progress = Progress()
         with pytest.raises(UserError, match="free"):
-            teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
+            teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))
         assert progress == []
 
     def test_keeps_no_nan(self, corpus: Corpus, tiny_model: Path, tmp_path: Path, cache: Path) -> None:
@@ -297,7 +292,7 @@ class TestCache:
         next(broken.parameters()).data.fill_(torch.nan)
         broken.save_pretrained(str(tmp_path / "broken"))
         with pytest.raises(UserError, match="NaN"):
-            teacher("cached", known(corpus), model=str(tmp_path / "broken"))
+            teacher("cached", Context(corpus), model=str(tmp_path / "broken"))
         assert not files(cache)
 
 
@@ -315,7 +310,7 @@ class TestInitial:
     ) -> None:
         """Of the objective's parameters, all are the student's; the teacher's embeddings do not move."""
         student.train()
-        taught = teacher(kind, known(corpus, student=student.train()), **options)
+        taught = teacher(kind, Context(corpus, student.train()), **options)
         before, rows = taught(batch(0, 1, 2, 3)), torch.arange(4)
         expected = student.encode(list(corpus.dataset[:4]["text"]), convert_to_tensor=True)
         assert torch.allclose(before, F.normalize(expected.clone(), dim=-1), atol=1e-6)
@@ -333,17 +328,15 @@ class TestInitial:
         assert not taught(batch(0)).requires_grad
 
     def test_reads_at_its_own_length(self, corpus: Corpus, student: SentenceTransformer) -> None:
-        plain, short = (
-            teacher("initial", known(corpus, student=student), max_length=length)(batch(1)) for length in (0, 5)
-        )
+        plain, short = (teacher("initial", Context(corpus, student), max_length=length)(batch(1)) for length in (0, 5))
         assert not torch.allclose(plain, short, atol=1e-5)
         assert student.max_seq_length == 12
 
     def test_needs_a_student(self, corpus: Corpus, student: SentenceTransformer) -> None:
         with pytest.raises(UserError, match="student"):
-            teacher("initial", known(corpus))
+            teacher("initial", Context(corpus))
         with pytest.raises(UserError, match="pooling"):
-            teacher("live", known(corpus, student=student), model="initial", pooling="mean")
+            teacher("live", Context(corpus, student), model="initial", pooling="mean")
 
 
 class TestMixture:
@@ -373,16 +366,16 @@ class TestMixture:
     ) -> None:
         options = {"pooling": ["cls", "mean"], "max_length": [8, 0], "live": live}
         models = [str(tiny_model), str(other_model)]
-        mixed = teacher("mixture", known(corpus), models=models, weights=[1, 2], **options)(batch(4, 5, 6))
-        first = teacher("live", known(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
-        second = teacher("live", known(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
+        mixed = teacher("mixture", Context(corpus), models=models, weights=[1, 2], **options)(batch(4, 5, 6))
+        first = teacher("live", Context(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
+        second = teacher("live", Context(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
         assert mixed.shape == (3, 32 + 16)
         assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
 
     def test_weights_are_equal_by_default(self, corpus: Corpus, tiny_model: Path, other_model: Path) -> None:
         models = [str(tiny_model), str(other_model)]
-        plain = teacher("mixture", known(corpus), models=models)(batch(4, 5))
-        assert torch.equal(plain, teacher("mixture", known(corpus), models=models, weights=[3, 3])(batch(4, 5)))
+        plain = teacher("mixture", Context(corpus), models=models)(batch(4, 5))
+        assert torch.equal(plain, teacher("mixture", Context(corpus), models=models, weights=[3, 3])(batch(4, 5)))
 
     @pytest.mark.parametrize(("options", "said"), [
         ({"models": []}, "teachers.mixture.models is empty"),
@@ -400,10 +393,10 @@ class TestMixture:
 
     def test_of_a_missing_model(self, corpus: Corpus) -> None:
         with pytest.raises(UserError, match="does not exist"):
-            teacher("mixture", known(corpus), models=["./nowhere"])
+            teacher("mixture", Context(corpus), models=["./nowhere"])
 
 
 def test_a_store_is_no_module(corpus: Corpus, tiny_model: Path) -> None:
-    store = teacher("cached", known(corpus), model=str(tiny_model))
+    store = teacher("cached", Context(corpus), model=str(tiny_model))
     assert isinstance(store, Store)
     assert not isinstance(store, torch.nn.Module)

@@ -7,14 +7,14 @@ import tomllib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 
 if TYPE_CHECKING:
     from isotrope.study.options import Options
 
-console, errors = Console(), Console(stderr=True)
+console, errors = plain_console(), plain_console(stderr=True)
 
 
 def study(
@@ -31,7 +31,8 @@ def study(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, in every row that has the key.")] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="key=value,value: every row with each value.")] = None,
     tuned: Annotated[str | None, typer.Option(help="search.toml: its best settings over the rows' own.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; cores and GPUs are divided among them.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time. They change no result.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of the processor, for each run.")] = None,
     search: Annotated[bool, typer.Option("--search", help="Search [search]'s keys on the dev pairs instead.")] = False,
 ) -> None:
     """Run what is left of a study, and write its table: rows × seeds, tested, the papers' claims answered."""
@@ -40,7 +41,7 @@ def study(
 
     options = Options(
         output=output, corpus=corpus, data=data, backbone=backbone, sentences=sentences, dev=dev,
-        rows=_rows(file, rows or []), overrides=set_ or [], jobs=jobs, console=console,
+        rows=_rows(file, rows or []), overrides=set_ or [], jobs=jobs, threads=threads, console=console,
     )  # fmt: skip
     try:
         if search:
@@ -49,11 +50,11 @@ def study(
         done = run(file, seeds=seeds, test=test, sweep=_sweeps(sweep or []), tuned=tuned, **options)
     except Stopped:
         line = "isotrope: stopped; finished cells are kept, and the same command goes on"
-        errors.print(line, style="bold", highlight=False, soft_wrap=True)
+        errors.print(line, style="bold")
         sys.exit(130)
     if not console.is_terminal:
         for page in done.pages:
-            console.print(f"written to {page}", highlight=False, soft_wrap=True)
+            console.print(f"written to {page}")
     else:
         from rich.markdown import Markdown
 
@@ -83,7 +84,7 @@ def _search(file: str, options: Options, idle: dict[str, Any]) -> None:
         if value:
             raise UserError(f"{name} says nothing to --search", "leave it out: a search has its own, and no test pairs")
     path = search_settings(file, **options)
-    console.print(f"best settings of each row: {path}", highlight=False, soft_wrap=True)
+    console.print(f"best settings of each row: {path}")
 
 
 def _sweeps(given: list[str]) -> dict[str, list[Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.evaluation.significance import compare_draws
-from isotrope.store.records import read_record
+from isotrope.store.records import Record
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
@@ -17,7 +17,6 @@ from isotrope.study.spec import Claim
 from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed
 from isotrope.study.summary import cells_summary, without_paths
 
-Record = dict[str, Any]
 OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs
 
 
@@ -27,7 +26,7 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     A row's scores are its seeds'; a teacher's and an untrained backbone's are one run's, and stand against every seed.
     """
     failed = failed or {}
-    results = {key: read_record(cell.result) for key, cell in plan.cells.items() if cell.finished}
+    results = {key: found for key, cell in plan.cells.items() if (found := cell.record())}
     rows = [_row(plan, entry, results, failed) for entry in plan.entries.values()]
     rows += [_teacher(plan, name, results, failed) for name in plan.models]
     columns = _columns(plan, rows)
@@ -175,14 +174,11 @@ class _Draws:
         """(R,) in points, or None where the column has no pairs."""
         drawn = []
         for key in keys:
-            path = self.plan.cells[key].folder / "draws.npz"
-            if not path.is_file():
+            draws = self.plan.cells[key].draws()
+            found = [values for task, values in draws.items() if column in ("Avg.", column_of(task))]
+            if not found:
                 return None
-            with np.load(path, allow_pickle=False) as file:
-                tasks = [task for task in file.files if column in ("Avg.", column_of(task))]
-                if not tasks:
-                    return None
-                drawn.append(100 * np.mean([file[task] for task in tasks], axis=0))
+            drawn.append(100 * np.mean(found, axis=0))
         return np.mean(drawn, axis=0) if drawn else None
 
 

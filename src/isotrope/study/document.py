@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,9 @@ from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks, latex, markdown
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
+from isotrope.store.records import Record
 from isotrope.study.columns import LOWER_IS_BETTER, shown
 
-Record = Mapping[str, Any]
 Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard deviation (None for one seed), seeds
 
 TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \

@@ -10,17 +10,21 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.live import Live
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
-from isotrope.study.plan import Cell, StudyPlan
+from isotrope.store.atomic import write_text
+from isotrope.store.log import open_log
+from isotrope.store.mark import claim
+from isotrope.study.cell import Cell
+from isotrope.study.plan import StudyPlan
 from isotrope.study.progress import Board
 
 ERROR, LOG = "error.txt", "log.txt"
@@ -34,20 +38,17 @@ class _Running:
     slot: int
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What became of the cells: key -> one line, for those that failed or could not begin."""
-
-    failed: dict[str, str] = field(default_factory=dict)
-
-
-def run_plan(plan: StudyPlan, jobs: int, console: Console) -> Outcome:
+def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
     """Run all cells that are not finished; one that fails stops none of the others, but those that need its model.
 
     Args:
         plan: the cells.
-        jobs: processes at a time; the machine's cores are divided among them, its GPUs dealt out in turn.
+        jobs: processes at a time. They change no result: each uses the plan's number of threads. GPUs are dealt out
+            in turn.
         console: where progress is shown.
+
+    Returns:
+        Key -> one line, for each cell that failed or could not begin.
 
     Raises:
         UserError: ``jobs`` is below 1.
@@ -55,53 +56,74 @@ def run_plan(plan: StudyPlan, jobs: int, console: Console) -> Outcome:
     """
     if jobs < 1:
         raise UserError(f"jobs = {jobs}", "choose 1 or more")
-    waiting = _in_order(plan)
+    board = Board(plan, jobs, console)
+    waiting = _in_order(plan, board)
     running: list[_Running] = []
-    outcome, board = Outcome(), Board(plan, jobs, console)
-    # A server imports everything once; each cell is a fork of it, so that none waits for imports or shares memory.
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    context: Any = multiprocessing.get_context(method)
-    if method == "forkserver":
-        context.set_forkserver_preload(["isotrope.study.cell"])
+    if hint := _hint(jobs, waiting):
+        board.say(hint)
+    context = _processes()
     try:
-        with Live(board, console=console, refresh_per_second=1, transient=True) if console.is_terminal else board:
+        with board:
             while waiting or running:
-                for cell in [c for c in waiting if any(key in outcome.failed for key in c.needs)]:
+                for cell in [c for c in waiting if board.lost.keys() & c.needs]:
                     waiting.remove(cell)
-                    _note(outcome, board, cell, "a model that it needs failed")
-                for cell in [c for c in waiting if all(plan.cells[key].finished for key in c.needs)]:
+                    board.failed(cell, "a model that it needs failed")
+                for cell in [c for c in waiting if board.results.keys() >= set(c.needs)]:
                     if len(running) == jobs:
                         break
                     waiting.remove(cell)
                     slot = min(set(range(jobs)) - {one.slot for one in running})
-                    process = context.Process(target=_work, args=(cell, jobs, slot), name=cell.label)
-                    process.start()
-                    running.append(_Running(cell, process, slot))
-                    board.started(cell)
+                    try:
+                        running.append(_started(context, cell, slot))
+                    except UserError as error:
+                        board.failed(cell, str(error))
+                    else:
+                        board.started(cell)
                 multiprocessing.connection.wait([one.process.sentinel for one in running], timeout=1)
                 for one in [one for one in running if not one.process.is_alive()]:
                     running.remove(one)
                     one.process.join()
-                    if one.cell.finished:
-                        board.finished(one.cell)
+                    if (record := one.cell.record()) and one.cell.finished:
+                        board.finished(one.cell, record)
                     else:
-                        _note(outcome, board, one.cell, _why(one))
+                        board.failed(one.cell, _why(one))
     except KeyboardInterrupt:
         _stop(running)
         raise Stopped("stopped; finished cells are kept") from None
-    return outcome
+    return board.lost
 
 
-def _in_order(plan: StudyPlan) -> list[Cell]:
+def _in_order(plan: StudyPlan, board: Board) -> list[Cell]:
     """The cells to run, those first whose models others need."""
     needed = {key for cell in plan.cells.values() for key in cell.needs}
-    waiting = [cell for cell in plan.cells.values() if not cell.finished]
+    waiting = [cell for cell in plan.cells.values() if cell.key not in board.results]
     return sorted(waiting, key=lambda cell: cell.key not in needed)
 
 
-def _note(outcome: Outcome, board: Board, cell: Cell, why: str) -> None:
-    outcome.failed[cell.key] = why
-    board.failed(cell, why)
+def _hint(jobs: int, waiting: list[Cell]) -> str:
+    """How to use the cores that would be idle."""
+    if not waiting or torch.cuda.is_available():
+        return ""
+    threads, cores = waiting[0].threads, _cores()
+    possible = min(len(waiting), cores // threads)
+    return f"{jobs * threads} of {cores} cores are used: --jobs {possible} is faster" if possible > jobs else ""
+
+
+def _processes() -> Any:
+    """A server imports everything once. Each cell is a fork of it, so none waits for imports or shares memory."""
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context: Any = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["isotrope.study.run_cell"])
+    return context
+
+
+def _started(context: Any, cell: Cell, slot: int) -> _Running:
+    """The cell's process, begun in a folder that is ours."""
+    claim(cell.folder, "cell")
+    process = context.Process(target=_work, args=(cell, slot), name=cell.key)
+    process.start()
+    return _Running(cell, process, slot)
 
 
 def _why(one: _Running) -> str:
@@ -133,23 +155,22 @@ def _stop(running: Iterable[_Running]) -> None:
             one.process.join()
 
 
-def _work(cell: Cell, jobs: int, slot: int) -> None:
-    """In the cell's process: its share of the machine, its own log, and one line if it fails."""
-    from isotrope.study.cell import run_cell
+def _work(cell: Cell, slot: int) -> None:
+    """In the cell's process: its threads and its GPU, its own log, and one line if it fails."""
+    from isotrope.study.run_cell import run_cell
 
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # the terminal's Ctrl-C reaches the study alone, which hands it on
     threading.Thread(target=_die_with_the_study, daemon=True).start()
-    torch.set_num_threads(max(1, _cores() // jobs))
+    torch.set_num_threads(cell.threads)
     if gpus := torch.cuda.device_count():
         os.environ["CUDA_VISIBLE_DEVICES"] = _visible(slot % gpus)
-    cell.folder.mkdir(parents=True, exist_ok=True)
     (cell.folder / ERROR).unlink(missing_ok=True)
-    with (cell.folder / LOG).open("a", encoding="utf-8") as log:
+    with open_log(cell.folder / LOG) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
-            run_cell(cell, Console(file=log, width=120))
+            run_cell(cell, plain_console(file=log, width=120))
         except (Stopped, KeyboardInterrupt):
             sys.exit(130)
         except UserError as error:
@@ -160,7 +181,7 @@ def _work(cell: Cell, jobs: int, slot: int) -> None:
 
 
 def _fail(folder: Path, line: str) -> None:
-    (folder / ERROR).write_text(line, encoding="utf-8")
+    write_text(folder / ERROR, line)
     sys.exit(1)
 
 

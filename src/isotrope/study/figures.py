@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
@@ -17,13 +16,13 @@ from isotrope.report.colours import INK, SERIES
 from isotrope.report.figures import style, svg
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
-from isotrope.store.records import read_record
-from isotrope.study.cell import BINS, gold_and_cosines
+from isotrope.store.records import Record
+from isotrope.study.cell import Cell
 from isotrope.study.document import means
 from isotrope.study.plan import StudyPlan
+from isotrope.study.run_cell import BINS
 from isotrope.study.spec import FigureSettings
 
-Record = Mapping[str, Any]
 UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}
 
 
@@ -37,7 +36,7 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     for name, wanted in plan.spec.figures.items():
         rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]
         rows = [row for row in rows if row["scores"] and row["kind"] != "teacher"]
-        with style():
+        with style(), rc_context({"text.parse_math": False}):  # names of rows are no formulas
             figure = KINDS[wanted.kind](plan, rows, wanted) if rows else None
             if figure is not None:
                 with writing(folder):
@@ -98,7 +97,7 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
     for place, column in enumerate(wanted.columns):
         axes = figure.add_subplot(1, len(wanted.columns), place + 1)
         for i, row in enumerate(rows):
-            logged = [_logged(plan, key, column) for key in row["cells"].values()]
+            logged = [_logged(cell, column) for cell in _finished(plan, row)]
             steps = sorted(set.intersection(*(set(one) for one in logged if one)) if any(logged) else set())
             if steps:
                 empty = False
@@ -110,14 +109,10 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
     return None if empty else figure
 
 
-def _logged(plan: StudyPlan, key: str, column: str) -> dict[int, float]:
+def _logged(cell: Cell, column: str) -> dict[int, float]:
     """Step -> value."""
-    path = plan.cells[key].folder / "metrics.jsonl"
-    name = "score" if column == "dev" else column
-    if not path.is_file():
-        return {}
-    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {record["step"]: (100 if column == "dev" else 1) * record[name] for record in records if name in record}
+    name, scale = ("score", 100) if column == "dev" else (column, 1)
+    return {record["step"]: scale * record[name] for record in cell.metrics() if name in record}
 
 
 def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
@@ -142,7 +137,7 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
     figure, axes = _new(height=3.3)
     labels: list[str] = []
     for i, row in enumerate(rows):
-        sets = [gold_and_cosines(plan.cells[key].folder / "after.npz") for key in row["cells"].values()]
+        sets = [cell.cosines() for cell in _finished(plan, row)]
         chosen = [one.get("STSBenchmark") or next(iter(one.values())) for one in sets if one]
         if not chosen:
             continue
@@ -167,11 +162,7 @@ def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSetti
     figure, axes = _new()
     edges, empty = np.linspace(-1, 1, BINS + 1), True
     for i, row in enumerate(rows):
-        counts = [
-            read_record(plan.cells[key].result).get("in_batch")
-            for key in row["cells"].values()
-            if plan.cells[key].finished
-        ]
+        counts = [record.get("in_batch") for cell in _finished(plan, row) if (record := cell.record())]
         if known := [one for one in counts if one]:
             empty, total = False, np.sum(known, axis=0)
             axes.stairs(100 * total / total.sum(), edges, color=SERIES[i % len(SERIES)], label=row["label"], lw=1.5)
@@ -188,6 +179,11 @@ KINDS = {
     "cosines": cosines_figure,
     "in_batch": in_batch_figure,
 }
+
+
+def _finished(plan: StudyPlan, row: Record) -> list[Cell]:
+    """The row's cells that have their numbers."""
+    return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]
 
 
 def _new(height: float = 2.9) -> tuple[Figure, Axes]:

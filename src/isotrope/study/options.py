@@ -17,14 +17,15 @@ class Options(TypedDict, total=False):
     """What is left out is as the study's file says.
 
     output: the study's folder.
-    corpus: as ``run.corpus``; this and the four below replace what ``[run]`` says.
+    corpus: as ``run.corpus``. This and the four below replace what ``[run]`` says.
     backbone: in place of every preset's.
-    sentences: a run.
+    sentences: of a run.
     dev: pairs that select.
+    threads: of each cell on the processor. Part of what decides a result, so another number makes other cells.
     data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
     rows: only these.
     overrides: ``key=value`` over every cell whose preset has that component.
-    jobs: processes at a time.
+    jobs: processes at a time; they change no result.
     console: where to report; None reports to the terminal.
     """
 
@@ -33,6 +34,7 @@ class Options(TypedDict, total=False):
     backbone: str | None
     sentences: int | None
     dev: Sequence[str] | None
+    threads: int | None
     data: str | Path | None
     rows: Sequence[str]
     overrides: Sequence[str]
@@ -51,6 +53,7 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
         "backbone": options.get("backbone"),
         "sentences": options.get("sentences"),
         "dev": options.get("dev") or None,
+        "threads": options.get("threads"),
     }
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
     return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))

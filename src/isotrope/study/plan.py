@@ -20,51 +20,12 @@ from isotrope.evaluation.suite import checked_tasks
 from isotrope.objective.preset import RESERVED, Preset, preset_names, read_preset
 from isotrope.objective.registry import STAGES
 from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
+from isotrope.study.cell import Cell
 from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.text.files import content_checksum, find_sources
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One training run and its measurement, or a backbone's measurement alone; all paths are this machine's."""
-
-    label: str
-    key: str  # checksum of everything below that decides the result
-    folder: Path
-    settings: Mapping[str, Any]  # the resolved preset; models of the study's own by their cells' names
-    preset: str
-    overrides: tuple[str, ...]
-    backbone: str
-    teachers: Mapping[str, tuple[str, ...]]
-    seed: int
-    sentences: int | None
-    corpus: tuple[str, ...]
-    data: str | None
-    dev: tuple[str, ...] | None
-    test: str | None
-    suites: tuple[str, ...]
-    train: bool
-    then: str
-    keep_model: bool
-    needs: tuple[str, ...] = ()  # keys of the cells whose models this one begins with or learns from
-
-    @property
-    def model(self) -> Path:
-        """Where the trained model lies, if it is kept."""
-        return self.folder / "model"
-
-    @property
-    def result(self) -> Path:
-        """The record; with it the cell is finished."""
-        return self.folder / "result.json"
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do. A model that another study did not keep is trained again."""
-        return self.result.is_file() and (not self.keep_model or self.model.is_dir())
 
 
 @dataclass(slots=True)
@@ -164,7 +125,7 @@ class _Planner:
         decides = {
             "files": {name: self.checksum(name) for name in sorted(others - {"initial"})},
             "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
-            "seed": seed, "train": row.train, "test": judging, "suites": self.measured_on,
+            "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
             "text": [self.text, sentences] if row.train or row.then else None, "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {})  # fmt: skip
         key = _checksum(decides)
@@ -180,7 +141,7 @@ class _Planner:
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
                 seed, sentences, self.corpus, self.place.data, run.dev, _test(run.test), run.suites,
-                row.train, row.then, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
+                row.train, row.then, run.threads, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
             ),
         )  # fmt: skip
         if needed_by and not made[key].keep_model:
@@ -276,6 +237,10 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
         raise UserError("the study names no corpus", "add --corpus FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
+        named = [path for path in (Path(pattern), Path(data or "", pattern)) if path.exists()]
+        if named:  # its name may hold the signs of a pattern
+            found.append(str(named[0]))
+            continue
         here = Path(Path(pattern).anchor)  # the present folder, or the root
         matches = sorted(here.glob(pattern.removeprefix(str(here)) if here.root else pattern))
         matches = matches or (sorted(Path(data).glob(pattern)) if data else [])

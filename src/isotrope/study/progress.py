@@ -3,57 +3,70 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from datetime import timedelta
-from types import TracebackType
-from typing import Any
+from contextlib import ExitStack
 
 from rich.console import Console
-from rich.table import Table
+from rich.live import Live
+from rich.table import Table as TerminalTable
 
-from isotrope.store.records import read_record
-from isotrope.study.plan import Cell, StudyPlan
+from isotrope.console.progress import duration
+from isotrope.report.tables import Table, terminal
+from isotrope.store.records import Record
+from isotrope.study.cell import Cell
+from isotrope.study.plan import StudyPlan
 
 
 class Board:
-    """Row, seeds done, mean so far; and the time that is left. Something rich can render."""
+    """Row, seeds done, mean so far; and the time that is left.
+
+    Attributes:
+        results: key -> record of each finished cell.
+        lost: key -> one line, for each cell that failed or could not begin.
+    """
 
     def __init__(self, plan: StudyPlan, jobs: int, console: Console) -> None:
+        """Read what is finished already; say which records are damaged."""
         self.plan, self.jobs, self.console = plan, jobs, console
-        self.results: dict[str, Mapping[str, Any]] = {}
+        self.results: dict[str, Record] = {}
+        self.lost: dict[str, str] = {}
         self.begun: dict[str, float] = {}
         self.seconds: list[float] = []  # of the cells that this call has run
-        self.lost: set[str] = set()
+        self.drawn = ExitStack()
         for cell in plan.cells.values():
-            if cell.finished:
-                self.results[cell.key] = read_record(cell.result)
+            if (record := cell.record()) and cell.finished:
+                self.results[cell.key] = record
+            elif cell.damaged:
+                self.say(f"{cell.result} or a file beside it is damaged: {_name(cell)} is run again")
 
     def __enter__(self) -> Board:
+        if self.console.is_terminal:
+            self.drawn.enter_context(Live(self, console=self.console, refresh_per_second=1, transient=True))
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        return None
+    def __exit__(self, *_: object) -> None:
+        self.drawn.close()
 
     def started(self, cell: Cell) -> None:
         """A cell begins."""
         self.begun[cell.key] = time.monotonic()
 
-    def finished(self, cell: Cell) -> None:
+    def finished(self, cell: Cell, record: Record) -> None:
         """A cell has its result."""
         self.seconds.append(time.monotonic() - self.begun.pop(cell.key))
-        self.results[cell.key] = read_record(cell.result)
-        scores = self.results[cell.key]["scores"]
+        self.results[cell.key] = record
+        scores = record["scores"]
         column = next((name for name in ("Avg.", "dev") if name in scores), None)
         said = f": {column} {scores[column]:.2f}" if column else ""
-        self._say(f"{cell.label}, seed {cell.seed}{said} ({self.seconds[-1]:.0f} s); {self._left()}")
+        self.say(f"{_name(cell)}{said} ({duration(self.seconds[-1])}); {self._left()}")
 
     def failed(self, cell: Cell, why: str) -> None:
         """A cell has none."""
         self.begun.pop(cell.key, None)
-        self.lost.add(cell.key)
-        self._say(f"{cell.label}, seed {cell.seed} failed: {why}")
+        self.lost[cell.key] = why
+        self.say(f"{_name(cell)} failed: {why}")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line of text that may hold anything, on whatever console the caller gave."""
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _left(self) -> str:
@@ -61,21 +74,28 @@ class Board:
         missing = [key for key in self.plan.cells if key not in self.results and key not in self.lost]
         if not missing:
             return "nothing is left"
+        count = f"{len(missing)} of {len(self.plan.cells)} cells left"
         if not self.seconds:
-            return f"{len(missing)} of {len(self.plan.cells)} cells left"
+            return count
         mean, now = sum(self.seconds) / len(self.seconds), time.monotonic()
         needed = sum(max(0.0, mean - (now - self.begun[key])) if key in self.begun else mean for key in missing)
-        return f"{len(missing)} of {len(self.plan.cells)} cells left, {timedelta(seconds=round(needed / self.jobs))}"
+        return f"{count}, {duration(needed / self.jobs)}"
 
-    def __rich__(self) -> Table:
-        table = Table("row", "seeds done", "running", "mean so far", title=self.plan.spec.title, caption=self._left())
+    def __rich__(self) -> TerminalTable:
         teachers = {f"teacher {name}": {0: key} for name, key in self.plan.models.items()}
-        for label, keys in {**teachers, **self.plan.rows}.items():
-            done = [self.results[key]["scores"] for key in keys.values() if key in self.results]
-            values = [scores.get("Avg.", scores.get("dev")) for scores in done]
-            known = [value for value in values if value is not None]
-            mean = f"{sum(known) / len(known):.2f}" if known else "—"
-            failed = sum(key in self.lost for key in keys.values())
-            count = f"{len(done)} of {len(keys)}" + (f", {failed} failed" if failed else "")
-            table.add_row(label, count, str(sum(key in self.begun for key in keys.values()) or ""), mean)
-        return table
+        rows = [self._row(label, list(keys.values())) for label, keys in {**teachers, **self.plan.rows}.items()]
+        header = ["row", "seeds done", "running", "mean so far"]
+        return terminal(Table(self.plan.spec.title, header, rows, notes=[self._left()]))
+
+    def _row(self, label: str, keys: list[str]) -> list[str]:
+        done = [self.results[key]["scores"] for key in keys if key in self.results]
+        values = [scores.get("Avg.", scores.get("dev")) for scores in done]
+        known = [value for value in values if value is not None]
+        failed = sum(key in self.lost for key in keys)
+        count = f"{len(done)} of {len(keys)}" + (f", {failed} failed" if failed else "")
+        running = sum(key in self.begun for key in keys)
+        return [label, count, str(running or ""), f"{sum(known) / len(known):.2f}" if known else "—"]
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.label}, seed {cell.seed}"

@@ -13,14 +13,15 @@ from types import ModuleType
 from typing import Any, Unpack
 
 import tomli_w
-from rich.console import Console
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.objective.preset import read_preset
 from isotrope.run.pairs import dev_names, dev_pairs, judges
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
-from isotrope.store.records import read_record
+from isotrope.store.lock import alone
+from isotrope.store.mark import claim
 from isotrope.study.execute import run_plan
 from isotrope.study.options import Options, with_options
 from isotrope.study.plan import Place, StudyPlan, has_component, plan_study
@@ -42,39 +43,59 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         UserError: the study has no search, optuna is missing, no dev pairs, or a mistake as in `isotrope.study.study`.
         Stopped: Ctrl-C; the same call goes on.
     """
-    optuna, console = _optuna(), options.get("console") or Console()
+    optuna, console = _optuna(), options.get("console") or plain_console()
     spec, place = with_options(file, options, test="none", suites=(), seeds=1)
     if spec.search is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
         raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
-    if spec.run.dev and read_study(file).run.test == "dev-half":
-        spec = _blind(spec, place)
+    half = bool(spec.run.dev) and read_study(file).run.test == "dev-half"
     chosen = {label: row.model_copy(update={"sweep": {}, "then": ""}) for label, row in spec.rows.items() if row.train}
     rows = options.get("rows", ())
     if unknown := [name for name in rows if name not in chosen]:
         raise UserError(f"study {spec.name} trains no row {unknown[0]!r}", f"choose from {', '.join(chosen)}")
     chosen = {label: row for label, row in chosen.items() if not rows or label in rows}
     spaces = {label: _space(spec, row, optuna) for label, row in chosen.items()}
-    with writing(place.output):
-        storage = f"sqlite:///{(place.output / TRIALS).resolve()}"
-        # trials of other text, pairs or backbones are another search's
-        names = {label: f"{label} {seeds[0]}" for label, seeds in _planned(spec, chosen, place).rows.items()}
-        studies = {label: optuna.create_study(storage=storage, study_name=names[label], direction="maximize",
-                                              load_if_exists=True) for label in chosen}  # fmt: skip
-        while asked := {
-            label: _ask(optuna, one, spec, spaces[label]) for label, one in studies.items() if _left(one, spec)
-        }:
-            tried = {label: _with(chosen[label], params) for label, (_, params) in asked.items()}
-            planned = _planned(spec, tried, place)
-            run_plan(planned, options.get("jobs", 1), console)
-            for label, (number, params) in asked.items():
-                cell = planned.cells[planned.rows[label][0]]
-                score = read_record(cell.result)["selection"]["best_score"] if cell.finished else None
-                studies[label].tell(number, FAILED if score is None else score)
-                console.print(f"{label}, trial {number}: {score} with {params}", highlight=False, markup=False)
-        write_text(place.output / BEST, tomli_w.dumps({"rows": {label: _best(one) for label, one in studies.items()}}))
+    with writing(place.output, again="run the same command again"):
+        claim(place.output, "study")
+        with alone(place.output):
+            spec = _blind(spec, place) if half else spec
+            studies = _studies(optuna, spec, chosen, place)
+            while asked := {
+                label: _ask(optuna, one, spec, spaces[label]) for label, one in studies.items() if _left(one, spec)
+            }:
+                tried = {label: _with(chosen[label], params) for label, (_, params) in asked.items()}
+                planned = _planned(spec, tried, place)
+                run_plan(planned, options.get("jobs", 1), console)
+                for label, (number, params) in asked.items():
+                    record = planned.cells[planned.rows[label][0]].record()
+                    score = record["selection"]["best_score"] if record else None
+                    studies[label].tell(number, FAILED if score is None else score)
+                    line = f"{label}, trial {number}: {score} with {params}"
+                    console.print(line, highlight=False, markup=False, soft_wrap=True)
+            best = {label: _best(one) for label, one in studies.items()}
+            write_text(place.output / BEST, tomli_w.dumps({"rows": best}))
     return place.output / BEST
+
+
+def _studies(optuna: ModuleType, spec: Spec, rows: Mapping[str, RowSettings], place: Place) -> dict[str, Any]:
+    """Each row's trials so far, as optuna keeps them. Trials of other text, pairs or backbones are another search's."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    file = place.output / TRIALS
+    keys = {label: seeds[0] for label, seeds in _planned(spec, rows, place).rows.items()}
+    try:
+        return {
+            label: optuna.create_study(
+                storage=f"sqlite:///{file.resolve()}", study_name=f"{label} {key}", direction="maximize",
+                load_if_exists=True,
+            )
+            for label, key in keys.items()
+        }  # fmt: skip
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
+        raise UserError(
+            f"{file} is damaged", "delete it: the same trials come again, and finished cells stay"
+        ) from error
 
 
 def _planned(spec: Spec, rows: Mapping[str, RowSettings], place: Place) -> StudyPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -41,6 +42,7 @@ class CommonSettings(_Record):
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
     keep_models: bool = False  # teachers are kept in any case
+    threads: Count = 1  # of each cell on the processor; the last digits of its scores depend on it
 
 
 class BackboneSettings(_Record):
@@ -186,6 +188,9 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     for place, column in _columns(spec):
         if column not in KNOWN:
             raise UserError(f"study {name}: {place} has no column {column!r}", f"choose from {', '.join(KNOWN)}")
+    for figure in spec.figures:
+        if not re.fullmatch(r"[\w-]+", figure):  # it is a file's name too
+            raise UserError(f"study {name}: [figures.{figure}] is no name", "use letters, digits, - and _")
     for place, why in _idle(spec):
         raise UserError(f"study {name}: {place} would never be read: {why}", "leave it out")
     return spec

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from rich.console import Console
-
+from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped
-from isotrope.store.atomic import write_text
+from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
+from isotrope.store.mark import claim
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
@@ -64,9 +63,10 @@ def study(
     """
     spec, place = with_options(file, options, seeds=seeds, test=test)
     planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
-    with writing(place.output):
+    with writing(place.output, again="run the same command again"):
+        claim(place.output, "study")
         try:
-            failed = run_plan(planned, options.get("jobs", 1), options.get("console") or Console()).failed
+            failed = run_plan(planned, options.get("jobs", 1), options.get("console") or plain_console())
         except Stopped:
             if any(cell.finished for cell in planned.cells.values()):
                 done = write_study(planned, place.output, {})
@@ -79,5 +79,5 @@ def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> 
     """Write the study's record, pages and figures from the cells that are finished."""
     record = study_record(planned, failed)
     record["figures"] = draw(planned, record, output)
-    write_text(output / RECORD, json.dumps(record, indent=2))
+    write_json(output / RECORD, record)
     return Study(output, record, write_pages(record, output), failed)

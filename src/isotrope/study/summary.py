@@ -9,7 +9,7 @@ from typing import Any
 
 import xxhash
 
-Record = dict[str, Any]
+from isotrope.store.records import Record
 
 
 def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:

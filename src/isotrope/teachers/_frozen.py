@@ -17,9 +17,9 @@ from torch import Tensor
 
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.context import BuildContext
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
+from isotrope.teachers._context import Context
 
 INITIAL = "initial"  # the name of the student as it was before training
 BATCH = 64  # sentences a forward pass
@@ -38,7 +38,7 @@ class Model:
     max_length: Length = 0  # tokens; 0: the model's own
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
 
-    def load(self, context: BuildContext) -> "Frozen":
+    def load(self, context: Context) -> "Frozen":
         """Load it, or copy the student.
 
         Raises:

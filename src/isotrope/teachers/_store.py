@@ -17,14 +17,13 @@ import xxhash
 from filelock import FileLock
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, prune
 from isotrope.store.disk import writing
+from isotrope.teachers._context import Context, Rows
 from isotrope.teachers._frozen import Frozen
 from isotrope.types import Batch
 
-Rows = npt.NDArray[np.int64]
 VERSION = 1  # of the layout below; part of the key
 SHARD = 4096  # rows between two points from which a killed pass goes on
 
@@ -37,7 +36,7 @@ class Store:
     rows: Rows | None  # (R,) rising; None: row i is place i
 
     @classmethod
-    def of(cls, frozen: Frozen, context: BuildContext) -> Store:
+    def of(cls, frozen: Frozen, context: Context) -> Store:
         """Find the file in the cache, or encode the corpus into it; of several processes one does, the others wait.
 
         The file's name is a checksum of the model, its settings, the corpus and the rows, so it is never stale; it
@@ -47,14 +46,13 @@ class Store:
         Raises:
             UserError: no space or no right to write, a damaged file, a model that gives NaN.
         """
-        corpus = context.needed("corpus")
         rows = None if context.rows is None else np.unique(context.rows)  # rising, as searchsorted needs
-        if rows is not None and len(rows) == len(corpus):
+        if rows is not None and len(rows) == len(context.corpus):
             rows = None
         chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
-        key = xxhash.xxh3_128_hexdigest(json.dumps([VERSION, frozen.key(), corpus.key, chosen]).encode())
+        key = xxhash.xxh3_128_hexdigest(json.dumps([VERSION, frozen.key(), context.corpus.key, chosen]).encode())
         folder = cache_folder("teachers")
-        path, shape = folder / f"{key}.npy", (len(corpus) if rows is None else len(rows), frozen.dim)
+        path, shape = folder / f"{key}.npy", (len(context.corpus) if rows is None else len(rows), frozen.dim)
         if not path.is_file():
             with writing(folder), FileLock(folder / f".{key}.lock"):
                 if not path.is_file():
@@ -83,10 +81,10 @@ class Store:
         return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
 
 
-def _write(path: Path, shape: tuple[int, int], frozen: Frozen, context: BuildContext, rows: Rows | None) -> None:
+def _write(path: Path, shape: tuple[int, int], frozen: Frozen, context: Context, rows: Rows | None) -> None:
     """Append shards to PATH.part: its length says how much is done. Only the holder of the lock comes here."""
     head, width = _header(shape), 4 * shape[1]  # bytes
-    part, corpus = path.with_suffix(".part"), context.needed("corpus")
+    part = path.with_suffix(".part")
     part.touch()
     with part.open("r+b") as file:
         size = part.stat().st_size
@@ -101,7 +99,7 @@ def _write(path: Path, shape: tuple[int, int], frozen: Frozen, context: BuildCon
         for start in range(done, shape[0], SHARD):
             context.progress(frozen.name, start, shape[0])
             places = np.arange(start, min(start + SHARD, shape[0]))
-            vectors = frozen(corpus.texts(places if rows is None else rows[places])).cpu().numpy()  # (≤ SHARD, T)
+            vectors = frozen(context.texts(places if rows is None else rows[places])).cpu().numpy()  # (≤ SHARD, T)
             if not np.isfinite(vectors).all():
                 raise UserError(f"the teacher {frozen.name} gives NaN or infinity", "check its weights and precision")
             file.write(np.ascontiguousarray(vectors, "<f4").tobytes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isotrope.encoder.context import BuildContext
+from isotrope.teachers._context import Context
 from isotrope.teachers._frozen import Model
 from isotrope.teachers._store import Store
 from isotrope.types import Teacher
@@ -14,9 +14,7 @@ from isotrope.types import Teacher
 class Cached(Model):
     """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs."""
 
-    stage = "teachers"
-
-    def build(self, context: BuildContext) -> Teacher:
+    def open(self, context: Context) -> Teacher:
         """The teacher: row ids (N,) -> (N, T). Long, unless the embeddings are in the cache.
 
         Raises:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
+from isotrope.teachers._context import Context
 from isotrope.teachers._frozen import Model
 from isotrope.types import Batch, Teacher
 
@@ -15,9 +15,7 @@ from isotrope.types import Batch, Teacher
 class Live(Model):
     """One model, one more forward pass a step; the same embeddings as cached, to rounding."""
 
-    stage = "teachers"
-
-    def build(self, context: BuildContext) -> Teacher:
+    def open(self, context: Context) -> Teacher:
         """The teacher: row ids (N,) -> (N, T). It stays in memory beside the student.
 
         Raises:
@@ -25,9 +23,7 @@ class Live(Model):
         """
         frozen = self.load(context)
 
-        corpus = context.needed("corpus")
-
         def embed(batch: Batch) -> Tensor:
-            return frozen(corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
+            return frozen(context.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
 
         return embed

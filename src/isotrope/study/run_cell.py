@@ -1,0 +1,148 @@
+"""One cell of a study: train, measure, keep the numbers, forget the rest. Runs in a process of its own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from rich.console import Console
+
+from isotrope.encoder import load, save
+from isotrope.evaluation.models import RememberingEncoder
+from isotrope.evaluation.significance import resample
+from isotrope.evaluation.spectrum import unit
+from isotrope.evaluation.sts import score, similarities
+from isotrope.evaluation.suite import run as evaluate
+from isotrope.report.space import pair_cosines
+from isotrope.run.cosines import write_cosines
+from isotrope.run.environment import environment
+from isotrope.run.folder import KIND, RunFolder
+from isotrope.run.pairs import dev_names, dev_pairs, judges
+from isotrope.run.settings import RunSettings
+from isotrope.run.train import run_training
+from isotrope.store.atomic import clear_drafts, new_file
+from isotrope.store.disk import writing
+from isotrope.store.lock import in_turn
+from isotrope.store.mark import claim, kind_of, remove
+from isotrope.store.records import Record, read_record
+from isotrope.study.cell import COSINES, Cell
+from isotrope.study.columns import sts_scores, suite_scores
+from isotrope.study.post_step import with_post_step
+from isotrope.types import Encoder
+
+BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1
+
+
+def run_cell(cell: Cell, console: Console | None = None) -> Record:
+    """Do whatever of the cell is left to do -> its record, ``result.json``.
+
+    A cell that was killed goes on from its last checkpoint; a finished one is read. Two processes never work on one.
+
+    Raises:
+        UserError: the cell's folder is not ours; else as `isotrope.train`, `isotrope.load` and the suites do.
+        Stopped: Ctrl-C; the same cell can be run again.
+    """
+    with writing(cell.folder, again="run the same command again"), in_turn(cell.folder):
+        claim(cell.folder, "cell")
+        clear_drafts(cell.folder)
+        run = RunFolder(cell.folder / "run")
+        if not cell.finished:
+            began = time.monotonic()
+            record = _trained(cell, run, console) if cell.train else _measured(cell)
+            if judged := cell.cosines():
+                # with these any two cells can be compared at once
+                cell.keep_draws(resample(judged))
+            record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since it was last started
+            cell.finish(_head(cell) | record)
+        if kind_of(run.path) == KIND:
+            remove(run.path)
+    return read_record(cell.result)
+
+
+def _head(cell: Cell) -> Record:
+    """What was run, without a path of this machine."""
+    return {
+        "preset": Path(cell.preset).stem,
+        "seed": cell.seed,
+        "settings": {**cell.settings, "then": cell.then} if cell.then else cell.settings,
+        "environment": environment(),
+    }
+
+
+def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
+    settings = RunSettings(
+        corpus=cell.corpus, output=run.path, preset=cell.preset, backbone=cell.backbone, teachers=cell.teachers,
+        dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides, resume=True,
+        test="none" if cell.test else None,  # judged below: each run would judge the same backbone once more
+    )  # fmt: skip
+    finished = run_training(settings, console).result
+    for source in (run.path / COSINES, run.metrics_file):
+        if source.is_file():
+            with new_file(cell.folder / source.name) as file:
+                file.write(source.read_bytes())
+    trained = load(run.model)
+    if cell.keep_model:
+        save(trained, cell.model)
+    model = _encoder(cell, trained)
+    scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
+    scores |= _suites(cell, model)
+    selection = dict(finished["selection"])
+    if selection["best_score"] is not None:
+        scores["dev"] = 100 * selection["best_score"]
+    seconds = round(selection.pop("seconds"), 1)
+    return {
+        "scores": scores | {"minutes": seconds / 60},
+        "data": {"corpus": finished["corpus"], "tests": _gold(cell)},
+        "selection": selection,
+        "in_batch": _in_batch(model, run.sample()),
+        "seconds": {"training": seconds},
+    }
+
+
+def _measured(cell: Cell) -> Record:
+    """A backbone as it is."""
+    recipe = cell.settings["encoder"]
+    backbone = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
+    model = _encoder(cell, backbone)
+    scores = _judged(cell, model) | _suites(cell, model)
+    if cell.keep_model:
+        save(backbone, cell.model)
+    return {"scores": scores, "data": {"tests": _gold(cell)}}
+
+
+def _encoder(cell: Cell, model: Encoder) -> Encoder:
+    """What is judged; the suites ask for the same sentences."""
+    return RememberingEncoder(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed))
+
+
+def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
+    """Points on the judging pairs, whose cosines are kept."""
+    # judged as `isotrope.train` does, where half of the dev pairs judge
+    dev = dev_pairs(dev_names(cell.dev or ()), cell.data) if cell.test is None else {}
+    sets, _ = judges(cell.test, dev, cell.data)
+    if not sets:
+        return {}
+    cosines = similarities(model, sets)
+    write_cosines(cell.folder / COSINES, sets, cosines)
+    return sts_scores(score(sets, cosines))
+
+
+def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
+    """Histogram of the cosines of unrelated sentences."""
+    found = pair_cosines(unit(np.asarray(model.encode(sentences[:BATCH]))))
+    return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
+
+
+def _suites(cell: Cell, encoder: Encoder) -> dict[str, float]:
+    """The further suites' numbers."""
+    found: dict[str, float] = {}
+    for suite in cell.suites:
+        found |= suite_scores(suite, evaluate(encoder, suite, cell.data))
+    return found
+
+
+def _gold(cell: Cell) -> dict[str, str]:
+    """A checksum of each test set's gold scores."""
+    return {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in cell.cosines().items()}

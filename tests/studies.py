@@ -1,0 +1,102 @@
+"""What the tests of studies share: a small study's file, plans, cells whose scores are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from isotrope.study.plan import Cell, Place, StudyPlan, plan_study
+from isotrope.study.spec import Spec, read_study
+
+ROWS = """
+[rows.SimCSE]
+preset = "simcse"
+published = {"Avg." = 76.25}
+source = "RankCSE Table 2"
+[rows.ListMLE]
+preset = "rankcse-listmle"
+published = {"Avg." = 80.36}
+source = "RankCSE Table 2"
+[rows.before]
+train = false
+[reference.DiffCSE]
+published = {"Avg." = 78.49}
+[teachers.simcse]
+preset = "simcse"
+seed = 7
+[claims.rank]
+better = "ListMLE"
+than = "SimCSE"
+text = "ranking helps"
+[claims.teacher]
+better = "ListMLE"
+than = "simcse"
+text = "the student passes its teacher"
+[figures.curves]
+kind = "curve"
+title = "Over training"
+columns = ["uniformity", "dev"]
+rows = ["SimCSE", "ListMLE"]
+[figures.cosines]
+kind = "cosines"
+title = "Cosines"
+[figures.bars]
+kind = "bars"
+title = "Scores"
+"""
+
+
+def write_study(folder: Path, model: Path, corpus: Path, pairs: Path, rows: str = ROWS, seeds: int = 3) -> Path:
+    path = folder / "small.toml"
+    path.write_text(
+        f"""
+title = "A small study"
+note = "A note."
+[run]
+corpus = "{corpus}"
+sentences = 96
+seeds = {seeds}
+backbone = "{model}"
+dev = "{pairs}"
+test = "dev-half"
+set = ["train.batch_size=16", "train.eval_steps=3", "train.epochs=1", "encoder.pooling=mean",
+       "train.learning_rate=1e-3"]
+{rows}"""
+    )
+    return path
+
+
+def quiet() -> Console:
+    return Console(quiet=True)
+
+
+def numbers(record: Any) -> Any:
+    """A record without what a clock decides."""
+    if isinstance(record, dict):
+        return {key: numbers(value) for key, value in record.items() if key not in ("minutes", "seconds")}
+    return [numbers(value) for value in record] if isinstance(record, list) else record
+
+
+def planned(spec: Spec, folder: Path, **options: Any) -> StudyPlan:
+    return plan_study(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
+
+
+def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:
+    file = tmp_path / "spec.toml"
+    file.write_text(f'title = "t"\n{rows}')
+    return read_study(file, {"corpus": [str(corpus)], "test": "none", "dev": ["none"], "sentences": 500})
+
+
+def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws: int = 0) -> StudyPlan:
+    """The plan with every cell finished, its scores given instead of trained for."""
+    for i, cell in enumerate(made.cells.values()):
+        (cell.model if cell.keep_model else cell.folder).mkdir(parents=True)
+        if draws:
+            cell.keep_draws({"STS12": np.random.default_rng(i).normal(0.5, 0.01, draws)})
+        given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
+        cell.finish({"preset": cell.preset, "seed": cell.seed, "settings": cell.settings, **given})
+    return made

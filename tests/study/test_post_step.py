@@ -1,0 +1,78 @@
+"""A step behind a model is fitted on the sentences that the row has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.encoder import load
+from isotrope.errors import UserError
+from isotrope.post.whitening import Whitening
+from isotrope.run.pairs import dev_pairs, judges
+from isotrope.study import study
+from isotrope.study.run_cell import run_cell
+from isotrope.study.spec import read_study
+from isotrope.text.batches import PermutedBatches
+from isotrope.text.corpus import open_corpus
+from studies import planned, quiet, write_study
+
+
+@pytest.mark.parametrize("then", ["whitening:fit=text.txt", "sif", "flux", "whitening:k=0"])
+def test_a_step_that_has_other_sentences_is_refused_first(
+    then: str, tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, f'[rows.white]\nthen = "{then}"\n')
+    with pytest.raises(UserError, match="then = "):
+        planned(read_study(file), tmp_path / "out")
+
+
+def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    rows = '[rows.plain]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening:k=4"\n'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
+    cells = {cell.label: cell for cell in planned(read_study(file), tmp_path / "out").cells.values()}
+    found = {label: run_cell(cell) for label, cell in cells.items()}
+    assert found["white"]["settings"]["then"] == "whitening:k=4"
+    assert "then" not in found["plain"]["settings"]
+
+    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    rows_of_seed = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)  # as a training of seed 0 visits them
+    encoder = load(tiny_model, "mean")
+    fitted = Whitening(k=4).behind(encoder).fit(opened.dataset[rows_of_seed.tolist()]["text"])
+    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()  # the half that judges
+    (pairs,) = held.values()
+    sides = (fitted.encode(side) for side in (pairs.first, pairs.second))
+    expected = np.prod([side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides], axis=0).sum(axis=1)
+    ((_, white),), ((_, plain),) = (cells[row].cosines().values() for row in ("white", "plain"))
+    np.testing.assert_allclose(white, expected, atol=1e-4)
+    assert not np.allclose(plain, expected, atol=1e-2)
+
+
+def test_a_model_is_trained_once_whatever_stands_behind_it(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    rows = '[rows.plain]\n[rows.white]\nthen = "whitening"\n[rows.short]\nthen = "whitening:k=4"\n'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=2)
+    made = planned(read_study(file), tmp_path / "out")
+    assert sum(cell.train for cell in made.cells.values()) == 2, "a seed each"
+    alone = planned(read_study(file), tmp_path / "out", only=["plain"])
+    assert made.rows["plain"] == alone.rows["plain"]
+    done = study(file, output=tmp_path / "out", console=quiet())
+    assert not done.failed
+    plain, white, short = ({seed: row["scores"][seed]["Avg."] for seed in "01"} for row in done.record["rows"])
+    assert len({*plain.values(), *white.values(), *short.values()}) == 6
+    cell = made.cells[made.rows["white"][1]]
+    trained = made.cells[made.rows["plain"][1]].model
+    step = Whitening().behind(load(trained))
+    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 1, limit=96).rows(0, 96).tolist()]["text"])
+    ((_, cosines),) = cell.cosines().values()
+    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
+    (pairs,) = held.values()
+    sides = [
+        side / np.linalg.norm(side, axis=1, keepdims=True) for side in map(step.encode, (pairs.first, pairs.second))
+    ]
+    np.testing.assert_allclose(cosines, (sides[0] * sides[1]).sum(axis=1), atol=1e-4)

@@ -1,0 +1,54 @@
+"""One cell, run in this process."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import isotrope.study.run_cell
+from isotrope.errors import UserError
+from isotrope.study.cell import Cell
+from isotrope.study.run_cell import run_cell
+from isotrope.study.spec import read_study
+from studies import planned, spec_of, write_study
+
+
+def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    files = [shutil.copy(pairs_file, tmp_path / name) for name in ("dev.tsv", "other.tsv")]
+    rows = f"[run]\nbackbone = {str(tiny_model)!r}\n[rows.raw]\ntrain = false\n[rows.SimCSE]\n"
+    spec = spec_of(tmp_path, corpus_file, rows)
+    run = spec.run.model_copy(update={"dev": (",".join(map(str, files)),), "test": "dev-half"})
+    made = planned(spec.model_copy(update={"run": run}), tmp_path)
+    result = run_cell(made.cells[made.rows["raw"][0]])
+    assert result["scores"].keys() == {"dev pairs", "other", "Avg."}, "and 'dev' is what has selected"
+    again_ = made.cells[made.rows["raw"][0]]
+    again_.model.mkdir()
+    run_cell(again_)
+    assert again_.model.is_dir(), "another study that shares the cell may need it"
+    with pytest.raises(UserError, match="without dev pairs of your own"):
+        planned(spec.model_copy(update={"run": run.model_copy(update={"dev": ("none",)})}), tmp_path)
+
+
+def test_two_processes_never_work_on_one_cell(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second waits, and takes what the first has measured."""
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, "[rows.raw]\ntrain = false\n")
+    (cell,) = planned(read_study(file), tmp_path / "out").cells.values()
+    measure, calls = isotrope.study.run_cell._measured, []
+
+    def counted(cell: Cell) -> dict[str, Any]:
+        calls.append(cell.key)
+        return measure(cell)
+
+    monkeypatch.setattr(isotrope.study.run_cell, "_measured", counted)
+    with ThreadPoolExecutor(2) as both:
+        first, second = both.map(run_cell, [cell, cell])
+    assert first == second
+    assert calls == [cell.key]

@@ -1,0 +1,58 @@
+"""A search over settings, which the dev pairs alone judge."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.objective.preset import read_preset
+from isotrope.study import study
+from isotrope.study.spec import read_study, with_tuned
+from studies import quiet, write_study
+
+
+def test_a_search_gives_every_row_its_trials_and_goes_on(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    from isotrope.study.search import search_settings
+
+    rows = """
+    [rows.SimCSE]
+    [rows.Whitened]
+    preset = "whitenedcse"
+    [search]
+    trials = 2
+    [search.keys]
+    "train.warmup" = {low = 0.0, high = 0.3}
+    "views.sgw.groups" = [8, 16]
+    """
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
+    best = search_settings(file, output=tmp_path / "out", jobs=2, console=quiet())
+    text = best.read_text()
+    found = tomllib.loads(text)["rows"]
+    assert {label: row["trials"] for label, row in found.items()} == {"SimCSE": 2, "Whitened": 2}
+    assert not any("sgw" in one for one in found["SimCSE"]["set"])
+    assert read_preset("whitenedcse", found["Whitened"]["set"]).views["sgw"]["groups"] in (8, 16)
+    results = [json.loads(path.read_text()) for path in tmp_path.glob("out/cells/*/result.json")]
+    assert all(result["data"]["tests"] == {} for result in results), "no test pair was looked at"
+    for label, row in found.items():
+        assert row["dev"] == max(r["selection"]["best_score"] for r in results if r["label"] == label)
+    search_settings(file, output=tmp_path / "out", console=quiet())
+    assert best.read_text() == text
+    tuned = with_tuned(read_study(file), best).rows["Whitened"]
+    assert tuned.set == tuple(found["Whitened"]["set"])
+    with pytest.raises(UserError, match="no search's result"):
+        with_tuned(read_study(file), file)
+    with pytest.raises(UserError, match="none of the rows"):
+        with_tuned(read_study("tiny"), best)
+    # half of the dev pairs judges this study: the search has selected by the other half alone, as a run does
+    done = study(file, output=tmp_path / "out", tuned=best, rows=["SimCSE"], seeds=1, jobs=2, console=quiet())
+    assert done.record["rows"][0]["scores"]["0"]["dev"] == pytest.approx(100 * found["SimCSE"]["dev"], abs=1e-9)
+    search_settings(file, output=tmp_path / "out", rows=["SimCSE"], sentences=64, console=quiet())
+    trials = {json.loads(p.read_text())["key"] for p in tmp_path.glob("out/cells/*/result.json")}
+    assert len(trials) == len(results) + 1 + 2, "other text is another search"

@@ -1,0 +1,56 @@
+"""A study's file: every mistake is one line that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.study.spec import read_study
+from studies import planned
+
+BAD = {
+    'title = "t"\n[rows.a]\npresett = "simcse"': "rows.a.presett is an unknown key",
+    'title = "t"\n[rows.a]\npreset = "simcze"': "row 'a': preset 'simcze' is unknown",
+    'title = "t"\n[rows.a]\nset = ["train.batch_sizes=3"]': "train.batch_sizes is an unknown key",
+    'title = "t"\n[rows]': "rows",
+    '[rows.a]\npreset = "simcse"': "title is missing",
+    'title = "t"\n[rows.a]\n[run]\nseeds = 0': "run.seeds = 0 is not possible",
+    'title = "t"\n[rows.a]\npublished = {"STS-12" = 3}': "no column 'STS-12'",
+    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "names 'b', which is no row",
+    'title = "t"\n[rows.a]\n[run]\nbaseline = "b"': "run.baseline names 'b'",
+    'title = "t"\n[rows.a]\nteachers = {guide = ["x"]}': "has no teacher 'guide'",
+    'title = "t"\n[rows.a]\n[run]\nset = ["terms.listnett.temperature=1"]': "no row has such a component",
+    'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
+    'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "is a share of nothing",
+    'title = "t"\n[rows.a]\n[run]\nsuites = ["transfers"]': "'transfers' has no columns",
+    'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
+    'title = "t': "not valid TOML",
+    'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep would never be read",
+    'title = "t"\n[rows.a]\ntrain = false\nsentences = 9': "rows.a.sentences would never be read",
+    'title = "t"\n[rows.a]\ntrain = false\nthen = "whitening"\nsweep = {"train.epochs" = [1]}': "a.sweep would never",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "bars"\ntitle = ""\nx = "y"': "figures.f.x would never be read",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "cosines"\ntitle = ""\ncolumns = ["dev"]': "figures.f.columns would",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "curve"\ntitle = ""': "a run logs dev, alignment, uniformity alone",
+    'title = "t"\n[rows.a]\n[figures.f]\nkind = "sweep"\ntitle = ""\nx = "train.epochs"': "no key that is swept",
+    'title = "t"\n[rows.a]\nsweep = {"encoder.pooling" = ["cls"]}\n[figures.f]\nkind = "sweep"\ntitle = ""\n'
+    'x = "encoder.pooling"': "is no key that is swept over numbers",
+    'title = "t"\n[rows.a]\nsweep = {"train.epochs" = [1, 1]}': "two rows are 'a, epochs = 1'",
+    'title = "t"\n[rows.a]\n[run]\nthreads = 0': "run.threads = 0 is not possible",
+    'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "[figures.../f] is no name",
+    'title = "t"\n[rows.a]\n[run]\ndev = ["missing.tsv"]': "missing.tsv does not exist",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        planned(read_study(file, {"corpus": [str(corpus_file)], "test": "none"}), tmp_path)
+    line = str(caught.value)
+    assert BAD[text] in line
+    assert any(name in line for name in ("wrong", "terms.listnett", "run.suites", "missing.tsv"))
+    assert "\n" not in line
+    assert caught.value.remedy
