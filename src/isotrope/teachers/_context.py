@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 
 from isotrope.errors import UserError
 from isotrope.text.corpus import Corpus
-
-Rows = npt.NDArray[np.int64]
+from isotrope.text.sample import RowIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +25,10 @@ class Context:
 
     corpus: Corpus
     student: SentenceTransformer | None = None
-    rows: Rows | None = None
+    rows: RowIds | None = None
     progress: Callable[[str, int, int], None] = lambda model, done, total: None
 
-    def texts(self, rows: Rows) -> list[str]:
+    def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows.
 
         Raises:

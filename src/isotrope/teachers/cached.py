@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isotrope.teachers._context import Context
-from isotrope.teachers._frozen import Model
-from isotrope.teachers._store import Store
+from isotrope.teachers._embeddings import CorpusEmbeddings
+from isotrope.teachers._model import TeacherModel
 from isotrope.types import Teacher
 
 
 @dataclass(frozen=True)
-class Cached(Model):
+class Cached(TeacherModel):
     """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs."""
 
     def open(self, context: Context) -> Teacher:
@@ -20,4 +20,4 @@ class Cached(Model):
         Raises:
             UserError: the model cannot be loaded, the embeddings cannot be kept.
         """
-        return Store.of(self.load(context), context)
+        return CorpusEmbeddings.open(self.load(context), context)

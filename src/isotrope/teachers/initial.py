@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isotrope.teachers._context import Context
-from isotrope.teachers._frozen import INITIAL, Length, Precision
+from isotrope.teachers._model import INITIAL, Length, Precision
 from isotrope.teachers.cached import Cached
 from isotrope.types import Teacher
 

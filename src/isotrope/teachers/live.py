@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.teachers._context import Context
-from isotrope.teachers._frozen import Model
+from isotrope.teachers._model import TeacherModel
 from isotrope.types import Batch, Teacher
 
 
 @dataclass(frozen=True)
-class Live(Model):
+class Live(TeacherModel):
     """One model, one more forward pass a step; the same embeddings as cached, to rounding."""
 
     def open(self, context: Context) -> Teacher:
@@ -21,9 +21,9 @@ class Live(Model):
         Raises:
             UserError: the model cannot be loaded.
         """
-        frozen = self.load(context)
+        encoder = self.load(context)
 
         def embed(batch: Batch) -> Tensor:
-            return frozen(context.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
+            return encoder(context.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
 
         return embed

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from isotrope.errors import UserError
 from isotrope.teachers._context import Context
-from isotrope.teachers._frozen import Length, Pooling, Precision
+from isotrope.teachers._model import Length, Pooling, Precision
 from isotrope.teachers.cached import Cached
 from isotrope.teachers.live import Live
 from isotrope.types import Batch, NonNegative, Teacher

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.teachers._context import Context
@@ -30,7 +31,7 @@ Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True)
-class Model:
+class TeacherModel:
     """A model as a preset names it: a folder, a hub name, ``isotrope/tiny``, or ``initial``."""
 
     model: str
@@ -38,7 +39,7 @@ class Model:
     max_length: Length = 0  # tokens; 0: the model's own
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
 
-    def load(self, context: Context) -> "Frozen":
+    def load(self, context: Context) -> "TeacherEncoder":
         """Load it, or copy the student.
 
         Raises:
@@ -46,29 +47,37 @@ class Model:
         """
         pooling, max_length = None if self.pooling == "own" else self.pooling, self.max_length or None
         if self.model != INITIAL:
-            return Frozen(load(self.model, pooling, max_length=max_length), self)
+            return TeacherEncoder(load(self.model, pooling, max_length=max_length), self)
         if context.student is None:
             raise UserError("the teacher 'initial' needs the student", "give it to the context, or name a model")
         if pooling is not None:
             raise UserError(f"pooling = {pooling!r} for the teacher 'initial'", "leave it out: it is the student's own")
         encoder = deepcopy(context.student)  # which the student's training does not reach
         encoder.max_seq_length = max_length or encoder.max_seq_length
-        return Frozen(encoder, self)
+        return TeacherEncoder(encoder, self)
 
 
-class Frozen:
-    """Sentences -> (n, T) unit rows in fp32, on the encoder's device."""
+class TeacherEncoder:
+    """Sentences -> unit rows in fp32, in the CPU's memory."""
 
-    def __init__(self, encoder: SentenceTransformer, model: Model) -> None:
+    def __init__(self, encoder: SentenceTransformer, model: TeacherModel) -> None:
         self.encoder = encoder.float().eval().requires_grad_(False)
         self.name, self.bf16 = model.model, model.precision == "bf16"
         self.dim = int(encoder.get_embedding_dimension() or 0)
 
     def __call__(self, texts: list[str]) -> Tensor:
+        """Sentences (n,) -> (n, T).
+
+        Raises:
+            UserError: the model gives NaN or infinity.
+        """
         # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
         with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            rows = self.encoder.encode(texts, batch_size=BATCH, convert_to_tensor=True, show_progress_bar=False)
-        return F.normalize(rows.float(), dim=-1)
+            try:
+                rows = vectors_of(self.encoder, texts, batch_size=BATCH)
+            except UserError as error:
+                raise UserError(f"the teacher {self.name}: {error.problem}", error.remedy) from error
+        return F.normalize(torch.from_numpy(rows), dim=-1)
 
     def key(self) -> str:
         """Checksum of all that decides the embeddings, the precision among it."""

@@ -1,0 +1,80 @@
+"""A teacher's embeddings of a corpus in one memory-mapped file: written once, shard by shard, and found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import xxhash
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.store.cache import cache_folder, cached
+from isotrope.store.disk import check_space
+from isotrope.store.mark import DRAFT
+from isotrope.store.rows import GrowingArray
+from isotrope.teachers._context import Context
+from isotrope.teachers._model import TeacherEncoder
+from isotrope.text.sample import RowIds
+from isotrope.types import Batch
+
+LAYOUT = 2  # version of the file's layout; part of the key
+SHARD_ROWS = 4096  # between two points from which a killed pass goes on
+VECTORS = "vectors.npy"
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEmbeddings:
+    """The embeddings of a corpus, or of those of its rows that a run visits."""
+
+    vectors: npt.NDArray[np.float32]  # (R, T) unit rows, mapped
+    rows: RowIds | None  # (R,) rising; None: row i is place i
+
+    @classmethod
+    def open(cls, encoder: TeacherEncoder, context: Context) -> CorpusEmbeddings:
+        """Find them in the cache, or encode the corpus; of several processes one does, the others wait.
+
+        The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
+        the next.
+
+        Raises:
+            UserError: no space or no right to write, a model that gives NaN.
+        """
+        rows = None if context.rows is None else np.unique(context.rows)  # rising, as searchsorted needs
+        if rows is not None and len(rows) == len(context.corpus):
+            rows = None
+        chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
+        key = xxhash.xxh3_128_hexdigest(json.dumps([LAYOUT, encoder.key(), context.corpus.key, chosen]).encode())
+        folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
+        return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """(N, T) for the batch's rows, on their device."""
+        wanted = batch.rows.cpu().numpy()  # (N,)
+        places = wanted if self.rows is None else self.rows.searchsorted(wanted)
+        inside = (places >= 0) & (places < len(self.vectors))
+        if self.rows is not None:
+            inside &= self.rows[np.where(inside, places, 0)] == wanted
+        if not inside.all():
+            problem = f"the teacher has no embedding of row {wanted[~inside][0]}"
+            raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
+        return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
+
+
+def _write(folder: Path, key: str, encoder: TeacherEncoder, context: Context, rows: RowIds | None) -> None:
+    """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
+    count = len(context.corpus) if rows is None else len(rows)
+    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.dim)
+    begun = array.rows_written(SHARD_ROWS)
+    needed = 4 * encoder.dim * (count - begun)  # bytes
+    check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
+    for start in range(begun, count, SHARD_ROWS):
+        context.progress(encoder.name, start, count)
+        places = np.arange(start, min(start + SHARD_ROWS, count))
+        array.append(start, encoder(context.texts(places if rows is None else rows[places])).numpy())  # (≤ S, T)
+    context.progress(encoder.name, count, count)
+    array.finish(folder / VECTORS)

@@ -1,0 +1,30 @@
+"""A corpus, a second model, and a cache of each test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import build_bert
+from isotrope.teachers import _embeddings
+from isotrope.text.corpus import Corpus, open_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return open_corpus(corpus_file, cache=tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.fixture(scope="module")
+def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Other weights, another dimension, its own tokenizer."""
+    return build_bert(tmp_path_factory.mktemp("other-bert"), hidden=16, layers=1)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has a cache of its own, in shards of 100 rows."""
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_embeddings, "SHARD_ROWS", 100)
+    return tmp_path / "cache" / "teachers"

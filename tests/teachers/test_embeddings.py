@@ -1,0 +1,206 @@
+"""Embeddings of a corpus: kept once, never stale, resumed after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import isotrope
+from isotrope.errors import UserError
+from isotrope.store import disk
+from isotrope.store.cache import UNUSED
+from isotrope.store.mark import DRAFT
+from isotrope.teachers import Context
+from isotrope.teachers._embeddings import CorpusEmbeddings
+from isotrope.text.corpus import Corpus
+from teaching import Progress, batch, files, teacher
+
+
+class TestCache:
+    def test_is_written_once_and_mapped(self, corpus: Corpus, tiny_model: Path, cache: Path) -> None:
+        first, second = Progress(), Progress()
+        taught = teacher("cached", Context(corpus, progress=first), model=str(tiny_model))
+        again = teacher("cached", Context(corpus, progress=second), model=str(tiny_model))
+        assert first == [0, 100, 200, 300, 400, 500, 600]
+        assert second == []
+        for store in (taught, again):
+            assert isinstance(store.vectors, np.memmap)
+            assert store.vectors.shape == (600, 32)
+            assert not store.vectors.flags.writeable
+        assert not list(cache.glob(f".*{DRAFT}"))
+
+    def test_serves_no_other_model_settings_corpus_or_rows(
+        self, corpus: Corpus, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
+    ) -> None:
+        """The models here lie in one folder, one after the other: a path says nothing about weights."""
+        place = tmp_path / "model"
+
+        def put(source: Path, change: Callable[[Path], object] = lambda folder: None) -> str:
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(source, place)
+            change(place)
+            return str(place)
+
+        def one_weight(folder: Path) -> None:
+            weights = load_file(folder / "model.safetensors")
+            weights["embeddings.word_embeddings.weight"][7, 7] += 1e-3
+            save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+        def one_setting(folder: Path) -> None:
+            config = json.loads((folder / "config.json").read_text())
+            (folder / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+
+        def one_word(folder: Path) -> None:
+            text = (folder / "tokenizer.json").read_text()
+            (folder / "tokenizer.json").write_text(text.replace('"river"', '"rivers"'))
+
+        plain, rows = Context(corpus), np.arange(40)
+        every: list[tuple[Callable[[], str], dict[str, Any], Context]] = [
+            (lambda: put(tiny_model), {}, plain),
+            (lambda: put(other_model), {}, plain),
+            (lambda: put(tiny_model, one_weight), {}, plain),
+            (lambda: put(tiny_model, one_setting), {}, plain),
+            (lambda: put(tiny_model, one_word), {}, plain),
+            (lambda: put(tiny_model), {"pooling": "cls"}, plain),
+            (lambda: put(tiny_model), {"max_length": 20}, plain),
+            (lambda: put(tiny_model), {"precision": "bf16"}, plain),
+            (lambda: put(tiny_model), {}, Context(replace(corpus, key="another"))),
+            (lambda: put(tiny_model), {}, replace(plain, rows=rows)),
+            (lambda: put(tiny_model), {}, replace(plain, rows=rows + 1)),
+        ]
+        for number, (model, options, context) in enumerate(every, 1):
+            teacher("cached", context, model=model(), **options)
+            assert len(files(cache)) == number, (number, options)
+        for model, options, context in every:
+            teacher("cached", context, model=model(), **options)
+        teacher("cached", plain, model=str(tiny_model))  # the same model elsewhere
+        teacher("cached", replace(plain, rows=rows[::-1].copy()), model=str(tiny_model))  # the same rows
+        teacher("cached", replace(plain, rows=np.arange(600)), model=str(tiny_model))  # all
+        assert len(files(cache)) == len(every)
+
+    @pytest.mark.parametrize("sample", [False, True])
+    def test_goes_on_after_kills(self, corpus: Corpus, tiny_model: Path, cache: Path, sample: bool) -> None:
+        rows = np.arange(0, 600, 2) if sample else None
+        total = 300 if sample else 600
+        undisturbed = np.array(teacher("cached", Context(corpus, rows=rows), model=str(tiny_model)).vectors)
+        shutil.rmtree(cache)
+
+        for kill_at in (100, 200):
+
+            def kill(model: str, done: int, total: int, at: int = kill_at) -> None:
+                if done == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            child = os.fork()
+            if not child:
+                try:
+                    teacher("cached", Context(corpus, rows=rows, progress=kill), model=str(tiny_model))
+                finally:
+                    os._exit(1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            assert not files(cache)
+
+        progress = Progress()
+        resumed = teacher("cached", Context(corpus, rows=rows, progress=progress), model=str(tiny_model))
+        assert progress == list(range(200, total + 1, 100))
+        assert np.array_equal(resumed.vectors, undisturbed)
+
+    @pytest.mark.parametrize("length", [0, 1, 127, 128, 128 + 1, 128 + 128 * 100, 128 + 128 * 350 + 5, 128 + 128 * 600])
+    def test_goes_on_from_any_length(self, corpus: Corpus, tiny_model: Path, cache: Path, length: int) -> None:
+        """What a kill in the middle of a write leaves: the header has 128 bytes, a row of 32 dimensions too."""
+        undisturbed = np.array(teacher("cached", Context(corpus), model=str(tiny_model)).vectors)
+        whole = next(cache.glob("*/vectors.npy"))
+        part = whole.rename(cache / f".{whole.parent.name}.vectors{DRAFT}")
+        shutil.rmtree(whole.parent)
+        os.truncate(part, length)
+        progress = Progress()
+        resumed = teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))
+        assert progress[0] == max(0, length - 128) // (128 * 100) * 100
+        assert np.array_equal(resumed.vectors, undisturbed)
+        assert whole.stat().st_size == 128 + 128 * 600
+
+    def test_is_written_by_one_process_while_others_wait(
+        self, corpus: Corpus, tiny_model: Path, tmp_path: Path
+    ) -> None:
+        children = []
+        for number in range(3):
+            if not (child := os.fork()):
+                try:
+                    progress = Progress()
+                    found = teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))(batch(0, 599))
+                    np.save(tmp_path / f"{number}.npy", found.numpy())
+                    (tmp_path / f"{number}.txt").write_text(str(len(progress)))
+                finally:
+                    os._exit(0)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        assert sorted((tmp_path / f"{number}.txt").read_text() for number in range(3)) == ["0", "0", "7"]
+        found = [np.load(tmp_path / f"{number}.npy") for number in range(3)]
+        assert np.array_equal(found[0], found[1])
+        assert np.array_equal(found[0], found[2])
+
+    def test_makes_room_after_thirty_days_without_use(
+        self, corpus: Corpus, tiny_model: Path, other_model: Path, cache: Path
+    ) -> None:
+        def put(model: Path, **options: Any) -> str:
+            before = files(cache)
+            teacher("cached", Context(corpus), model=str(model), **options)
+            return next(iter(files(cache) - before), "")
+
+        old, used, fresh = put(tiny_model), put(tiny_model, pooling="cls"), put(tiny_model, max_length=9)
+        draft = f".0.vectors{DRAFT}"
+        (cache / draft).touch()
+        long_ago = time.time() - UNUSED - 60
+        for name in (old, used, draft):
+            os.utime(cache / name, (long_ago, long_ago))
+        assert put(tiny_model, pooling="cls") == "", "opening it is a use"
+        new = put(other_model)
+        assert files(cache) == {used, fresh, new}
+        assert not (cache / draft).exists()
+
+    @pytest.mark.parametrize("size", [0, 1000, 128 + 128 * 600])
+    def test_a_damaged_file_counts_as_missing(self, corpus: Corpus, tiny_model: Path, cache: Path, size: int) -> None:
+        whole = np.array(teacher("cached", Context(corpus), model=str(tiny_model)).vectors)
+        file = next(cache.glob("*/vectors.npy"))
+        os.truncate(file, size)
+        if size > 1000:
+            file.write_bytes(bytes(size))
+        progress = Progress()
+        assert np.array_equal(
+            teacher("cached", Context(corpus, progress=progress), model=str(tiny_model)).vectors, whole
+        )
+        assert progress[0] == 0
+
+    def test_asks_for_space_first(self, corpus: Corpus, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
+        progress = Progress()
+        with pytest.raises(UserError, match="live = true"):
+            teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))
+        assert progress == []
+
+    def test_keeps_no_nan(self, corpus: Corpus, tiny_model: Path, tmp_path: Path, cache: Path) -> None:
+        broken = isotrope.load(tiny_model)
+        next(broken.parameters()).data.fill_(torch.nan)
+        broken.save_pretrained(str(tmp_path / "broken"))
+        with pytest.raises(UserError, match=r"the teacher .*broken: .*NaN"):
+            teacher("cached", Context(corpus), model=str(tmp_path / "broken"))
+        assert not files(cache)
+
+
+def test_cached_embeddings_are_no_module(corpus: Corpus, tiny_model: Path) -> None:
+    store = teacher("cached", Context(corpus), model=str(tiny_model))
+    assert isinstance(store, CorpusEmbeddings)
+    assert not isinstance(store, torch.nn.Module)
