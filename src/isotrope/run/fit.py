@@ -30,7 +30,8 @@ from isotrope.run.state import ObjectiveState, last_whole_checkpoint
 from isotrope.text.batches import PermutedBatches, trainer_batches
 from isotrope.text.corpus import Corpus
 from isotrope.text.permutation import derive
-from isotrope.text.tokens import Ints, reading
+from isotrope.text.sample import RowIds
+from isotrope.text.tokens import token_data
 from isotrope.types import Teacher
 
 
@@ -85,7 +86,7 @@ def fit(
     *,
     seed: int,
     sentences: int | None,
-    rows: Ints | None,
+    rows: RowIds | None,
     console: Console,
     teachers: Mapping[str, Teacher],
     log_to: Iterable[str] = (),
@@ -109,7 +110,7 @@ def fit(
     selection = Selection(log, checkpoints, preset.train.patience, narrator.evaluated)
     torch.manual_seed(seed)  # the head's first weights
     objective = build_objective(preset, model, seed, teachers)
-    dataset, collator = reading(model, corpus, rows, preset.train.max_length, console)
+    dataset, collator = token_data(model, corpus, rows, preset.train.max_length, console)
     trainer = Trainer(
         model=model,
         args=arguments,

@@ -22,7 +22,7 @@ from isotrope.teachers._model import TeacherEncoder
 from isotrope.text.sample import RowIds
 from isotrope.types import Batch
 
-LAYOUT = 2  # version of the file's layout; part of the key
+_LAYOUT = 2  # version of the file's layout; part of the key
 SHARD_ROWS = 4096  # between two points from which a killed pass goes on
 VECTORS = "vectors.npy"
 
@@ -48,7 +48,7 @@ class CorpusEmbeddings:
         if rows is not None and len(rows) == len(context.corpus):
             rows = None
         chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
-        key = xxhash.xxh3_128_hexdigest(json.dumps([LAYOUT, encoder.key(), context.corpus.key, chosen]).encode())
+        key = xxhash.xxh3_128_hexdigest(json.dumps([_LAYOUT, encoder.key(), context.corpus.key, chosen]).encode())
         folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
         return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
 

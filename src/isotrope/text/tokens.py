@@ -7,10 +7,7 @@ a GPU never waits for them. So every run that can has them made first: of the ro
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import xxhash
-from filelock import FileLock
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
@@ -28,26 +24,24 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from datasets import Dataset
-from isotrope.errors import UserError
-from isotrope.store.cache import cache_folder, prune
-from isotrope.store.disk import writing
+from isotrope.store.atomic import new_file
+from isotrope.store.cache import cache_folder, cached
 from isotrope.text.corpus import Corpus
+from isotrope.text.sample import RowIds
 
-VERSION = 1  # of the layout below; part of the key
-SHARD = 8192  # sentences made into tokens at once: enough for every core, little in memory
+_LAYOUT = 2  # version of the layout below; part of the key
+SHARD_ROWS = 8192  # sentences made into tokens at once: enough for every core, little in memory
 IDS, BOUNDS = "ids.bin", "bounds.bin"
 # A model whose own features of these are not those of the store goes on with its own: one token, Unicode, too many.
 PROBES = ["A", "  Größe, 日本語  and 3.5 WORDS don't ", "word " * 2000]
 
-Features = dict[str, Any]
-Collator = Callable[[Sequence[Features]], Features]
-Ints = npt.NDArray[np.int64]
-Texts = Callable[[slice], list[str]]  # of these places, row after row, within a row column after column
+TextFeatures = dict[str, Any]
+RowCollator = Callable[[Sequence[TextFeatures]], TextFeatures]
 
 
-def reading(
-    model: SentenceTransformer, corpus: Corpus, rows: Ints | None, max_length: int, console: Console
-) -> tuple[Dataset, Collator]:
+def token_data(
+    model: SentenceTransformer, corpus: Corpus, rows: RowIds | None, max_length: int, console: Console
+) -> tuple[Dataset, RowCollator]:
     """What a trainer reads: its data set, and the collator that makes a batch's features of the data set's rows.
 
     Args:
@@ -66,24 +60,24 @@ def reading(
     """
     prompt = model.prompts.get(model.default_prompt_name)
     own = SentenceTransformerDataCollator(model.preprocess, max_length=max_length, prompts=prompt)
-    if (words := Words.of(model, prompt or "", max_length)) is None or not words.agree(own):
+    if (reader := TextReader.of(model, prompt or "", max_length)) is None or not reader.agrees(own):
         return corpus.dataset, own
-    return corpus.dataset.select_columns("label"), TokenStore.of(words, corpus, rows, console)
+    return corpus.dataset.select_columns("label"), TokenStore.open(reader, corpus, rows, console)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextReader:
     """How the student reads a sentence while it trains."""
 
     tokenizer: Tokenizer  # cuts, does not pad; encodes a list on every core
     prompt: str
     padding: int  # the id
     left: bool  # whether padding stands before the text
-    template: Features  # keys of the features, in order, and the values of those that are no tensors
+    template: TextFeatures  # keys of the features, in order, and the values of those that are no tensors
     dtype: np.dtype[Any]  # of an id: two bytes, where the vocabulary allows it
 
     @classmethod
-    def of(cls, model: SentenceTransformer, prompt: str, max_length: int) -> Words | None:
+    def of(cls, model: SentenceTransformer, prompt: str, max_length: int) -> TextReader | None:
         """The student's, with a tokenizer of their own; None where it is not one of the `tokenizers` library."""
         own: Any = model.tokenizer
         if not getattr(own, "is_fast", False):
@@ -95,7 +89,7 @@ class Words:
         dtype = np.dtype("<u2" if max(tokenizer.get_vocab().values()) < 1 << 16 else "<u4")
         return cls(tokenizer, prompt, own.pad_token_id or 0, own.padding_side == "left", template, dtype)
 
-    def agree(self, own: Collator) -> bool:
+    def agrees(self, own: RowCollator) -> bool:
         """Whether the features made here are those of the model's own collator, bit for bit."""
         rows = [{"text": text, "label": place} for place, text in enumerate(PROBES)]
         ids, lengths = self(PROBES)
@@ -103,13 +97,13 @@ class Words:
         expected, found = own(rows), store(rows)
         return expected.keys() == found.keys() and all(_equal(value, found[key]) for key, value in expected.items())
 
-    def __call__(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], Ints]:
+    def __call__(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], RowIds]:
         """Texts -> their ids end to end (T,), and how many each has (n,)."""
         encoded = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
         ids = [encoding.ids for encoding in encoded]
         return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(map(len, ids), np.int64, len(ids))
 
-    def features(self, ids: npt.NDArray[Any], real: npt.NDArray[np.bool_]) -> Features:
+    def features(self, ids: npt.NDArray[Any], real: npt.NDArray[np.bool_]) -> TextFeatures:
         """Ids (N, L), whatever stands where ``real`` (N, L) is False -> the encoder's features."""
         made = {
             "input_ids": np.where(real, ids, self.padding),
@@ -128,88 +122,68 @@ def _equal(a: Any, b: Any) -> bool:
 class TokenStore:
     """A collator: row ids -> the features that the model's own collator makes of the sentences (N, L), padded."""
 
-    words: Words
+    reader: TextReader
     columns: tuple[str, ...]  # C of them
-    rows: Ints | None  # (R,) rising; None: row i is place i
+    rows: RowIds | None  # (R,) rising; None: row i is place i
     ids: npt.NDArray[Any]  # (T,) of all texts, mapped
-    bounds: Ints  # (R·C + 1,) text i has the ids bounds[i] to bounds[i + 1]; mapped
+    bounds: RowIds  # (R·C + 1,) text i has the ids bounds[i] to bounds[i + 1]; mapped
     valid_label_columns: tuple[str, ...] = ("label",)  # what the trainer asks of a collator
 
     @classmethod
-    def of(cls, words: Words, corpus: Corpus, rows: Ints | None, console: Console) -> TokenStore:
+    def open(cls, reader: TextReader, corpus: Corpus, rows: RowIds | None, console: Console) -> TokenStore:
         """Find the tokens in the cache, or make them; of several processes one does, the others wait.
 
-        The folder's name is a checksum of the tokenizer, the length, the prompt, the corpus and the rows, so it is
-        never stale; it appears whole or not at all. What no run has opened for 30 days makes room for new ones.
+        The key is a checksum of the tokenizer, the length, the prompt, the corpus and the rows.
         """
         rows = None if rows is None or len(rows) == len(corpus) else np.sort(rows)
-        count = len(corpus) if rows is None else len(rows)
-        settings = [VERSION, words.tokenizer.to_str(), words.prompt, corpus.key]
-        total = xxhash.xxh3_128(json.dumps(settings).encode())
-        total.update(b"" if rows is None else rows.tobytes())
-        folder = cache_folder("tokens", total.hexdigest())
-        if not folder.is_dir():
-            with writing(folder.parent), FileLock(folder.with_name(f".{folder.name}.lock")):
-                if not folder.is_dir():
-                    prune(folder.parent)
-                    console.print(f"making tokens of {count:,} sentences", highlight=False, soft_wrap=True)
-                    _write(folder, words, _shards(corpus, rows))
-        with suppress(OSError):  # another user's cache
-            os.utime(folder)
-        try:
-            ids, bounds = np.memmap(folder / IDS, words.dtype, "r"), np.memmap(folder / BOUNDS, "<i8", "r")
-            if (len(bounds), len(ids)) != (count * len(corpus.columns) + 1, bounds[-1]):
-                raise ValueError(f"{len(bounds)} bounds, {len(ids)} tokens")
-        except (OSError, ValueError) as error:
-            raise UserError(f"the tokens {folder} are damaged ({error})", "delete that folder") from error
-        return cls(words, corpus.columns, rows, ids, bounds)
+        settings = [_LAYOUT, reader.tokenizer.to_str(), reader.prompt, corpus.key]
+        key = xxhash.xxh3_128(json.dumps(settings).encode())
+        key.update(b"" if rows is None else rows.tobytes())
 
-    def __call__(self, rows: Sequence[Features]) -> Features:
+        def make(draft: Path) -> None:
+            count = len(corpus) if rows is None else len(rows)
+            console.print(f"making tokens of {count:,} sentences", highlight=False, soft_wrap=True)
+            _write(draft, reader, _shards(corpus, rows))
+
+        folder = cached(cache_folder("tokens", key.hexdigest()), make)
+        ids, bounds = np.memmap(folder / IDS, reader.dtype, "r"), np.memmap(folder / BOUNDS, "<i8", "r")
+        return cls(reader, corpus.columns, rows, ids, bounds)
+
+    def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
         """[{"label": row id}, …] -> label (N,), and the features of each column."""
         labels = np.fromiter((row["label"] for row in rows), np.int64, len(rows))
         places = labels if self.rows is None else self.rows.searchsorted(labels)
-        batch: Features = {"label": torch.from_numpy(labels)}
+        batch: TextFeatures = {"label": torch.from_numpy(labels)}
         for number, column in enumerate(self.columns):
             features = self._features(places * len(self.columns) + number)
             batch |= {f"{column}_{key}": value for key, value in features.items()}
         return batch
 
-    def _features(self, texts: Ints) -> Features:
+    def _features(self, texts: RowIds) -> TextFeatures:
         begin, lengths = self.bounds[texts], self.bounds[texts + 1] - self.bounds[texts]  # (N,)
         longest = lengths.max()
-        skipped = longest - lengths if self.words.left else np.zeros_like(lengths)
+        skipped = longest - lengths if self.reader.left else np.zeros_like(lengths)
         place = np.arange(longest) - skipped[:, None]  # (N, L) within the text
         real = (place >= 0) & (place < lengths[:, None])
-        return self.words.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
+        return self.reader.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
 
 
-def _shards(corpus: Corpus, rows: Ints | None) -> Iterator[list[str]]:
-    """The texts of SHARD rows at a time: row after row, and within a row column after column."""
-    for start in range(0, len(corpus) if rows is None else len(rows), SHARD):
-        part = slice(start, start + SHARD)
+def _shards(corpus: Corpus, rows: RowIds | None) -> Iterator[list[str]]:
+    """The texts of SHARD_ROWS rows at a time: row after row, and within a row column after column."""
+    for start in range(0, len(corpus) if rows is None else len(rows), SHARD_ROWS):
+        part = slice(start, start + SHARD_ROWS)
         found = corpus.dataset[part] if rows is None else corpus.dataset[rows[part].tolist()]
         yield list(chain.from_iterable(zip(*(found[column] for column in corpus.columns), strict=True)))
 
 
-def _write(folder: Path, words: Words, shards: Iterator[list[str]]) -> None:
-    """The tokens of all shards, one in memory at a time. Only the holder of the lock comes here."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
-    part.mkdir()
-    try:
-        with (part / IDS).open("wb") as tokens, (part / BOUNDS).open("wb") as bounds:
-            end = np.zeros(1, "<i8")
-            bounds.write(end.tobytes())
-            for texts in shards:
-                ids, lengths = words(texts)
-                tokens.write(ids.tobytes())
-                ends = end + lengths.cumsum()
-                bounds.write(ends.tobytes())
-                end = ends[-1:]
-            for file in (tokens, bounds):
-                file.flush()
-                os.fsync(file.fileno())
-        part.rename(folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+def _write(folder: Path, reader: TextReader, shards: Iterator[list[str]]) -> None:
+    """The tokens of all shards, one in memory at a time."""
+    with new_file(folder / IDS) as tokens, new_file(folder / BOUNDS) as bounds:
+        end = np.zeros(1, "<i8")
+        bounds.write(end.tobytes())
+        for texts in shards:
+            ids, lengths = reader(texts)
+            tokens.write(ids.tobytes())
+            ends = end + lengths.cumsum()
+            bounds.write(ends.tobytes())
+            end = ends[-1:]
