@@ -34,10 +34,10 @@ from transformers.trainer_callback import PrinterCallback
 
 from datasets import Dataset, disable_progress_bars
 from isotrope import load
+from isotrope.encoder.context import BuildContext
 from isotrope.objective.preset import Preset, build_objective, open_teachers, read_preset
 from isotrope.run.fit import Trainer, _arguments
 from isotrope.run.state import ObjectiveState
-from isotrope.teachers import Context
 from isotrope.text.corpus import open_corpus
 from isotrope.text.tokens import reading
 from timing import clock, interleave, lines, ratio, show
@@ -72,7 +72,7 @@ class Ours:
         text.write_text("\n".join(self.batches(repetition)) + "\n", encoding="utf-8")
         corpus = open_corpus(text, cache=self.folder / "corpora")
         dataset, collator = reading(self.model, corpus, None, LENGTH, Console(quiet=True))
-        teachers = open_teachers(self.preset, Context(corpus, self.model))
+        teachers = open_teachers(self.preset, BuildContext.of(self.model, corpus=corpus))
         objective = build_objective(self.preset, self.model, repetition, teachers)
         arguments = _arguments(self.preset, self.folder, None, repetition, [])
         arguments.eval_strategy = arguments.save_strategy = "no"

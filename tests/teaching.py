@@ -8,12 +8,17 @@ from typing import Any
 import torch
 
 import isotrope
-from isotrope.teachers import Context
+from isotrope.encoder.context import BuildContext
+from isotrope.text.corpus import Corpus
 from isotrope.types import Batch
 
 
-def teacher(kind: str, context: Context, **options: Any) -> Any:
-    return isotrope.component("teachers", kind, **options).open(context)
+def known(corpus: Corpus, **more: Any) -> BuildContext:
+    return BuildContext(corpus=corpus, **more)
+
+
+def teacher(kind: str, context: BuildContext, **options: Any) -> Any:
+    return isotrope.component("teachers", kind, **options).build(context)
 
 
 def batch(*rows: int) -> Batch:

@@ -17,6 +17,7 @@ import isotrope
 from conftest import sentences
 from isotrope.objective.objective import Objective
 from isotrope.objective.preset import build_objective, read_preset
+from isotrope.released.zero_logit import ZeroLogit
 from isotrope.scores.instance_weight import InstanceWeight
 from isotrope.scores.noise import Noise
 from isotrope.terms.infonce import InfoNCE
@@ -86,14 +87,16 @@ def test_noise_and_weights_reach_every_positive(tiny_model: Path) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 9), st.integers(1, 3), st.booleans(), st.integers(0, 10_000))
-def test_without_noise_and_above_one_dclr_is_infonce(count: int, positives: int, zero_logit: bool, seed: int) -> None:
+@given(st.integers(2, 9), st.integers(1, 3), st.sampled_from([InstanceWeight, ZeroLogit]), st.integers(0, 10_000))
+def test_without_noise_and_above_one_dclr_is_infonce(
+    count: int, positives: int, kind: type[InstanceWeight], seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     stack = torch.randn(1 + positives, count, 6, generator=generator, dtype=torch.float64)
     rows = F.normalize(torch.randn(count, 6, generator=generator, dtype=torch.float64), dim=-1)
     batch = Batch(torch.arange(count), generator)
     plain = Scores.from_views(Views(batch, stack, stack.new_zeros(count, 0, 6), {"guide": rows}))
-    dclr = InstanceWeight("guide", 1.0 + 1e-6, noise=True, zero_logit=zero_logit)(Noise(ratio=0.0)(plain))
+    dclr = kind("guide", 1.0 + 1e-6, noise=True)(Noise(ratio=0.0)(plain))
     assert InfoNCE()(dclr).item() == InfoNCE()(plain).item()
 
 

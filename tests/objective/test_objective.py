@@ -183,19 +183,6 @@ def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) 
         again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
-def test_components_by_name() -> None:
-    assert component("terms", "infonce", temperature=0.1) == InfoNCE(temperature=0.1)
-    with pytest.raises(UserError, match=r"terms\.infonce\.temperature = 0"):
-        component("terms", "infonce", temperature=0)
-    with pytest.raises(UserError, match=r"unknown key.*temperature, weight"):
-        component("terms", "infonce", tau=1)
-    with pytest.raises(UserError, match="no kind 'nope'"):
-        component("terms", "nope")
-    with pytest.raises(UserError, match="stage 'loss'"):
-        component("loss", "infonce")
-    assert component("scores", "isotrope.scores.hard_negatives:HardNegatives") == HardNegatives()
-
-
 def test_a_step_that_lengthens_its_pass_leaves_the_others(tiny_model: Path) -> None:
     """Word repetition widens pass 1; what the padding hides changes nothing in pass 0."""
     model = student(tiny_model, dropout=0.0).eval()
@@ -213,7 +200,7 @@ def test_token_steps_draw_anew_on_every_process(tiny_model: Path, monkeypatch: p
     shuffle = component("tokens", "shuffle")
     seen = []
     for number in (0, 1, 0):
-        monkeypatch.setattr(isotrope.objective.objective, "rank", lambda number=number: number)
+        monkeypatch.setattr(isotrope.objective.objective, "process_rank", lambda number=number: number)
         objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(shuffle, [1])], seed=3)
         views = objective.encode(columns(model, sentences(6)), None)
         seen.append((views.stack[1], torch.rand(3, generator=views.batch.generator)))

@@ -8,7 +8,7 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import preset_names, read_preset
-from isotrope.objective.sources import annotated, flat, sources
+from isotrope.objective.sources import annotated, cited_sources, flat
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -22,7 +22,7 @@ def test_shipped_presets_resolve_and_read_back(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_setting_of_a_shipped_preset_is_cited(name: str) -> None:
-    cited = sources(name)
+    cited = cited_sources(name)
     for key, value in cited.items():
         assert value or key in {"description", "extends", "name"}, f"{name}: {key} has no source"
 
@@ -82,7 +82,10 @@ def test_show_names_the_source_of_every_line() -> None:
         ("rankcse-listmle-roberta-large", {"terms.listmle.temperature": 0.025, "teachers.rank.weights": [1, 2]}),
         ("whitenedcse-bert-base", {"views.sgw.groups": 384, "views.sgw.copies": 3, "views.passes": 1}),
         ("whitenedcse-bert-large", {"views.sgw.groups": 512, "train.learning_rate": 3e-5}),
-        ("whitenedcse-bert-base-released", {"views.sgw.groups": 128, "views.passes": 3, "views.sgw.detach": True}),
+        (
+            "whitenedcse-bert-base-released",
+            {"views.sgw.groups": 128, "views.passes": 3, "views.sgw.kind": "released.detach"},
+        ),
     ],
 )
 def test_the_papers_rows(name: str, expected: dict[str, object]) -> None:
@@ -93,3 +96,29 @@ def test_the_papers_rows(name: str, expected: dict[str, object]) -> None:
 def test_a_teacher_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match=r"scores\.instance_weight\.teacher = 'nobody'"):
         read_preset("dclr", ["scores.instance_weight.teacher=nobody"])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("dclr-bert-base-released", {"scores.noise.ratio": 1.0, "train.epochs": 3.0}),
+        ("dclr-bert-large-released", {"scores.noise.ratio": 3.0, "train.epochs": 1.0, "train.batch_size": 64}),
+    ],
+)
+def test_dclr_as_released(name: str, expected: dict[str, object]) -> None:
+    found = flat(read_preset(name))
+    expected = {
+        **expected, "scores.instance_weight.kind": "released.zero_logit", "scores.instance_weight.noise": False,
+        "scores.noise.kind": "released.against_batch", "terms.softmax_bce.kind": "released.softmax_bce",
+        "terms.softmax_bce.temperature": 0.05,
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+    assert "infonce" not in read_preset(name).terms
+
+
+@pytest.mark.parametrize("kind", ["listnet", "listmle"])
+def test_rankcse_as_the_community_has_it(kind: str) -> None:
+    found = flat(read_preset(f"rankcse-{kind}-bert-base-released"))
+    assert found["terms.consistency.kind"] == "released.clamped"
+    if kind == "listnet":
+        assert found["terms.rank.temperature"] == found["terms.infonce.temperature"]

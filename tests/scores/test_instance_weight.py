@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from isotrope import component
 from isotrope.errors import UserError
+from isotrope.released.zero_logit import ZeroLogit
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.scores.instance_weight import InstanceWeight, instance_weight
 from isotrope.scores.noise import Noise
@@ -86,10 +87,10 @@ def test_a_lower_threshold_removes_more(threshold: float, step: float, seed: int
 
 
 @pytest.mark.parametrize("teacher", ["guide", "self"])
-@pytest.mark.parametrize("zero_logit", [False, True])
-def test_a_threshold_above_one_changes_nothing(teacher: str, zero_logit: bool) -> None:
+@pytest.mark.parametrize("kind", [InstanceWeight, ZeroLogit])
+def test_a_threshold_above_one_changes_nothing(teacher: str, kind: type[InstanceWeight]) -> None:
     plain = Noise()(scores(draw(3, 5, 6)))
-    weighted = InstanceWeight(teacher, 1.1, noise=True, zero_logit=zero_logit)(plain)
+    weighted = kind(teacher, 1.1, noise=True)(plain)
     assert weighted.keep.equal(plain.keep)
     assert weighted.cosines.equal(plain.cosines)
 
@@ -145,7 +146,7 @@ def test_as_released_the_term_becomes_one() -> None:
     guide = draw(4, 6, seed=9)
     guide[3] = guide[1]
     plain = scores(draw(2, 4, 6), guide)
-    released = InstanceWeight("guide", 0.9, zero_logit=True)(plain)
+    released = ZeroLogit("guide", 0.9)(plain)
     assert released.keep.equal(plain.keep)
     cosines = plain.cosines.clone()
     cosines[:, 1, 3] = cosines[:, 3, 1] = 0.0
@@ -153,12 +154,12 @@ def test_as_released_the_term_becomes_one() -> None:
     assert InfoNCE()(released).item() == pytest.approx(losses.infonce(cosines, 0.05), rel=1e-10)
 
 
-@pytest.mark.parametrize("zero_logit", [False, True])
+@pytest.mark.parametrize("kind", [InstanceWeight, ZeroLogit])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_identical_sentences_and_an_empty_kept_set_stay_finite(zero_logit: bool, dtype: torch.dtype) -> None:
+def test_identical_sentences_and_an_empty_kept_set_stay_finite(kind: type[InstanceWeight], dtype: torch.dtype) -> None:
     """Nothing stays beside the positive: there is nothing to learn, and no NaN."""
     stack = torch.ones(2, 4, 8, dtype=dtype).requires_grad_()
-    step = InstanceWeight("guide", 0.9, zero_logit=zero_logit)
+    step = kind("guide", 0.9)
     weighted = step(scores(stack, torch.ones(4, 8)))
     loss = InfoNCE(temperature=0.01)(weighted)
     loss.backward()
@@ -168,15 +169,15 @@ def test_identical_sentences_and_an_empty_kept_set_stay_finite(zero_logit: bool,
     assert torch.isfinite(stack.grad).all()
 
 
-@pytest.mark.parametrize("zero_logit", [False, True])
-def test_gradient_through_the_weights(zero_logit: bool) -> None:
+@pytest.mark.parametrize("kind", [InstanceWeight, ZeroLogit])
+def test_gradient_through_the_weights(kind: type[InstanceWeight]) -> None:
     guide = draw(4, 6, seed=9)
     guide[3] = guide[1]
-    step = InstanceWeight("guide", 0.9, zero_logit=zero_logit)
+    step = kind("guide", 0.9)
     stack = draw(3, 4, 6).requires_grad_()
     assert torch.autograd.gradcheck(lambda s: InfoNCE(0.2)(step(scores(s, guide))), stack)
     (found,) = torch.autograd.grad(scores(stack, guide).cosines[0, 1, 3] * step(scores(stack, guide)).keep[1, 3], stack)
-    assert (found == 0).all().item() is not zero_logit  # a removed pair teaches nothing
+    assert (found == 0).all().item() is (kind is InstanceWeight)  # a removed pair teaches nothing
 
 
 def test_distillation_equals_the_loops() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrope import Objective, component
+from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.scores.noise import Noise, ascend, gradient, non_uniformity
 from isotrope.terms.infonce import InfoNCE
@@ -144,10 +145,11 @@ def test_noise_that_stands_on_the_anchor_stays() -> None:
 
 
 def test_autocast_does_not_reach_the_scores() -> None:
-    objective = Objective(torch.nn.Identity(), {"infonce": InfoNCE()}, scores=[Noise(step_size=0.1, relative=True)])  # type: ignore[arg-type]
+    steps = [Noise(step_size=0.1, relative=True)]
+    objective = Objective(torch.nn.Identity(), {"infonce": InfoNCE()}, scores=steps, context=BuildContext())  # type: ignore[arg-type]
     stack = draw(2, 6, 16, dtype=torch.bfloat16)
-    plain = objective.loss(scores(stack).views)["infonce"]
+    plain = objective.loss(scores(stack).views, objective.scores, objective.terms)["infonce"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = objective.loss(scores(stack).views)["infonce"]
+        cast = objective.loss(scores(stack).views, objective.scores, objective.terms)["infonce"]
     assert cast.dtype == torch.float32
     assert cast.item() == plain.item()

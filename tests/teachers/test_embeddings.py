@@ -18,21 +18,21 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import isotrope
+from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.cache import UNUSED
 from isotrope.store.mark import DRAFT
-from isotrope.teachers import Context
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.text.corpus import Corpus
-from teaching import Progress, batch, files, teacher
+from teaching import Progress, batch, files, known, teacher
 
 
 class TestCache:
     def test_is_written_once_and_mapped(self, corpus: Corpus, tiny_model: Path, cache: Path) -> None:
         first, second = Progress(), Progress()
-        taught = teacher("cached", Context(corpus, progress=first), model=str(tiny_model))
-        again = teacher("cached", Context(corpus, progress=second), model=str(tiny_model))
+        taught = teacher("cached", known(corpus, progress=first), model=str(tiny_model))
+        again = teacher("cached", known(corpus, progress=second), model=str(tiny_model))
         assert first == [0, 100, 200, 300, 400, 500, 600]
         assert second == []
         for store in (taught, again):
@@ -66,8 +66,8 @@ class TestCache:
             text = (folder / "tokenizer.json").read_text()
             (folder / "tokenizer.json").write_text(text.replace('"river"', '"rivers"'))
 
-        plain, rows = Context(corpus), np.arange(40)
-        every: list[tuple[Callable[[], str], dict[str, Any], Context]] = [
+        plain, rows = known(corpus), np.arange(40)
+        every: list[tuple[Callable[[], str], dict[str, Any], BuildContext]] = [
             (lambda: put(tiny_model), {}, plain),
             (lambda: put(other_model), {}, plain),
             (lambda: put(tiny_model, one_weight), {}, plain),
@@ -76,7 +76,7 @@ class TestCache:
             (lambda: put(tiny_model), {"pooling": "cls"}, plain),
             (lambda: put(tiny_model), {"max_length": 20}, plain),
             (lambda: put(tiny_model), {"precision": "bf16"}, plain),
-            (lambda: put(tiny_model), {}, Context(replace(corpus, key="another"))),
+            (lambda: put(tiny_model), {}, known(replace(corpus, key="another"))),
             (lambda: put(tiny_model), {}, replace(plain, rows=rows)),
             (lambda: put(tiny_model), {}, replace(plain, rows=rows + 1)),
         ]
@@ -94,7 +94,7 @@ class TestCache:
     def test_goes_on_after_kills(self, corpus: Corpus, tiny_model: Path, cache: Path, sample: bool) -> None:
         rows = np.arange(0, 600, 2) if sample else None
         total = 300 if sample else 600
-        undisturbed = np.array(teacher("cached", Context(corpus, rows=rows), model=str(tiny_model)).vectors)
+        undisturbed = np.array(teacher("cached", known(corpus, rows=rows), model=str(tiny_model)).vectors)
         shutil.rmtree(cache)
 
         for kill_at in (100, 200):
@@ -106,27 +106,27 @@ class TestCache:
             child = os.fork()
             if not child:
                 try:
-                    teacher("cached", Context(corpus, rows=rows, progress=kill), model=str(tiny_model))
+                    teacher("cached", known(corpus, rows=rows, progress=kill), model=str(tiny_model))
                 finally:
                     os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
             assert not files(cache)
 
         progress = Progress()
-        resumed = teacher("cached", Context(corpus, rows=rows, progress=progress), model=str(tiny_model))
+        resumed = teacher("cached", known(corpus, rows=rows, progress=progress), model=str(tiny_model))
         assert progress == list(range(200, total + 1, 100))
         assert np.array_equal(resumed.vectors, undisturbed)
 
     @pytest.mark.parametrize("length", [0, 1, 127, 128, 128 + 1, 128 + 128 * 100, 128 + 128 * 350 + 5, 128 + 128 * 600])
     def test_goes_on_from_any_length(self, corpus: Corpus, tiny_model: Path, cache: Path, length: int) -> None:
         """What a kill in the middle of a write leaves: the header has 128 bytes, a row of 32 dimensions too."""
-        undisturbed = np.array(teacher("cached", Context(corpus), model=str(tiny_model)).vectors)
+        undisturbed = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)
         whole = next(cache.glob("*/vectors.npy"))
         part = whole.rename(cache / f".{whole.parent.name}.vectors{DRAFT}")
         shutil.rmtree(whole.parent)
         os.truncate(part, length)
         progress = Progress()
-        resumed = teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))
+        resumed = teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
         assert progress[0] == max(0, length - 128) // (128 * 100) * 100
         assert np.array_equal(resumed.vectors, undisturbed)
         assert whole.stat().st_size == 128 + 128 * 600
@@ -139,7 +139,7 @@ class TestCache:
             if not (child := os.fork()):
                 try:
                     progress = Progress()
-                    found = teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))(batch(0, 599))
+                    found = teacher("cached", known(corpus, progress=progress), model=str(tiny_model))(batch(0, 599))
                     np.save(tmp_path / f"{number}.npy", found.numpy())
                     (tmp_path / f"{number}.txt").write_text(str(len(progress)))
                 finally:
@@ -157,7 +157,7 @@ class TestCache:
     ) -> None:
         def put(model: Path, **options: Any) -> str:
             before = files(cache)
-            teacher("cached", Context(corpus), model=str(model), **options)
+            teacher("cached", known(corpus), model=str(model), **options)
             return next(iter(files(cache) - before), "")
 
         old, used, fresh = put(tiny_model), put(tiny_model, pooling="cls"), put(tiny_model, max_length=9)
@@ -173,22 +173,20 @@ class TestCache:
 
     @pytest.mark.parametrize("size", [0, 1000, 128 + 128 * 600])
     def test_a_damaged_file_counts_as_missing(self, corpus: Corpus, tiny_model: Path, cache: Path, size: int) -> None:
-        whole = np.array(teacher("cached", Context(corpus), model=str(tiny_model)).vectors)
+        whole = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)
         file = next(cache.glob("*/vectors.npy"))
         os.truncate(file, size)
         if size > 1000:
             file.write_bytes(bytes(size))
         progress = Progress()
-        assert np.array_equal(
-            teacher("cached", Context(corpus, progress=progress), model=str(tiny_model)).vectors, whole
-        )
+        assert np.array_equal(teacher("cached", known(corpus, progress=progress), model=str(tiny_model)).vectors, whole)
         assert progress[0] == 0
 
     def test_asks_for_space_first(self, corpus: Corpus, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
         progress = Progress()
         with pytest.raises(UserError, match="live = true"):
-            teacher("cached", Context(corpus, progress=progress), model=str(tiny_model))
+            teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
         assert progress == []
 
     def test_keeps_no_nan(self, corpus: Corpus, tiny_model: Path, tmp_path: Path, cache: Path) -> None:
@@ -196,11 +194,11 @@ class TestCache:
         next(broken.parameters()).data.fill_(torch.nan)
         broken.save_pretrained(str(tmp_path / "broken"))
         with pytest.raises(UserError, match=r"the teacher .*broken: .*NaN"):
-            teacher("cached", Context(corpus), model=str(tmp_path / "broken"))
+            teacher("cached", known(corpus), model=str(tmp_path / "broken"))
         assert not files(cache)
 
 
 def test_cached_embeddings_are_no_module(corpus: Corpus, tiny_model: Path) -> None:
-    store = teacher("cached", Context(corpus), model=str(tiny_model))
+    store = teacher("cached", known(corpus), model=str(tiny_model))
     assert isinstance(store, CorpusEmbeddings)
     assert not isinstance(store, torch.nn.Module)

@@ -13,11 +13,10 @@ from sentence_transformers import SentenceTransformer
 import isotrope
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.teachers import Context
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import ListMLE
 from isotrope.text.corpus import Corpus
-from teaching import batch, teacher
+from teaching import batch, known, teacher
 
 
 class TestInitial:
@@ -34,7 +33,7 @@ class TestInitial:
     ) -> None:
         """Of the objective's parameters, all are the student's; the teacher's embeddings do not move."""
         student.train()
-        taught = teacher(kind, Context(corpus, student.train()), **options)
+        taught = teacher(kind, known(corpus, student=student.train()), **options)
         before, rows = taught(batch(0, 1, 2, 3)), torch.arange(4)
         expected = student.encode(list(corpus.dataset[:4]["text"]), convert_to_tensor=True)
         assert torch.allclose(before, F.normalize(expected.clone(), dim=-1), atol=1e-6)
@@ -52,12 +51,14 @@ class TestInitial:
         assert not taught(batch(0)).requires_grad
 
     def test_reads_at_its_own_length(self, corpus: Corpus, student: SentenceTransformer) -> None:
-        plain, short = (teacher("initial", Context(corpus, student), max_length=length)(batch(1)) for length in (0, 5))
+        plain, short = (
+            teacher("initial", known(corpus, student=student), max_length=length)(batch(1)) for length in (0, 5)
+        )
         assert not torch.allclose(plain, short, atol=1e-5)
         assert student.max_seq_length == 12
 
     def test_needs_a_student(self, corpus: Corpus, student: SentenceTransformer) -> None:
         with pytest.raises(UserError, match="student"):
-            teacher("initial", Context(corpus))
+            teacher("initial", known(corpus))
         with pytest.raises(UserError, match="pooling"):
-            teacher("live", Context(corpus, student), model="initial", pooling="mean")
+            teacher("live", known(corpus, student=student), model="initial", pooling="mean")

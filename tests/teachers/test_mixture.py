@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 import isotrope
 from isotrope.errors import UserError
-from isotrope.teachers import Context
 from isotrope.teachers.mixture import mix
 from isotrope.text.corpus import Corpus
-from teaching import batch, teacher
+from teaching import batch, known, teacher
 
 
 class TestMixture:
@@ -47,16 +46,16 @@ class TestMixture:
     ) -> None:
         options = {"pooling": ["cls", "mean"], "max_length": [8, 0], "live": live}
         models = [str(tiny_model), str(other_model)]
-        mixed = teacher("mixture", Context(corpus), models=models, weights=[1, 2], **options)(batch(4, 5, 6))
-        first = teacher("live", Context(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
-        second = teacher("live", Context(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
+        mixed = teacher("mixture", known(corpus), models=models, weights=[1, 2], **options)(batch(4, 5, 6))
+        first = teacher("live", known(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
+        second = teacher("live", known(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
         assert mixed.shape == (3, 32 + 16)
         assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
 
     def test_weights_are_equal_by_default(self, corpus: Corpus, tiny_model: Path, other_model: Path) -> None:
         models = [str(tiny_model), str(other_model)]
-        plain = teacher("mixture", Context(corpus), models=models)(batch(4, 5))
-        assert torch.equal(plain, teacher("mixture", Context(corpus), models=models, weights=[3, 3])(batch(4, 5)))
+        plain = teacher("mixture", known(corpus), models=models)(batch(4, 5))
+        assert torch.equal(plain, teacher("mixture", known(corpus), models=models, weights=[3, 3])(batch(4, 5)))
 
     @pytest.mark.parametrize(("options", "said"), [
         ({"models": []}, "teachers.mixture.models is empty"),
@@ -74,4 +73,4 @@ class TestMixture:
 
     def test_of_a_missing_model(self, corpus: Corpus) -> None:
         with pytest.raises(UserError, match="does not exist"):
-            teacher("mixture", Context(corpus), models=["./nowhere"])
+            teacher("mixture", known(corpus), models=["./nowhere"])

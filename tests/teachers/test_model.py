@@ -12,15 +12,14 @@ import torch.nn.functional as F
 
 import isotrope
 from isotrope.errors import UserError
-from isotrope.teachers import Context
 from isotrope.text.corpus import Corpus
-from teaching import batch, teacher
+from teaching import batch, known, teacher
 
 
 class TestEmbeddings:
     def test_are_the_models_own_on_the_unit_sphere(self, corpus: Corpus, tiny_model: Path) -> None:
         for pooling in ("mean", "cls"):
-            found = teacher("cached", Context(corpus), model=str(tiny_model), pooling=pooling)(batch(5, 599, 0))
+            found = teacher("cached", known(corpus), model=str(tiny_model), pooling=pooling)(batch(5, 599, 0))
             sentences = [corpus.dataset[row]["text"] for row in (5, 599, 0)]
             expected = F.normalize(torch.from_numpy(isotrope.load(tiny_model, pooling).encode(sentences)), dim=-1)
             assert found.dtype == torch.float32
@@ -28,28 +27,28 @@ class TestEmbeddings:
 
     @pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}])
     def test_cached_equals_live(self, corpus: Corpus, tiny_model: Path, options: dict[str, Any]) -> None:
-        cached, live = (teacher(kind, Context(corpus), model=str(tiny_model), **options) for kind in ("cached", "live"))
+        cached, live = (teacher(kind, known(corpus), model=str(tiny_model), **options) for kind in ("cached", "live"))
         rows = batch(7, 3, 250, 599, 3)
         assert torch.allclose(cached(rows), live(rows), atol=1e-2 if "precision" in options else 1e-6)
         assert torch.allclose(cached(rows).norm(dim=-1), torch.ones(5), atol=1e-6)
 
     def test_options_reach_the_model(self, corpus: Corpus, tiny_model: Path) -> None:
         every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}]
-        found = [teacher("live", Context(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
+        found = [teacher("live", known(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
         for options, embeddings in zip(every[1:], found[1:], strict=True):
             assert not torch.allclose(embeddings, found[0], atol=1e-5), options
 
     @pytest.mark.parametrize("kind", ["cached", "live"])
     def test_are_float32_within_autocast(self, corpus: Corpus, tiny_model: Path, kind: str) -> None:
-        taught = teacher(kind, Context(corpus), model=str(tiny_model))
+        taught = teacher(kind, known(corpus), model=str(tiny_model))
         plain = taught(batch(1, 2))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(taught(batch(1, 2)), plain)
 
     def test_of_a_sample_are_those_of_the_whole(self, corpus: Corpus, tiny_model: Path) -> None:
         rows = np.array([500, 17, 250, 3, 17])
-        some = teacher("cached", Context(corpus, rows=rows), model=str(tiny_model))
-        every = teacher("cached", Context(corpus), model=str(tiny_model))
+        some = teacher("cached", known(corpus, rows=rows), model=str(tiny_model))
+        every = teacher("cached", known(corpus), model=str(tiny_model))
         assert len(some.vectors) == 4
         assert torch.allclose(some(batch(250, 3, 500, 17)), every(batch(250, 3, 500, 17)), atol=1e-6)
 
@@ -57,7 +56,7 @@ class TestEmbeddings:
     @pytest.mark.parametrize("kind", ["sample", "cached", "live"])
     def test_of_unknown_rows_are_refused(self, corpus: Corpus, tiny_model: Path, kind: str, row: int) -> None:
         rows = np.array([17, 3]) if kind == "sample" else None
-        taught = teacher(kind.replace("sample", "cached"), Context(corpus, rows=rows), model=str(tiny_model))
+        taught = teacher(kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model))
         if kind != "sample" and row == 18:
             assert taught(batch(3, row)).shape == (2, 32)
         else:
@@ -70,6 +69,6 @@ class TestEmbeddings:
         """Computed so, too: ties that half precision makes would be there for good."""
         half = isotrope.load(tiny_model).half()
         half.save_pretrained(str(tmp_path / "half"))
-        found = teacher("cached", Context(corpus), model=str(tmp_path / "half"))(batch(1, 2))
+        found = teacher("cached", known(corpus), model=str(tmp_path / "half"))(batch(1, 2))
         expected = half.float().encode([corpus.dataset[row]["text"] for row in (1, 2)], convert_to_tensor=True)
         assert torch.allclose(found, F.normalize(expected.clone(), dim=-1), atol=1e-6)

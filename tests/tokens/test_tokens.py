@@ -21,7 +21,7 @@ from isotrope.encoder.features import embed, whole
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, cutoff, feature_cutoff
-from isotrope.tokens.repeat import Repeat, repeats, spread
+from isotrope.tokens.repeat import Repeat, repeats, with_repeats
 from isotrope.tokens.shuffle import Shuffle, shuffle
 from isotrope.types import TokenStep
 
@@ -127,10 +127,10 @@ def test_numbers_of_repeated_words() -> None:
     assert not repeats(mask, 0.32, 8, seeded()).any()
 
 
-def test_spread_by_hand() -> None:
+def test_with_repeats_by_hand() -> None:
     ids, mask = torch.tensor([[9, 1, 2, 8, 0], [9, 8, 0, 0, 0]]), torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]])
     twice = torch.tensor([[False, False, True, False, False], [False] * 5])
-    assert spread(ids, mask, twice).tolist() == [[9, 1, 2, 2, 8], [9, 8, 0, 0, 0]]
+    assert with_repeats(ids, mask, twice).tolist() == [[9, 1, 2, 2, 8], [9, 8, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("step", [Shuffle(), Cutoff(ratio=0.4), Cutoff("span", 0.4), Repeat()])

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.errors import UserError
+from isotrope.released.detach import Detach
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch, Scores, Views
 from isotrope.views._eigen import rotations
@@ -376,7 +377,7 @@ def test_gradient_of_the_component_and_detach() -> None:
 
     def run(detach: bool, running: bool = False) -> Any:
         def whitened(x: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
-            step = sgw(dim=4, groups=2, copies=2, detach=detach, running=running)
+            step = (Detach if detach else SGW)(dim=4, groups=2, copies=2, running=running)
             step(views(draw(1, 6, 4, seed=3)))  # momentum statistics to begin with
             found = step(views(x, n))
             return found.stack, found.negatives
@@ -517,7 +518,7 @@ def test_state_is_saved_and_restored() -> None:
 
 @pytest.mark.parametrize(
     ("passes", "options"),
-    [(1, {"copies": 3}), (3, {"detach": True}), (2, {"groups": 1, "running": True}), (2, {"normalize": True})],
+    [(1, {"copies": 3}), (3, {}), (2, {"groups": 1, "running": True}), (2, {"normalize": True})],
 )
 def test_trains_in_an_objective_and_resumes(tiny_model: Path, passes: int, options: dict[str, Any]) -> None:
     def start() -> tuple[Objective, torch.optim.Optimizer]:

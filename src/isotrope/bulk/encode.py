@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 import xxhash
+from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from isotrope.bulk.output import Manifest, Npy, Parts, Vectors, clear, destination, writing
+from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, destination, held
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import Bar
+from isotrope.console.progress import progress as progress_bar
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.errors import UserError
+from isotrope.store.mark import remove
 from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources
 from isotrope.text.readers import Columns, rows
 from isotrope.types import Encoder
 
-PROBE = "A first sentence shows the dimension of the vectors."
-BATCHES = 16  # handed to sentence-transformers in one call, between two reports of progress
+FIRST = "A first sentence shows the dimension of the vectors."
 SHARD_CHARACTERS = 1 << 26  # a shard ends early here, so that rows of whole books fit into memory too
 
 
@@ -37,6 +40,7 @@ def encode(
     normalize: bool | None = None,
     device: str | None = None,
     progress: Callable[[int], None] | None = None,
+    console: Console | None = None,
     resume: bool = True,
 ) -> Path:
     """Embed every row of the files, in order, with at most one shard of text and vectors in memory.
@@ -63,6 +67,7 @@ def encode(
         normalize: end with unit rows or not.
         device: where the model runs.
         progress: called with the number of rows done so far, of them all.
+        console: where a progress bar is shown; None: nowhere.
         resume: False begins anew, whatever is there.
 
     Returns:
@@ -78,33 +83,37 @@ def encode(
     store = destination(output)
     sources = _sources([files] if isinstance(files, str | Path) else files, Path(output))
     encoder = _encoder(model, pooling, normalize, device)
-    probe = _encode(encoder, [PROBE], batch_size)  # (1, D)
+    first = vectors_of(encoder, [FIRST])  # (1, D)
     made_from = {
         "output": Path(output).suffix if store.whole else "folder",
         "text": text,
         "pooling": pooling,
         "normalize": normalize,
         "shard": shard,
-        "model": _model_checksum(encoder, probe),
+        "model": _model_checksum(encoder, first),
         "files": content_checksum(sources, ""),
     }
-    with writing(store):
-        manifest = Manifest.read(store.folder)
-        if not resume:
-            clear(store.folder)
-            manifest = None
+    name = str(model) if isinstance(model, str | Path) else _class_name(model)
+    with held(store), progress_bar("encoded", None, console or plain_console(quiet=True)) as bar:
+        manifest = Manifest.read(store.folder) if resume else None
         if manifest is None:
             count = sum(1 for _ in _texts(sources, text))  # all of the input is checked before the long work
             if not count:
                 raise UserError(f"{sources[0].path} has a header and no row", "give a file with sentences")
-            name = str(model) if isinstance(model, str | Path) else _class_name(model)
-            manifest = Manifest(count, probe.shape[1], name, made_from)
+            (store.folder / MANIFEST).unlink(missing_ok=True)
+            store.clear()
+            manifest = Manifest(count, first.shape[1], name, made_from)
             manifest.save(store.folder)
         manifest.check(store.folder, made_from)
         if not store.holds(manifest):
             raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to begin anew")
-        _go_on(manifest, store, _texts(sources, text), encoder, batch_size, progress or (lambda done: None))
-        return store.finish(manifest)
+        bar.update(manifest.done, total=manifest.rows)
+        _go_on(manifest, store, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
+        written = store.finish(manifest)
+        if store.whole:
+            store.clear()  # the first shard first: where it is gone, the whole file is there
+            remove(store.folder)
+        return written
 
 
 def _sources(files: Sequence[str | Path], output: Path) -> list[TextFile]:
@@ -127,10 +136,10 @@ def _encoder(model: str | Path | Encoder, pooling: str | None, normalize: bool |
     return model
 
 
-def _model_checksum(encoder: Encoder, probe: Vectors) -> str:
+def _model_checksum(encoder: Encoder, vector: Vectors) -> str:
     """Of the weights, the configuration and the tokenizer; of an unknown encoder, its class and a vector (1, D)."""
     if not isinstance(encoder, SentenceTransformer):
-        return xxhash.xxh3_128_hexdigest(_class_name(encoder).encode() + probe.astype(np.float16).tobytes())
+        return xxhash.xxh3_128_hexdigest(_class_name(encoder).encode() + vector.astype(np.float16).tobytes())
     return model_checksum(encoder)
 
 
@@ -155,26 +164,36 @@ def _texts(sources: list[TextFile], text: str | None) -> Iterator[str]:
             yield sentence
 
 
+def _reports(bar: Bar, progress: Callable[[int], None] | None) -> Callable[[int], None]:
+    def report(done: int) -> None:
+        bar.update(done)
+        if progress:
+            progress(done)
+
+    return report
+
+
 def _go_on(
     manifest: Manifest,
-    store: Parts | Npy,
+    store: Parts | OneArray,
     texts: Iterator[str],
     encoder: Encoder,
     batch_size: int,
-    progress: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> None:
     """Shard after shard, from the first that is not yet whole."""
     texts = islice(texts, manifest.done, None)
+    report(manifest.done)
     while manifest.done < manifest.rows:
         sentences = _next_shard(texts, manifest.made_from["shard"])  # n sentences
         if not sentences or manifest.done + len(sentences) > manifest.rows:
             raise UserError("the files have changed while they were read", f"delete {store.folder} to begin anew")
-        vectors = _shard_vectors(encoder, sentences, batch_size, manifest, progress)  # (n, D)
+        vectors = _shard_vectors(encoder, sentences, batch_size, manifest, report)  # (n, D)
         store.append(manifest, sentences, vectors)
         manifest.done += len(sentences)
         manifest.shards += 1
         manifest.save(store.folder)  # from here on the shard counts
-    progress(manifest.done)
+        report(manifest.done)
 
 
 def _next_shard(texts: Iterator[str], size: int) -> list[str]:
@@ -187,44 +206,16 @@ def _next_shard(texts: Iterator[str], size: int) -> list[str]:
 
 
 def _shard_vectors(
-    encoder: Encoder, sentences: list[str], batch_size: int, manifest: Manifest, progress: Callable[[int], None]
+    encoder: Encoder, sentences: list[str], batch_size: int, manifest: Manifest, report: Callable[[int], None]
 ) -> Vectors:
-    """Sentences (n,) -> (n, D), each distinct one encoded once, the longest first so that little is padding."""
-    distinct = sorted(set(sentences), key=lambda sentence: (-len(sentence), sentence))
-    vectors = np.empty((len(distinct), manifest.dimension), np.float32)
-    step = batch_size * BATCHES if isinstance(encoder, SentenceTransformer) else batch_size
-    for start in range(0, len(distinct), step):
-        progress(manifest.done + len(sentences) * start // len(distinct))
-        chunk = distinct[start : start + step]
-        found = _encode(encoder, chunk, batch_size)
-        wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
-        if len(wrong):
-            sentence = chunk[wrong[0]]
-            row = manifest.done + sentences.index(sentence)
-            problem = f"encode() gave NaN or infinity for row {row} (counted from 0), {sentence[:80]!r}"
-            raise UserError(problem, "check the model's weights and precision")
-        if found.shape[1] != manifest.dimension:
-            problem = f"encode() gave {found.shape[1]} dimensions after {manifest.dimension}"
-            raise UserError(problem, "return vectors of one dimension")
-        vectors[start : start + step] = found
-    place = {sentence: i for i, sentence in enumerate(distinct)}
-    return np.asarray(vectors[[place[sentence] for sentence in sentences]])
+    """Sentences (n,) -> (n, D)."""
 
+    def encoded(count: int) -> None:
+        if 0 < count < len(sentences):  # the last ones are done when the shard is written
+            report(manifest.done + count)
 
-def _encode(encoder: Encoder, sentences: list[str], batch_size: int) -> Vectors:
-    """Sentences (n,) -> float32 (n, D), D > 0."""
-    if isinstance(encoder, SentenceTransformer):
-        output: Any = encoder.encode(sentences, batch_size=batch_size, show_progress_bar=False)
-    else:
-        output = encoder.encode(sentences)
-    try:
-        if isinstance(output, torch.Tensor):
-            output = output.detach().float().cpu().numpy()
-        vectors = np.asarray(output, np.float32)
-    except (TypeError, ValueError) as error:
-        problem = f"encode() gave a {type(output).__name__} that is no array of numbers"
-        raise UserError(problem, "return one vector a sentence") from error
-    if vectors.ndim != 2 or len(vectors) != len(sentences) or not vectors.size:
-        remedy = f"return one vector a sentence: shape ({len(sentences)}, dimensions)"
-        raise UserError(f"encode() gave shape {vectors.shape} for {len(sentences)} sentences", remedy)
+    vectors = vectors_of(encoder, sentences, batch_size=batch_size, first_row=manifest.done, progress=encoded)
+    if vectors.shape[1] != manifest.dimension:
+        problem = f"encode() gave {vectors.shape[1]} dimensions after {manifest.dimension}"
+        raise UserError(problem, "return vectors of one dimension")
     return vectors

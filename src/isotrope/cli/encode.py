@@ -21,16 +21,6 @@ def encode(
 ) -> None:
     """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
     from isotrope.bulk.encode import encode as run
-    from isotrope.console.progress import progress
 
-    with progress("encoded", None, errors) as bar:
-        written = run(
-            model,
-            files,
-            output,
-            text=text,
-            batch_size=batch_size,
-            pooling=pooling,
-            progress=bar.update,
-        )
+    written = run(model, files, output, text=text, batch_size=batch_size, pooling=pooling, console=errors)
     console.print(f"written to {written}")

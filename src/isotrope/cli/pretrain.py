@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped
-
-console = Console()
 
 
 def pretrain(
@@ -28,6 +26,7 @@ def pretrain(
     """Train a small language model from nothing but text: an encoder for `isotrope train` to begin with."""
     from isotrope.pretraining import pretrain as run
 
+    console = plain_console()
     try:
         model = run(
             corpus,
@@ -40,8 +39,8 @@ def pretrain(
             compile=compile_,
             licence=licence,
             resume=resume,
-            say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
+            console=console,
         )
     except KeyboardInterrupt:
         raise Stopped("stopped") from None
-    console.print(f"model: {model}", highlight=False, soft_wrap=True)
+    console.print(f"model: {model}")

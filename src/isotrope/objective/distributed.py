@@ -29,12 +29,12 @@ class _Gather(torch.autograd.Function):
         return own * dist.get_world_size(), None
 
 
-def rank() -> int:
+def process_rank() -> int:
     """This process's number among those that compute together; 0 where there is one alone."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
-def gather(local: Tensor, dim: int = 0) -> Tensor:
+def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
     """(…, n, …) of this rank -> (…, ranks · n, …) of all, with gradient; one process: unchanged."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1 or local.numel() == 0:
         return local

@@ -6,21 +6,19 @@ token steps → encoder × passes → Views → view steps → Scores → score 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.encoder.features import stacked, whole
-from isotrope.encoder.gradient_cache import embed_in_parts
+from isotrope.encoder.context import BuildContext, built
 from isotrope.errors import UserError
-from isotrope.objective.distributed import gather, rank
+from isotrope.objective.distributed import gather_rows, process_rank
+from isotrope.objective.passes import TextColumn, encode_columns
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
-
-Features = dict[str, Any]  # one text column of the batch: input_ids (N, L), attention_mask (N, L), …
 
 
 class Objective(nn.Module):
@@ -37,8 +35,10 @@ class Objective(nn.Module):
         passes: forward passes of the encoder a sentence, each with its own dropout mask.
         teachers: name -> teacher, for the steps and terms that ask for one.
         dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
+            Each width has its own copy of what holds weights or a state, such as a queue.
         seed: of the random steps; with the step number it fixes every draw, on every process alike (and with the
             process's own number those of the token steps).
+        context: what components are built with, by their ``build(context)``; by default what the student tells.
         mini_batch_size: sentences that go through the encoder at a time, each pass counted; loss and gradients stay
             those of the whole batch (`isotrope.encoder.gradient_cache`), for a second forward's time. None: all.
 
@@ -59,30 +59,35 @@ class Objective(nn.Module):
         teachers: Mapping[str, Teacher] | None = None,
         dims: Sequence[int] = (),
         seed: int = 0,
+        context: BuildContext | None = None,
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         if mini_batch_size is not None and mini_batch_size < 1:
             raise UserError(f"mini_batch_size = {mini_batch_size} is not possible", "choose 1 or more, or leave it out")
-        self.model = model
-        self.terms, self.tokens, self.views, self.scores = dict(terms), list(tokens), list(views), list(scores)
+        context = context or BuildContext.of(model)
+        self.model, self.passes, self.seed, self.mini_batch_size, self.step = model, passes, seed, mini_batch_size, 0
+        self.tokens = [(built(step, context), on) for step, on in tokens]
+        self.views, self.teachers = built(list(views), context), built(dict(teachers or {}), context)
+        ends = [list(scores), dict(terms)]
+        self.scores, self.terms = built(ends, context)
+        self.narrow = {dim: built(deepcopy(ends), replace(context, width=dim)) for dim in dims}
+        used = list(self.narrow.values()) or [[self.scores, self.terms]]
+        self.parts = [*self.views, *(part for steps, named in used for part in (*steps, *named.values()))]
         # Components with weights or running statistics train, move between devices and are saved with the objective.
-        parts = [*self.views, *self.scores, *self.terms.values()]
-        self.components = nn.ModuleList(part for part in parts if isinstance(part, nn.Module))
-        self.passes, self.teachers, self.dims, self.seed = passes, dict(teachers or {}), list(dims), seed
-        self.mini_batch_size, self.step = mini_batch_size, 0
+        self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
 
-    def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, features: Iterable[TextColumn], labels: Tensor | None = None) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
         views = self.view(list(features), labels)
         if self.training:
             self.step += 1
-        if not self.dims:
-            return self.loss(views)
-        losses = {dim: self.loss(_leading(views, dim)) for dim in self.dims}
+        if not self.narrow:
+            return self.loss(views, self.scores, self.terms)
+        losses = {dim: self.loss(_leading(views, dim), *ends) for dim, ends in self.narrow.items()}
         return {f"{name}@{dim}": value / len(losses) for dim, loss in losses.items() for name, value in loss.items()}
 
-    def view(self, columns: list[Features], labels: Tensor | None) -> Views:
+    def view(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, after the view steps; equal views are refused in the first step of training."""
         views = self.encode(columns, labels)
         for step in self.views:
@@ -92,43 +97,31 @@ class Objective(nn.Module):
             raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
         return views
 
-    def encode(self, columns: list[Features], labels: Tensor | None) -> Views:
+    def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
         # Each rank has its own sentences to change; their widths must not reach what all ranks share.
-        own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - rank()))
-        if len(columns) == 1:
-            stack = self._encode(columns[0], range(self.passes), own)
-        else:
-            anchor, positives = self._encode(columns[0], [0], own), range(1, max(2, self.passes))
-            stack = torch.cat([anchor, self._encode(columns[1], positives, own)])
-        hard = [self._encode(column, [0], own)[0] for column in columns[2:]]
-        negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
+        own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - process_rank()))
+        stack, negatives = encode_columns(self.model, columns, self.passes, self.tokens, own, self.mini_batch_size)
         if labels is None and self.teachers:
-            remedy = "add an integer column 'label' with the row numbers"
-            raise UserError("the data has no row ids for the teachers", remedy)
+            raise UserError("the data has no row ids for the teachers", "add an integer column 'label' of row numbers")
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
-        taught = {name: gather(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
-        return Views(Batch(gather(rows), generator), gather(stack, dim=1), gather(negatives), taught)
+        taught = {name: gather_rows(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
+        return Views(Batch(gather_rows(rows), generator), gather_rows(stack, dim=1), gather_rows(negatives), taught)
 
-    def _encode(self, column: Features, passes: Sequence[int], generator: torch.Generator) -> Tensor:
-        """The same text through the encoder once a pass, all in one forward or in parts -> (len(passes), N, D)."""
-        copies = []
-        for number in passes:
-            copy = column | whole(self.model, column) if self.tokens else dict(column)
-            for step, on in self.tokens:
-                copy = step(copy, generator) if number in on else copy
-            copies.append(copy)
-        rows = embed_in_parts(self.model, stacked(copies), self.mini_batch_size)
-        return rows.unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
-
-    def loss(self, views: Views) -> dict[str, Tensor]:
+    def loss(self, views: Views, steps: Sequence[ScoreStep], terms: Mapping[str, Term]) -> dict[str, Tensor]:
         """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half precision."""
         with torch.autocast(views.stack.device.type, enabled=False):
             scores = Scores.from_views(views)
-            for step in self.scores:
+            for step in steps:
                 scores = step(scores)
-            return {name: term(scores) for name, term in self.terms.items()}
+            return {name: term(scores) for name, term in terms.items()}
+
+    def after_step(self) -> None:
+        """Tell the components that ask for it that the optimizer has made a step (moving averages, queues)."""
+        for part in self.parts:
+            if hasattr(part, "after_step"):
+                part.after_step(self)
 
     def get_extra_state(self) -> Tensor:
         """Saved with the weights: the random steps go on where they were."""

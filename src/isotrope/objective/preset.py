@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,14 +12,15 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder.context import BuildContext, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.objective.registry import STAGES, check, component, explain, kinds, needs_dim
-from isotrope.teachers import Context
+from isotrope.objective.registry import STAGES, checked_options, component, explain, is_third_party, kinds
+from isotrope.objective.tables import TomlTable, resolved_tables
+from isotrope.objective.tables import preset_names as preset_names
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 
-Table = dict[str, Any]
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 LENGTH = Annotated[int, Field(ge=3, le=100_000)]
 
@@ -68,11 +67,11 @@ class Preset(_Record):
     description: str = ""
     encoder: EncoderSettings
     train: TrainSettings = TrainSettings()
-    tokens: Table = {}
-    views: Table = {}
-    scores: Table = {}
-    terms: Table = {}
-    teachers: Table = {}
+    tokens: TomlTable = {}
+    views: TomlTable = {}
+    scores: TomlTable = {}
+    terms: TomlTable = {}
+    teachers: TomlTable = {}
 
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
@@ -82,22 +81,14 @@ class Preset(_Record):
         return lists.sub(lambda m: "[" + m[1].replace("\n    ", " ") + "]", tomli_w.dumps(kept))
 
 
-def preset_names() -> list[str]:
-    """The presets that come with isotrope."""
-    return sorted(
-        path.name.removesuffix(".toml") for path in files("isotrope.presets").iterdir() if path.name.endswith(".toml")
-    )
-
-
 def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     """A shipped preset by name, or the user's by path (.toml), with ``key=value`` overrides.
 
     Raises:
         UserError: unknown preset, broken TOML, unknown key, impossible value; names file, key, value and remedy.
+            Nothing of a third party is imported: for its components, see `check_third_parties`.
     """
-    tables = _resolve(str(name), [])
-    for override in overrides:
-        _merge(tables, _parse_override(override))
+    tables = resolved_tables(str(name), overrides)
     tables.setdefault("name", Path(name).stem if str(name).endswith(".toml") else str(name))
     try:
         preset = Preset(**tables)
@@ -108,72 +99,105 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
     if not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
-    for stage in STAGES:
-        for label, kind, options in _named(getattr(preset, stage), stage):
-            with _named_by_table(stage, label, kind):
-                asked = check(stage, kind, options, later={"dim"}).get("teacher", SELF)
-            if asked != SELF and asked not in preset.teachers:
-                raise UserError(
-                    f"{stage}.{label}.teacher = {asked!r}, which is none", f"add a table [teachers.{asked}]"
-                )
+    _check_components(preset, third_parties=False)
     return preset
 
 
-def open_teachers(preset: Preset, context: Context) -> dict[str, Teacher]:
+def check_third_parties(preset: Preset) -> None:
+    """Import the components that a preset names as ``module:Class``, and check their options: when a run starts.
+
+    Raises:
+        UserError: no such class, one that is no component of its stage, a wrong option.
+    """
+    _check_components(preset, third_parties=True)
+
+
+def _check_components(preset: Preset, third_parties: bool) -> None:
+    for stage, label, kind, options in _tables(preset):
+        if is_third_party(kind) != third_parties:
+            continue
+        with _named_by_table([(stage, label, kind)]):
+            asked = checked_options(stage, kind, options).get("teacher", SELF)
+        if asked != SELF and asked not in preset.teachers:
+            raise UserError(f"{stage}.{label}.teacher = {asked!r}, which is none", f"add a table [teachers.{asked}]")
+
+
+def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
     """The preset's teachers, their embeddings in the cache: long, the first time."""
-    named = _named(preset.teachers, "teachers")
-    return {label: _component("teachers", label, kind, options).open(context) for label, kind, options in named}
+    return {label: built(made, context) for label, made in _made(preset, "teachers")}
 
 
 def build_objective(
-    preset: Preset, model: SentenceTransformer, seed: int = 0, teachers: Mapping[str, Teacher] | None = None
+    preset: Preset,
+    model: SentenceTransformer,
+    seed: int = 0,
+    teachers: Mapping[str, Teacher] | None = None,
+    context: BuildContext | None = None,
 ) -> Objective:
-    """The preset's objective for this student; its weights are drawn from torch's generator."""
-    dim = model.get_embedding_dimension()
+    """The preset's objective for this student; its weights are drawn from torch's generator.
 
-    def build(stage: str, table: Table) -> list[tuple[str, Any]]:
-        return [(label, _component(stage, label, kind, options, dim)) for label, kind, options in _named(table, stage)]
+    ``context`` is what the components are built with; by default what the student tells.
+    """
+    tokens = [(step, preset.tokens[label].get("on", [1])) for label, step in _made(preset, "tokens")]
+    parts = [(stage, label, kind) for stage, label, kind, _ in _tables(preset)]
+    terms, views, scores = (_made(preset, stage) for stage in ("terms", "views", "scores"))
+    with _named_by_table(parts):
+        return Objective(
+            model,
+            dict(terms),
+            tokens=tokens,
+            views=[step for _, step in views],
+            scores=[step for _, step in scores],
+            passes=preset.views.get("passes", 2),
+            teachers=teachers,
+            seed=seed,
+            context=context,
+            mini_batch_size=preset.train.mini_batch_size,
+        )
 
-    tokens = [(step, preset.tokens[label].get("on", [1])) for label, step in build("tokens", preset.tokens)]
-    return Objective(
-        model,
-        dict(build("terms", preset.terms)),
-        tokens=tokens,
-        views=[step for _, step in build("views", preset.views)],
-        scores=[step for _, step in build("scores", preset.scores)],
-        passes=preset.views.get("passes", 2),
-        teachers=teachers,
-        seed=seed,
-        mini_batch_size=preset.train.mini_batch_size,
-    )
 
-
-def _component(stage: str, label: str, kind: str, options: Table, dim: int | None = None) -> Any:
-    """The component of ``[stage.label]``."""
-    extra = {"dim": dim} if needs_dim(stage, kind) else {}
-    with _named_by_table(stage, label, kind):
-        return component(stage, kind, **options, **extra)
+def _made(preset: Preset, wanted: str) -> list[tuple[str, Any]]:
+    """The components of a stage, each with its label, not yet built for a run."""
+    made = []
+    for stage, label, kind, options in _tables(preset):
+        if stage == wanted:
+            with _named_by_table([(stage, label, kind)]):
+                made.append((label, component(stage, kind, **options)))
+    return made
 
 
 @contextmanager
-def _named_by_table(stage: str, label: str, kind: str) -> Iterator[None]:
-    """A mistake in a component's options is named by the preset's table."""
+def _named_by_table(parts: Iterable[tuple[str, str, str]]) -> Iterator[None]:
+    """A mistake in the options of a component (stage, label, kind) is named by the preset's table."""
     try:
         yield
     except UserError as error:
-        raise UserError(error.problem.replace(f"{stage}.{kind}.", f"{stage}.{label}."), error.remedy) from error
+        problem = error.problem
+        for stage, label, kind in parts:
+            problem = problem.replace(f"{stage}.{kind}.", f"{stage}.{label}.")
+        raise UserError(problem, error.remedy) from error
+
+
+def _tables(preset: Preset) -> list[tuple[str, str, str, TomlTable]]:
+    """(stage, label, kind, options) of every component, in order."""
+    return [(stage, *each) for stage in STAGES for each in _named(getattr(preset, stage), stage)]
 
 
 SELF = "self"  # instance weights from the student's own cosines need no teacher
 RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
+LOGGED = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
 
 
-def _named(table: Table, stage: str) -> list[tuple[str, str, Table]]:
+def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
     """A stage's (label, kind, options) in order."""
     labels = [key for key in table if key not in RESERVED]
     for label in labels:
         if not isinstance(table[label], Mapping):
             raise UserError(f"{stage}.{label} = {table[label]!r} is an unknown key", f"write a table [{stage}.{label}]")
+        if stage == "terms" and label in LOGGED:
+            raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
+        if "dim" in table[label]:
+            raise UserError(f"{stage}.{label}.dim is an unknown key", "leave it out: the model's width is taken")
     order = table.get("order", labels)
     if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
         raise UserError(f"{stage}.order = {order!r}", f"name each of {labels} once")
@@ -198,58 +222,6 @@ def _named(table: Table, stage: str) -> list[tuple[str, str, Table]]:
     ]
 
 
-def _kind(table: Table, label: str, stage: str) -> str:
+def _kind(table: TomlTable, label: str, stage: str) -> str:
     """A table's kind is its own name, but for teachers: those are mixtures, if only of one model."""
     return str(table.get("kind", "mixture" if stage == "teachers" else label))
-
-
-def _resolve(name: str, seen: Sequence[str]) -> Table:
-    """The preset's tables over those that it extends."""
-    if name in seen:
-        raise UserError(f"preset {name} extends itself ({' → '.join([*seen, name])})", "break the circle")
-    if name.endswith(".toml"):
-        path: Any = Path(name)
-        if not path.is_file():
-            raise UserError(f"preset {name} does not exist", "check the path")
-    elif name in preset_names():
-        path = files("isotrope.presets").joinpath(f"{name}.toml")
-    else:
-        raise UserError(f"preset {name!r} is unknown", f"choose one of {', '.join(preset_names())}, or a .toml file")
-    try:
-        own = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"preset {name} is not valid TOML ({error})", "correct that line") from error
-    parent = own.pop("extends", None)
-    if not isinstance(parent, str | None):
-        raise UserError(f"preset {name}: extends = {parent!r} is not possible", "name one preset, or one .toml file")
-    base = _resolve(parent, [*seen, name]) if parent else {}
-    base.pop("description", None)
-    return _merge(base, own)
-
-
-def _merge(base: Table, top: Table) -> Table:
-    """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of the order too."""
-    for key, value in top.items():
-        if value is False and isinstance(base.get(key), dict):
-            del base[key]
-            if key in base.get("order", []):
-                base["order"] = [label for label in base["order"] if label != key]
-        elif isinstance(value, dict) and isinstance(base.get(key), dict):
-            _merge(base[key], value)
-        else:
-            base[key] = value
-    return base
-
-
-def _parse_override(text: str) -> Table:
-    """``train.batch_size=32`` -> {"train": {"batch_size": 32}}; a value that is not TOML is a string."""
-    key, sign, value = text.partition("=")
-    if not sign or not re.fullmatch(r"\w[\w-]*(\.\w[\w-]*)*", key.strip()):
-        raise UserError(f"--set {text}: not of the form key=value", "write, for example, --set train.batch_size=32")
-    try:
-        parsed: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return parsed  # type: ignore[no-any-return]

@@ -1,4 +1,11 @@
-"""Components by name: ``terms/infonce.py`` is ``component("terms", "infonce")``, and nothing else has to know of it."""
+"""Components by name: ``terms/infonce.py`` is ``component("terms", "infonce")``, and nothing else has to know of it.
+
+A component is a class that says so: ``stage = "terms"`` in its body. Its name, a preset's ``kind``, is one of
+
+    infonce                 the file terms/infonce.py
+    released.softmax_bce    the file released/softmax_bce.py: what released code does instead of its paper
+    package.module:Class    a third party's class, imported only when a run starts
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
@@ -14,49 +21,47 @@ from pydantic import ConfigDict, ValidationError, create_model
 from isotrope.errors import UserError
 
 STAGES = ("tokens", "views", "scores", "terms", "teachers")
+RELEASED = "released."
 
 
 def kinds(stage: str) -> list[str]:
-    """The names of a stage's components: its file names."""
+    """The names of a stage's components: its file names, then those of ``released/`` that belong to it."""
     if stage not in STAGES:
         raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join(STAGES)}")
-    package = importlib.import_module(f"isotrope.{stage}")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+    departures = [RELEASED + name for name in _files("released")]
+    return _files(stage) + [kind for kind in departures if _stage_of(_class_in(f"isotrope.{kind}")) == stage]
+
+
+def is_third_party(kind: str) -> bool:
+    """Whether a component's name is a ``module:Class``."""
+    return ":" in kind
 
 
 def component_class(stage: str, kind: str) -> type:
-    """The one public class of ``isotrope/<stage>/<kind>.py``; ``module:Class`` names a third party's."""
-    if ":" in kind:
-        path, name = kind.split(":", 1)
-        try:
-            cls = getattr(importlib.import_module(path), name)
-        except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an odd module name
-            raise UserError(f"kind = {kind!r}: {error}", "install the package, or correct module:Class") from error
-        if not inspect.isclass(cls):
-            raise UserError(f"kind = {kind!r} is not a class", "name a module:Class")
-        return cls
-    if kind not in kinds(stage):
-        raise UserError(
-            f"{stage} has no kind {kind!r}", f"choose one of {', '.join(kinds(stage))}, or name a module:Class"
-        )
-    module = importlib.import_module(f"isotrope.{stage}.{kind}")
-    classes = [
-        member
-        for name, member in inspect.getmembers(module, inspect.isclass)
-        if member.__module__ == module.__name__ and not name.startswith("_")
-    ]
-    if len(classes) != 1:
-        raise TypeError(f"{module.__name__} must have one public class, has {len(classes)}")
-    return classes[0]
+    """The class behind a component's name; a third party's module is imported.
 
-
-def needs_dim(stage: str, kind: str) -> bool:
-    """Whether the component has weights that depend on the embedding's dimension D."""
-    return "dim" in inspect.signature(component_class(stage, kind)).parameters
+    Raises:
+        UserError: unknown stage or kind; a class that does not say that it is a component of this stage.
+    """
+    if not is_third_party(kind):
+        if kind not in (known := kinds(stage)):
+            remedy = f"choose one of {', '.join(known)}, or name a module:Class"
+            raise UserError(f"{stage} has no kind {kind!r}", remedy)
+        return _class_in(f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{stage}.{kind}")
+    path, name = kind.split(":", 1)
+    try:
+        cls = getattr(importlib.import_module(path), name)
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an odd module name
+        raise UserError(f"kind = {kind!r}: {error}", "install the package, or correct module:Class") from error
+    if not inspect.isclass(cls):
+        raise UserError(f"kind = {kind!r} is not a class", "name a module:Class")
+    if _stage_of(cls) != stage:
+        raise UserError(f"kind = {kind!r} is no component of {stage}", f'its class must say stage = "{stage}"')
+    return cls
 
 
 def component(stage: str, kind: str, **options: Any) -> Any:
-    """Build a component; its options are checked against its constructor's types and bounds.
+    """Make a component; its options are checked against its constructor's types and bounds.
 
     >>> component("terms", "infonce", temperature=0.1)
     InfoNCE(temperature=0.1, weight=1.0, positive_in_denominator=True)
@@ -64,20 +69,20 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     Raises:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
     """
-    return component_class(stage, kind)(**check(stage, kind, options))
+    return component_class(stage, kind)(**checked_options(stage, kind, options))
 
 
-def check(stage: str, kind: str, options: Mapping[str, Any], later: Collection[str] = ()) -> dict[str, Any]:
-    """The options of a component, converted and with defaults; those named in ``later`` (``dim``) are not there yet.
+def checked_options(stage: str, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a component, converted and with defaults.
 
     Raises:
         UserError: as ``component``.
     """
     cls = component_class(stage, kind)
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
-    parameters = [p for p in inspect.signature(cls).parameters.values() if p.name not in later]
+    parameters = inspect.signature(cls).parameters.values()
     fields: Any = {p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default) for p in parameters}
-    model = create_model(kind, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
+    model = create_model("options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
         checked = model(**options)
     except ValidationError as error:
@@ -95,3 +100,25 @@ def explain(error: ValidationError, where: str, known: list[str]) -> UserError:
         return UserError(f"{key} is missing", "give it a value")
     message = re.sub(r"^(Input|Value) ", "it ", first["msg"])
     return UserError(f"{key} = {first['input']!r} is not possible", message)
+
+
+def _files(room: str) -> list[str]:
+    package = importlib.import_module(f"isotrope.{room}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+
+
+def _stage_of(cls: type) -> str | None:
+    return getattr(cls, "stage", None)
+
+
+def _class_in(path: str) -> type:
+    """The one public class of a component's file."""
+    module = importlib.import_module(path)
+    classes = [
+        member
+        for name, member in inspect.getmembers(module, inspect.isclass)
+        if member.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    if len(classes) != 1:
+        raise TypeError(f"{module.__name__} must have one public class, has {len(classes)}")
+    return classes[0]

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from isotrope.objective.preset import Preset, Table, read_preset
+from isotrope.objective.preset import Preset, read_preset
+from isotrope.objective.tables import TomlTable
 
 
-def sources(name: str) -> dict[str, str]:
+def cited_sources(name: str) -> dict[str, str]:
     """Dotted key -> where a shipped preset's value comes from: the comment behind it."""
     path = files("isotrope.presets").joinpath(f"{name}.toml")
     text = path.read_text(encoding="utf-8")
     parent = tomllib.loads(text).get("extends")
-    found = sources(parent) if parent else {}
+    found = cited_sources(parent) if parent else {}
     table = ""
     for line in text.splitlines():
         if match := re.fullmatch(r"\[([\w.-]+)\]\s*(?:#\s*(.*))?", line):
@@ -28,10 +29,10 @@ def sources(name: str) -> dict[str, str]:
     return found
 
 
-def flat(preset: Preset) -> Table:
+def flat(preset: Preset) -> TomlTable:
     """Dotted key -> value, of everything that the preset sets."""
 
-    def walk(table: Table, prefix: str) -> Iterable[tuple[str, Any]]:
+    def walk(table: TomlTable, prefix: str) -> Iterable[tuple[str, Any]]:
         for key, value in table.items():
             if isinstance(value, Mapping):
                 yield from walk(dict(value), f"{prefix}{key}.") if value else [(f"{prefix}{key}", {})]
@@ -44,7 +45,7 @@ def flat(preset: Preset) -> Table:
 def annotated(name: str, overrides: Sequence[str] = ()) -> str:
     """The resolved preset as TOML, every line with its source: a paper's section, an override, or our default."""
     preset = read_preset(name, overrides)
-    cited = {} if name.endswith(".toml") else sources(name)
+    cited = {} if name.endswith(".toml") else cited_sources(name)
     changed = {override.partition("=")[0].strip() for override in overrides}
     lines, table = [], ""
     for line in preset.toml().splitlines():

@@ -65,7 +65,7 @@ def within_sentences(sentence: Tensor, attention: str) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Collator:
+class MaskingCollator:
     """Blocks to a model's batch; attention stays inside each sentence, so a block trains what a lone sentence meets."""
 
     recipe: Recipe
@@ -81,8 +81,8 @@ class Collator:
             hide(row["ids"].astype(np.int64), self.recipe, self.special, self.vocabulary, self.seed, row["place"])
             for row in rows
         ]
-        whole = np.stack([row["ids"] for row in rows])  # (B, L)
-        sentence = torch.from_numpy(np.cumsum(whole == self.sentence_start, axis=1))
+        ids = np.stack([row["ids"] for row in rows])  # (B, L)
+        sentence = torch.from_numpy(np.cumsum(ids == self.sentence_start, axis=1))
         return {
             "input_ids": torch.from_numpy(np.stack([shown for shown, _ in pairs])),
             "labels": torch.from_numpy(np.stack([labels for _, labels in pairs])),

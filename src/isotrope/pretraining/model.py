@@ -13,7 +13,7 @@ from isotrope.pretraining.tokenizer import SPECIAL
 from isotrope.pretraining.vectors import Array
 
 
-def build(recipe: Recipe, tokenizer: Any, seed: int, attention: str = "sdpa") -> Any:
+def build_model(recipe: Recipe, tokenizer: Any, seed: int, attention: str = "sdpa") -> Any:
     """A fresh encoder with a head that computes logits at the predicted places alone.
 
     attention: transformers' name of its implementation. On a CPU the plain "eager" one costs a third of "sdpa" at these

@@ -38,7 +38,6 @@ class Recipe:
     window: int = 5  # of the co-occurrence counts behind the warm start
     vector_scale: float = 0.06  # root mean square of a warm-started embedding's entries
     max_positions: int = 512
-    checkpoint_steps: int = 500
     held_out_blocks: int = 256
 
     @property
@@ -47,7 +46,7 @@ class Recipe:
         return self.batch * self.block
 
     def model_config(self, special_ids: dict[str, int], vocabulary: int) -> dict[str, Any]:
-        """Arguments of transformers' ModernBertConfig; `special_ids` maps pad, cls and sep to their token ids."""
+        """Arguments of transformers' ModernBertConfig; ``special_ids`` maps pad, cls and sep to their token ids."""
         return {
             "vocab_size": vocabulary,
             "hidden_size": self.width,
@@ -78,7 +77,11 @@ SIZES = {
 
 
 def recipe_of(size: str) -> Recipe:
-    """The recipe of a named size. Raises UserError for a name that is not there."""
+    """The recipe of a named size.
+
+    Raises:
+        UserError: there is no such size.
+    """
     if size not in SIZES:
         raise UserError(f"size = {size!r} is not known", f"choose one of {', '.join(SIZES)}")
     return SIZES[size]

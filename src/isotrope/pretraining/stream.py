@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
+from isotrope.console.progress import progress
 from isotrope.errors import UserError
+from isotrope.store.atomic import new_file
 from isotrope.text.cleaning import fingerprint, fold
 from isotrope.text.files import TextFile
 from isotrope.text.readers import Columns, rows
@@ -27,26 +30,26 @@ def sentences(sources: Sequence[TextFile]) -> Iterator[str]:
                 yield text
 
 
-def tokenise(sources: Sequence[TextFile], tokenizer: Any, target: Path) -> Ids:
-    """Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other to `target`; map it to memory.
+def write_ids(sources: Sequence[TextFile], tokenizer: Any, target: Path, console: Console) -> None:
+    """Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other: (T,) uint16.
 
-    A file that is already there is taken as it is: it is renamed into its place only when it is whole.
-    Returns (T,) uint16, so the vocabulary may have at most 65,536 entries. Raises UserError where there is no text.
+    So the vocabulary may have at most 65,536 entries.
+
+    Raises:
+        UserError: there is no text.
     """
-    if not target.exists():
-        part = target.with_suffix(".part")
-        texts = sentences(sources)
-        with part.open("wb") as out:
-            while chunk := list(islice(texts, SENTENCES_AT_A_TIME)):
-                for encoding in tokenizer.backend_tokenizer.encode_batch_fast(chunk):
-                    out.write(np.asarray(encoding.ids, dtype=np.uint16).tobytes())
-        if part.stat().st_size == 0:
+    texts, written = sentences(sources), 0
+    with new_file(target) as file, progress("tokenised", None, console, unit="sentences") as bar:
+        while chunk := list(islice(texts, SENTENCES_AT_A_TIME)):
+            for encoding in tokenizer.backend_tokenizer.encode_batch_fast(chunk):
+                written += file.write(np.asarray(encoding.ids, dtype=np.uint16).tobytes())
+            bar.advance(len(chunk))
+        if not written:
             names = ", ".join(str(source.path) for source in sources)
             raise UserError(f"{names}: no text in there", "give files with one sentence a line")
-        part.replace(target)
-    return np.memmap(target, dtype=np.uint16, mode="r")
 
 
-def blocks_of(ids: Ids, length: int) -> Ids:
-    """Cut a row of ids (T,) into blocks (B, length); what does not fill a block falls off the end."""
+def blocks_of(file: Path, length: int) -> Ids:
+    """The ids in a file of `write_ids` as blocks (B, length), not read into memory; the rest falls off the end."""
+    ids = np.memmap(file, dtype=np.uint16, mode="r")
     return ids[: len(ids) // length * length].reshape(-1, length)

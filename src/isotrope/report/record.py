@@ -13,7 +13,7 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import Preset, preset_names, read_preset
-from isotrope.objective.sources import flat, sources
+from isotrope.objective.sources import cited_sources, flat
 from isotrope.types import Vector
 
 Curve = tuple[list[int], list[float]]  # steps, values
@@ -98,7 +98,7 @@ class RunRecord:
         """Rows (key, value, source): the paper's section, our default, or this run's own choice."""
         shipped = self.method if self.method in preset_names() else None
         usual = flat(read_preset(shipped)) if shipped else {}
-        cited = sources(shipped) if shipped else {}
+        cited = cited_sources(shipped) if shipped else {}
         return [
             (key, "" if value == {} else json.dumps(value, ensure_ascii=False),
              (cited.get(key) or "isotrope's default") if key in usual and usual[key] == value else "set for this run")

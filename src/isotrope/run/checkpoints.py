@@ -10,7 +10,7 @@ from typing import Any
 
 from isotrope.store.atomic import sync, write_json
 from isotrope.store.cache import checksums
-from isotrope.store.mark import claim, remove
+from isotrope.store.mark import check_place, claim, put_mark, remove
 
 SEAL = "complete.json"  # file name -> its checksum; written last
 KIND = "checkpoint"  # of the mark
@@ -58,7 +58,7 @@ def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: N
     """
     found = []
     for path in _all(folder):
-        claim(path, KIND)  # refuses what is not ours
+        check_place(path, KIND)
         if _intact(path):
             found.append(path)
         elif (path / SEAL).is_file():
@@ -70,7 +70,8 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
     """Delete all checkpoints but some. Never what does not carry our mark."""
     for path in _all(folder):
         if path not in kept:
-            claim(path, KIND)
+            check_place(path, KIND)
+            put_mark(path, KIND)  # a kill may have cut it short
             remove(path)
 
 

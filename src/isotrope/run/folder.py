@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +13,8 @@ from isotrope.objective.preset import Preset, read_preset
 from isotrope.run.cosines import Scored, read_cosines, write_cosines
 from isotrope.run.environment import environment
 from isotrope.store.atomic import write_json, write_text
-from isotrope.store.disk import writing
-from isotrope.store.lock import alone
-from isotrope.store.mark import LOCK, MARK, claim, kind_of
+from isotrope.store.lock import hold
+from isotrope.store.mark import kind_of
 from isotrope.store.records import Record, RecordLog, read_record
 
 KIND, MODEL_KIND = "run", "model"  # the marks of the folder and of the model in it
@@ -42,22 +41,13 @@ class RunFolder:
         self.model, self.checkpoints = self.path / "model", self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self) -> AbstractContextManager[None]:
         """Take the folder for this process alone. If no run begins in it, it is left as it was found.
 
         Raises:
             UserError: it is another's, is in use, or cannot be written; its disk is full.
         """
-        with writing(self.path):
-            claim(self.path, KIND)
-            try:
-                with alone(self.path):
-                    yield
-            finally:
-                if {path.name for path in self.path.iterdir()} <= {MARK, LOCK}:
-                    for name in (LOCK, MARK):
-                        (self.path / name).unlink(missing_ok=True)
+        return hold(self.path, KIND)
 
     @property
     def begun(self) -> bool:

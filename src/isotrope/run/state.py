@@ -65,6 +65,12 @@ class ObjectiveState(TrainerCallback):
             own = [p for name, p in self.objective.named_parameters() if not name.startswith("model.")]
             torch.nn.utils.clip_grad_norm_(own, args.max_grad_norm)
 
+    def on_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Tell the components that keep up with the weights."""
+        self.objective.after_step()
+
 
 def checkpoint_folder(output: Path, step: int) -> Path:
     """Where transformers' trainer puts the checkpoint of a step."""

@@ -18,11 +18,19 @@ from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
 from isotrope.encoder import load, save
+from isotrope.encoder.context import BuildContext
 from isotrope.encoder.fast.compiled import compile_layers
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Cosines, Sets, similarities
-from isotrope.objective.preset import Preset, build_objective, open_teachers, preset_names, read_preset
+from isotrope.objective.preset import (
+    Preset,
+    build_objective,
+    check_third_parties,
+    open_teachers,
+    preset_names,
+    read_preset,
+)
 from isotrope.run.fit import fit
 from isotrope.run.folder import RunFolder, Time
 from isotrope.run.pairs import named_pairs
@@ -31,7 +39,6 @@ from isotrope.run.selection import DevScore, Signals
 from isotrope.run.settings import RunSettings
 from isotrope.run.verdict import judge
 from isotrope.store.cache import cache_folder
-from isotrope.teachers import Context
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus, open_corpus
 from isotrope.text.files import find_sources
@@ -107,6 +114,7 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
 def _run(settings: RunSettings, folder: RunFolder, console: Console) -> Run:
     chosen = [f"encoder.backbone={json.dumps(settings.backbone)}"] if settings.backbone is not None else []
     recipe = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
+    check_third_parties(recipe)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
     seed, sentences = settings.seed, settings.sentences
     identity = {"preset": recipe.toml(), "corpus": "", "dev": "", "seed": seed, "sentences": sentences}
@@ -133,7 +141,7 @@ def _run(settings: RunSettings, folder: RunFolder, console: Console) -> Run:
         folder.begin(identity, recipe, [" ".join(text.split()) for text in _some(cleaned)[:SHOWN]])
         _announce(console, recipe, cleaned, sentences, dev_sets)
     rows = batches.rows(0, sentences) if sentences else None
-    taught = open_teachers(recipe, Context(cleaned, model, rows))
+    taught = open_teachers(recipe, BuildContext.of(model, corpus=cleaned, rows=rows))
     before = _measure(model, sets, folder, "before", console)
     fitted = fit(
         model,

@@ -11,5 +11,7 @@ from isotrope.types import Scores
 class HardNegatives:
     """All negatives stand in every anchor's denominator; without negatives nothing changes. BibTeX: gao2021simcse."""
 
+    stage = "scores"
+
     def __call__(self, scores: Scores) -> Scores:
         return scores.with_extra(scores.views.negatives.flatten(0, 1))  # (N, H, D) -> (N·H, D)

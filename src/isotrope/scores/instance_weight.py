@@ -44,8 +44,6 @@ class InstanceWeight:
         threshold: φ; above 1 nothing is removed.
         noise: weight the extra candidates too, as the paper does and its code does not. They are points in the
             student's space: the teacher must have as many dimensions.
-        zero_logit: as released: the *cosine* of a false negative becomes 0, so that its term is e⁰ instead of none. All
-            terms see these cosines.
         relative: measure φ from the batch's mean cosine (0) to equality (1). Some models give any two sentences .8,
             others .1, and so do narrow and broad domains: an absolute φ would remove all negatives, or none.
 
@@ -53,20 +51,21 @@ class InstanceWeight:
         UserError: ``noise``, and the teacher has other dimensions than the student.
     """
 
+    stage = "scores"
     teacher: str
     threshold: Annotated[float, Field(allow_inf_nan=False)] = 0.9
     noise: bool = False
-    zero_logit: bool = False
     relative: bool = False
 
     def __call__(self, scores: Scores) -> Scores:
+        return replace(scores, keep=scores.keep * self.weights(scores))
+
+    def weights(self, scores: Scores) -> Tensor:
+        """(N, N + K): 0 for a false negative, else 1."""
         similarity = self._similarity(scores)  # (N, N) or (N, N + K)
         similarity = relative_to_mean(similarity) if self.relative else similarity
         alpha = instance_weight(similarity, self.threshold).to(scores.keep)
-        alpha = F.pad(alpha, (0, scores.keep.shape[1] - alpha.shape[1]), value=1.0)
-        if self.zero_logit:
-            return replace(scores, cosines=scores.cosines * alpha)
-        return replace(scores, keep=scores.keep * alpha)
+        return F.pad(alpha, (0, scores.keep.shape[1] - alpha.shape[1]), value=1.0)
 
     def _similarity(self, scores: Scores) -> Tensor:
         if self.teacher == "self":

@@ -10,7 +10,8 @@ from filelock import FileLock, Timeout
 
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts
-from isotrope.store.mark import LOCK
+from isotrope.store.disk import writing
+from isotrope.store.mark import LOCK, MARK, check_place, claim
 
 
 @contextmanager
@@ -26,6 +27,30 @@ def alone(folder: Path) -> Iterator[None]:
             yield
     except Timeout as error:
         raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
+
+
+@contextmanager
+def hold(folder: Path, kind: str, again: str = "go on with --resume") -> Iterator[None]:
+    """Take ``folder`` for ``kind`` and for this process alone. If nothing is written there, it is left as it was.
+
+    Args:
+        folder: new, empty, or taken for ``kind`` before.
+        kind: see `isotrope.store.mark.claim`.
+        again: what to do after space was freed; ends the message of a full disk.
+
+    Raises:
+        UserError: it is not ours, is for another kind of work, is in use, or cannot be written; its disk is full.
+    """
+    check_place(folder, kind)
+    with writing(folder, again):
+        claim(folder, kind)
+        with alone(folder):
+            try:
+                yield
+            finally:
+                if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
+                    for name in (LOCK, MARK):
+                        (folder / name).unlink(missing_ok=True)
 
 
 @contextmanager

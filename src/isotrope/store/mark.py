@@ -5,9 +5,9 @@ A mark says what the folder is for (``{"kind": "run"}``), so that no command goe
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from isotrope.errors import UserError
@@ -81,7 +81,7 @@ def remove(path: Path) -> None:
     ours = path.name.endswith(DRAFT) or (is_folder and kind_of(path) is not None)
     if not ours and (path.exists() or path.is_symlink()):
         raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
-    with suppress(FileNotFoundError):  # another process removes the same
+    try:
         if not is_folder:
             path.unlink()
             return
@@ -91,6 +91,9 @@ def remove(path: Path) -> None:
             elif inner.name != MARK:
                 inner.unlink()
         shutil.rmtree(path)
+    except OSError as error:  # another process removes the same, or begins anew there
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            raise
 
 
 def _passing(path: Path) -> bool:

@@ -1,11 +1,8 @@
 """Teachers: embeddings without gradient for the rows of a batch.
 
-A component of this stage is a teacher's settings; ``open(context)`` gives the teacher itself, before training begins:
+A component of this stage is a teacher's settings; ``build(context)`` gives the teacher itself, before training begins:
 
-    teacher = component("teachers", "mixture", models=["a", "b"], weights=[1, 2]).open(Context(corpus, model))
+    settings = component("teachers", "mixture", models=["a", "b"], weights=[1, 2])
+    teacher = settings.build(BuildContext.of(model, corpus=corpus))
     objective = Objective(model, terms, teachers={"rank": teacher})
 """
-
-from isotrope.teachers._context import Context
-
-__all__ = ["Context"]

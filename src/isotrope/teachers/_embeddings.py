@@ -12,12 +12,12 @@ import torch
 import xxhash
 from torch import Tensor
 
+from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.disk import check_space
 from isotrope.store.mark import DRAFT
 from isotrope.store.rows import GrowingArray
-from isotrope.teachers._context import Context
 from isotrope.teachers._model import TeacherEncoder
 from isotrope.text.sample import RowIds
 from isotrope.types import Batch
@@ -35,7 +35,7 @@ class CorpusEmbeddings:
     rows: RowIds | None  # (R,) rising; None: row i is place i
 
     @classmethod
-    def open(cls, encoder: TeacherEncoder, context: Context) -> CorpusEmbeddings:
+    def open(cls, encoder: TeacherEncoder, context: BuildContext) -> CorpusEmbeddings:
         """Find them in the cache, or encode the corpus; of several processes one does, the others wait.
 
         The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
@@ -44,11 +44,12 @@ class CorpusEmbeddings:
         Raises:
             UserError: no space or no right to write, a model that gives NaN.
         """
+        corpus = context.needed("corpus")
         rows = None if context.rows is None else np.unique(context.rows)  # rising, as searchsorted needs
-        if rows is not None and len(rows) == len(context.corpus):
+        if rows is not None and len(rows) == len(corpus):
             rows = None
         chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
-        key = xxhash.xxh3_128_hexdigest(json.dumps([_LAYOUT, encoder.key(), context.corpus.key, chosen]).encode())
+        key = xxhash.xxh3_128_hexdigest(json.dumps([_LAYOUT, encoder.key(), corpus.key, chosen]).encode())
         folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
         return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
 
@@ -65,9 +66,10 @@ class CorpusEmbeddings:
         return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
 
 
-def _write(folder: Path, key: str, encoder: TeacherEncoder, context: Context, rows: RowIds | None) -> None:
+def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, rows: RowIds | None) -> None:
     """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
-    count = len(context.corpus) if rows is None else len(rows)
+    corpus = context.needed("corpus")
+    count = len(corpus) if rows is None else len(rows)
     array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.dim)
     begun = array.rows_written(SHARD_ROWS)
     needed = 4 * encoder.dim * (count - begun)  # bytes
@@ -75,6 +77,6 @@ def _write(folder: Path, key: str, encoder: TeacherEncoder, context: Context, ro
     for start in range(begun, count, SHARD_ROWS):
         context.progress(encoder.name, start, count)
         places = np.arange(start, min(start + SHARD_ROWS, count))
-        array.append(start, encoder(context.texts(places if rows is None else rows[places])).numpy())  # (≤ S, T)
+        array.append(start, encoder(corpus.texts(places if rows is None else rows[places])).numpy())  # (≤ S, T)
     context.progress(encoder.name, count, count)
     array.finish(folder / VECTORS)

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.context import BuildContext
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
-from isotrope.teachers._context import Context
 
 INITIAL = "initial"  # the name of the student as it was before training
 BATCH = 64  # sentences a forward pass
@@ -39,7 +39,7 @@ class TeacherModel:
     max_length: Length = 0  # tokens; 0: the model's own
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
 
-    def load(self, context: Context) -> "TeacherEncoder":
+    def load(self, context: BuildContext) -> "TeacherEncoder":
         """Load it, or copy the student.
 
         Raises:

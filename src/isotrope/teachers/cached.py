@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isotrope.teachers._context import Context
+from isotrope.encoder.context import BuildContext
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.teachers._model import TeacherModel
 from isotrope.types import Teacher
@@ -14,7 +14,9 @@ from isotrope.types import Teacher
 class Cached(TeacherModel):
     """One model, one pass over the rows that the run visits: 4 · T bytes a row on disk, shared by all later runs."""
 
-    def open(self, context: Context) -> Teacher:
+    stage = "teachers"
+
+    def build(self, context: BuildContext) -> Teacher:
         """The teacher: row ids (N,) -> (N, T). Long, unless the embeddings are in the cache.
 
         Raises:

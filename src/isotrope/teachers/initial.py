@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isotrope.teachers._context import Context
+from isotrope.encoder.context import BuildContext
 from isotrope.teachers._model import INITIAL, Length, Precision
 from isotrope.teachers.cached import Cached
 from isotrope.types import Teacher
@@ -17,13 +17,14 @@ class Initial:
     Without dropout and without the training-only head; ``max_length`` 0 is the length that the model is used with.
     """
 
+    stage = "teachers"
     max_length: Length = 0
     precision: Precision = "fp32"
 
-    def open(self, context: Context) -> Teacher:
+    def build(self, context: BuildContext) -> Teacher:
         """The teacher: row ids (N,) -> (N, T). To be called before the first training step.
 
         Raises:
             UserError: the context has no student, the embeddings cannot be kept.
         """
-        return Cached(INITIAL, max_length=self.max_length, precision=self.precision).open(context)
+        return Cached(INITIAL, max_length=self.max_length, precision=self.precision).build(context)

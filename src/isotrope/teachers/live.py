@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.teachers._context import Context
+from isotrope.encoder.context import BuildContext
 from isotrope.teachers._model import TeacherModel
 from isotrope.types import Batch, Teacher
 
@@ -15,15 +15,17 @@ from isotrope.types import Batch, Teacher
 class Live(TeacherModel):
     """One model, one more forward pass a step; the same embeddings as cached, to rounding."""
 
-    def open(self, context: Context) -> Teacher:
+    stage = "teachers"
+
+    def build(self, context: BuildContext) -> Teacher:
         """The teacher: row ids (N,) -> (N, T). It stays in memory beside the student.
 
         Raises:
             UserError: the model cannot be loaded.
         """
-        encoder = self.load(context)
+        encoder, corpus = self.load(context), context.needed("corpus")
 
         def embed(batch: Batch) -> Tensor:
-            return encoder(context.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
+            return encoder(corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
 
         return embed

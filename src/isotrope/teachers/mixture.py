@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.teachers._context import Context
 from isotrope.teachers._model import Length, Pooling, Precision
 from isotrope.teachers.cached import Cached
 from isotrope.teachers.live import Live
@@ -36,6 +36,7 @@ def mix(
 class Mixture:
     """One or several models; options that are lists have one entry a model, or none. BibTeX: liu2023rankcse."""
 
+    stage = "teachers"
     models: tuple[str, ...]
     weights: tuple[NonNegative, ...] = ()  # of the cosines; (): equal
     pooling: tuple[Pooling, ...] = ()  # (): each model's own
@@ -50,7 +51,7 @@ class Mixture:
                 problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
                 raise UserError(problem, "give one entry a model, or leave it out")
 
-    def open(self, context: Context) -> Teacher:
+    def build(self, context: BuildContext) -> Teacher:
         """The teacher: row ids (N,) -> (N, ΣT_i).
 
         Raises:
@@ -58,7 +59,7 @@ class Mixture:
         """
         count, kind = len(self.models), Live if self.live else Cached
         options = zip(self.models, self.pooling or ["own"] * count, self.max_length or [0] * count, strict=True)
-        teachers = [kind(*each, precision=self.precision).open(context) for each in options]
+        teachers = [kind(*each, precision=self.precision).build(context) for each in options]
 
         def embed(batch: Batch) -> Tensor:
             return mix([teacher(batch) for teacher in teachers], self.weights or [1.0] * count)

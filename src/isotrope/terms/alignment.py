@@ -26,6 +26,7 @@ def alignment(
 class Alignment:
     """Pull positives together; alone it collapses the space: uniformity goes with it. BibTeX: wang2020hypersphere."""
 
+    stage = "terms"
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:

@@ -16,19 +16,14 @@ from isotrope.types import AboveZero, NonNegative, Scores
 def consistency(
     cosines: Tensor,  # (N, N) or (P, N, N)
     temperature: float,
-    clamped: bool = False,
 ) -> Tensor:
     """½ Σ_j P_ij log 2P_ij / (P_ij + Q_ij) + Q_ij log 2Q_ij / (P_ij + Q_ij), mean over anchors i and positives -> ().
 
     P_i is the softmax of anchor i's list cos(f(x_i), f(x_j)′) / τ over all sentences j, the positive among them; Q_i
     that of the second list cos(f(x_i)′, f(x_j)) / τ, which is column i. In [0, log 2], and exactly 0 for equal lists.
-    ``clamped``: the mixture's logarithm is at least 1e-7, as in the community's code, and so constant: what is left
-    rewards entropy, in both lists, agree or not.
     """
     p = (cosines / temperature).log_softmax(dim=-1)  # log P
     q = (cosines.mT / temperature).log_softmax(dim=-1)  # log Q
-    if clamped:  # log ((P + Q) / 2) is never above 0
-        return (p.exp() * (p - 1e-7) + q.exp() * (q - 1e-7)).sum(dim=-1).mean() / 2
     both = torch.logaddexp(p, q)  # log (P + Q); logaddexp(p, p) is log 2P, to the last bit equal to it where P = Q
     divergence = p.exp() * (torch.logaddexp(p, p) - both) + q.exp() * (torch.logaddexp(q, q) - both)
     return divergence.sum(dim=-1).mean() / 2
@@ -38,9 +33,9 @@ def consistency(
 class Consistency:
     """Two dropout masks must not change the ranking; ``weight`` is β of Eq. 6. BibTeX: liu2023rankcse."""
 
+    stage = "terms"
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
-    clamped: bool = False
 
     def __call__(self, scores: Scores) -> Tensor:
-        return self.weight * consistency(scores.pairs, self.temperature, self.clamped)
+        return self.weight * consistency(scores.pairs, self.temperature)

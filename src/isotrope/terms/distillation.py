@@ -28,6 +28,7 @@ def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> Tensor
 class Distillation:
     """The student's similarities follow the teacher's. BibTeX: hinton2015distilling."""
 
+    stage = "terms"
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0

@@ -39,6 +39,7 @@ def infonce(
 class InfoNCE:
     """Pull every anchor to its positives, push it from all other candidates of the batch. BibTeX: gao2021simcse."""
 
+    stage = "terms"
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     positive_in_denominator: bool = True

@@ -36,6 +36,7 @@ def listmle(
 class ListMLE:
     """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
 
+    stage = "terms"
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0

@@ -38,6 +38,7 @@ class ListNet:
     The temperatures τ₂ and τ₃ are those of Table 9 for BERT-base.
     """
 
+    stage = "terms"
     teacher: str
     temperature: AboveZero = 0.025
     teacher_temperature: AboveZero = 0.0125

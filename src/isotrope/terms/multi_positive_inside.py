@@ -42,6 +42,7 @@ class MultiPositiveInside:
     λ is 1 here: it only adds log λ. ``weight`` multiplies the term, as it does for every other term.
     """
 
+    stage = "terms"
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     printed: bool = False

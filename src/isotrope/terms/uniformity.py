@@ -38,6 +38,7 @@ def uniformity(
 class Uniformity:
     """Push all sentences of a view apart; mean over the views, as the source has it. BibTeX: wang2020hypersphere."""
 
+    stage = "terms"
     t: AboveZero = 2.0
     weight: NonNegative = 1.0
 

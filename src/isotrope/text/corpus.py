@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from datasets import Dataset, Features, Value
@@ -43,6 +44,17 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+    def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """The sentences of these rows: their first column.
+
+        Raises:
+            UserError: there is no such row.
+        """
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
+            wrong = rows.min() if rows.min() < 0 else rows.max()
+            raise UserError(f"row id {wrong} in a corpus of {len(self)}", "let 'label' hold the row numbers")
+        return list(self.dataset[rows.tolist()][self.columns[0]])
 
 
 def open_corpus(

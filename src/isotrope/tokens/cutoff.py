@@ -46,8 +46,14 @@ class Cutoff:
         UserError: ``unit = "feature"``, and the encoder takes no input embeddings.
     """
 
+    stage = "tokens"
     unit: Literal["token", "span", "feature"] = "token"
     ratio: Fraction = 0.15
+
+    @property
+    def needs_feature_keep(self) -> bool:
+        """Whether the encoder is to read input embeddings, whose features can be erased."""
+        return self.unit == "feature"
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         if self.unit == "feature":

@@ -22,7 +22,7 @@ def repeats(attention_mask: Tensor, ratio: float, max_length: int, generator: to
     return among & (random_order(among, generator).argsort(dim=1) < count.minimum(room))
 
 
-def spread(values: Tensor, attention_mask: Tensor, twice: Tensor) -> Tensor:
+def with_repeats(values: Tensor, attention_mask: Tensor, twice: Tensor) -> Tensor:
     """Real tokens from the left, those of ``twice`` two times, then zeros. (N, L) -> (N, L'), L' >= the longest."""
     real = attention_mask.bool()
     end = (real.long() + twice).cumsum(dim=1)  # (N, L) the place behind a token's last copy
@@ -40,6 +40,7 @@ class Repeat:
     ``max_length``: sentences do not grow beyond it, since encoders have so many positions.
     """
 
+    stage = "tokens"
     ratio: Fraction = 0.32
     max_length: Annotated[int, Field(ge=3)] = 512
 
@@ -47,4 +48,4 @@ class Repeat:
         mask = features["attention_mask"]
         twice = repeats(mask, self.ratio, self.max_length, generator)
         per_token = {key: value for key, value in features.items() if getattr(value, "shape", None) == mask.shape}
-        return {**features, **{key: spread(value, mask, twice) for key, value in per_token.items()}}
+        return {**features, **{key: with_repeats(value, mask, twice) for key, value in per_token.items()}}

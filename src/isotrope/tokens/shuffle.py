@@ -21,5 +21,7 @@ def shuffle(input_ids: Tensor, attention_mask: Tensor, generator: torch.Generato
 class Shuffle:
     """A bag of (sub)words: ConSERT shuffles position ids, which is the same to the encoder. BibTeX: yan2021consert."""
 
+    stage = "tokens"
+
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         return {**features, "input_ids": shuffle(features["input_ids"], features["attention_mask"], generator)}

@@ -28,7 +28,7 @@ def check_order(order: Tensor, dim: int) -> Tensor:
     return order
 
 
-def split(z: Tensor, order: Tensor, groups: int) -> Tensor:
+def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
     """Channel ``order[i]`` goes to place i; C = D / G neighbours are a group. (P, N, D), (V, D) -> (V, G, C, N).
 
     Of V views and P passes, V / P views in a row are of the same pass.
@@ -38,7 +38,7 @@ def split(z: Tensor, order: Tensor, groups: int) -> Tensor:
     return _permute(repeated, order).view(len(order), groups, dim // groups, count)
 
 
-def join(x: Tensor, order: Tensor) -> Tensor:
+def out_of_groups(x: Tensor, order: Tensor) -> Tensor:
     """Every channel back to its own place. (V, G, C, N), (V, D) -> (V, N, D)."""
     return _permute(x.flatten(1, 2), order.argsort(-1)).mT
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from isotrope.encoder.context import BuildContext
 from isotrope.types import Count, NonNegative, Views
 
 
@@ -14,14 +15,23 @@ class MLP(nn.Module):
     """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: gao2021simcse.
 
     Starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0. (torch's default bias would give all
-    sentences a common direction where embeddings are short, as normalised ones are.)
+    sentences a common direction where embeddings are short, as normalised ones are.) ``dim``: D, by default the
+    student's.
     """
 
-    def __init__(self, dim: Count, std: NonNegative = 0.02) -> None:
+    stage = "views"
+
+    def __init__(self, dim: Count | None = None, std: NonNegative = 0.02) -> None:
         super().__init__()
-        self.linear = nn.Linear(dim, dim)
-        nn.init.normal_(self.linear.weight, std=std)
-        nn.init.zeros_(self.linear.bias)
+        self.dim, self.std = dim, std
+        if dim is not None:
+            self.linear = nn.Linear(dim, dim)
+            nn.init.normal_(self.linear.weight, std=std)
+            nn.init.zeros_(self.linear.bias)
+
+    def build(self, context: BuildContext) -> MLP:
+        """With weights for the student's width, if none was given."""
+        return self if self.dim else MLP(context.needed("width"), self.std)
 
     def forward(self, views: Views) -> Views:
         return replace(views, stack=self._head(views.stack), negatives=self._head(views.negatives))

@@ -5,17 +5,19 @@ WhitenedCSE (Zhuo et al., ACL 2023, Sec. 3.2 and 5.2). https://aclanthology.org/
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Self
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
-from isotrope.views._groups import check_groups, check_order, join, split
+from isotrope.views._groups import check_groups, check_order, into_groups, out_of_groups
 from isotrope.views._inverse_sqrt import Method, inverse_sqrt
 from isotrope.views._moments import moments, ridge
 from isotrope.views._momentum import Momentum, blocks
@@ -49,10 +51,10 @@ def group_whiten(
     order = torch.arange(dim, device=z.device) if order is None else check_order(order, dim).to(z.device)
     order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
     with torch.autocast(z.device.type, enabled=False):
-        x = split(_precise(z).reshape(-1, count, dim), order, groups)  # (V, G, C, N)
+        x = into_groups(_precise(z).reshape(-1, count, dim), order, groups)  # (V, G, C, N)
         centred, covariance = moments(x)
         whitening = inverse_sqrt(ridge(covariance, eps), method).mT  # (V, G, C, C)
-        return join(whitening @ centred, order).reshape(z.shape)
+        return out_of_groups(whitening @ centred, order).reshape(z.shape)
 
 
 class SGW(nn.Module):
@@ -60,8 +62,7 @@ class SGW(nn.Module):
     zhuo2023whitenedcse.
 
     ``copies`` whitenings of each pass stand side by side: passes = 1 and copies = 3 is the paper's text, passes = 3 its
-    released code, whose matrices also carry no gradient (``detach``). Hard negatives take the anchor view's mean and
-    matrix, and change neither.
+    released code. Hard negatives take the anchor view's mean and matrix, and change neither.
 
     Eq. 13's momentum statistics of all passes serve evaluation mode, where channels keep their order, so that every
     sentence has one result whatever its batch; in training they take over where N <= C, or always with ``running``.
@@ -69,60 +70,78 @@ class SGW(nn.Module):
     before any training has none, and uses the batch's.
 
     Args:
-        dim: D. ``groups``: k, their number; it divides D.
+        groups: k, their number; it divides D.
         method: zca, or pca, whose axes swap from batch to batch.
         normalize: divide rows by their norm first. ``eps``: added to the variances.
         momentum: β of Eq. 13, which does not state it.
+        dim: D; None: the student's, from ``build(context)``.
 
     Raises:
         UserError: groups do not divide D; copies that cannot differ; a training batch of one sentence.
     """
 
+    stage = "views"
+
     def __init__(
         self,
-        dim: Count,
         groups: Count,
         method: Method = "zca",
         shuffle: bool = True,
         copies: Count = 1,
-        detach: bool = False,
         normalize: bool = False,
         running: bool = False,
         momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9,
         eps: NonNegative = 0.0,
+        dim: Count | None = None,
     ) -> None:
         super().__init__()
-        check_groups("views.sgw.groups", groups, dim)
-        if copies > 1 and not (shuffle and 1 < groups < dim):
-            raise UserError(
-                f"views.sgw.copies = {copies} would all be equal", f"set shuffle = true and groups between 1 and {dim}"
-            )
         self.groups, self.method, self.shuffle, self.copies = groups, method, shuffle, copies
-        self.detach, self.normalize, self.running = detach, normalize, running
-        self.dim, self.eps, self.momentum = dim, eps, Momentum(dim, momentum)
+        self.normalize, self.running = normalize, running
+        self.eps, self.beta, self.dim = eps, momentum, dim
+        if dim is not None:
+            self._begin(dim)
+
+    def build(self, context: BuildContext) -> Self:
+        """With statistics for the student's width, if none was given."""
+        if self.dim is not None:
+            return self
+        made = deepcopy(self)
+        made._begin(context.needed("width"))
+        return made
+
+    def _begin(self, dim: int) -> None:
+        check_groups("views.sgw.groups", self.groups, dim)
+        if self.copies > 1 and not (self.shuffle and 1 < self.groups < dim):
+            remedy = f"set shuffle = true and groups between 1 and {dim}"
+            raise UserError(f"views.sgw.copies = {self.copies} would all be equal", remedy)
+        self.dim, self.momentum = dim, Momentum(dim, self.beta)
 
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
             stack, negatives = self._rows(views.stack), self._rows(views.negatives)
             order = self._order(len(stack) * self.copies, views.batch.generator)  # (V, D)
             order = order.to(stack.device, non_blocking=True)
-            x = split(stack, order, self.groups)  # (V, G, C, N)
+            x = into_groups(stack, order, self.groups)  # (V, G, C, N)
             centred, covariance = self._statistics(stack, x, order)
-            whitening = inverse_sqrt(ridge(covariance, self.eps), self.method).mT  # (V, G, C, C)
-            whitening = whitening.detach() if self.detach else whitening
-            hard = split(negatives.flatten(0, 1)[None], order[:1], self.groups)  # (1, G, C, N·H)
+            whitening = self.whitening(covariance)
+            hard = into_groups(negatives.flatten(0, 1)[None], order[:1], self.groups)  # (1, G, C, N·H)
             hard = hard - (x[:1, ..., :1] - centred[:1, ..., :1])  # the anchor view's mean
-            hard = join(whitening[:1] @ hard, order[:1]).reshape(negatives.shape)
-            return replace(views, stack=join(whitening @ centred, order), negatives=hard)
+            hard = out_of_groups(whitening[:1] @ hard, order[:1]).reshape(negatives.shape)
+            return replace(views, stack=out_of_groups(whitening @ centred, order), negatives=hard)
+
+    def whitening(self, covariance: Tensor) -> Tensor:
+        """Wᵀ of each group (V, G, C, C), of its covariance."""
+        return inverse_sqrt(ridge(covariance, self.eps), self.method).mT
 
     def _rows(self, z: Tensor) -> Tensor:
         return F.normalize(_precise(z), dim=-1) if self.normalize else _precise(z)
 
     def _order(self, count: int, generator: torch.Generator) -> Tensor:
         """A permutation of the channels for every view, from the batch's generator -> (V, D)."""
+        dim = len(self.momentum.mean)
         if self.shuffle and self.training:
-            return torch.rand(count, self.dim, generator=generator, dtype=torch.float64).argsort(-1)
-        return torch.arange(self.dim).expand(count, -1)
+            return torch.rand(count, dim, generator=generator, dtype=torch.float64).argsort(-1)
+        return torch.arange(dim).expand(count, -1)
 
     def _statistics(self, stack: Tensor, x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
         """Features x (V, G, C, N) less the mean, and covariance (V, G, C, C): of the batch, or of all so far."""

@@ -37,6 +37,7 @@ def softmax_bce(
 class SoftmaxBCE:
     """For comparison with runs of the public code. BibTeX: zhou2022dclr."""
 
+    stage = "terms"
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 

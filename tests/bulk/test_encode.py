@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import itertools
 import json
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,20 +30,25 @@ import xxhash
 from sentence_transformers import SentenceTransformer
 
 from isotrope.bulk.encode import encode
+from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.errors import UserError
+from isotrope.store.atomic import draft_path
+from isotrope.store.mark import DRAFT
 
 KINDS = ["v.npy", "v.parquet", "v"]
+OURS = {".isotrope", ".lock"}  # in each folder of ours
 
 
 class Hashes:
     """An encoder without a model: the sentence decides the vector (n, 8)."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self.seed, self.calls = seed, 0
+    def __init__(self, seed: int = 0, pause: float = 0) -> None:
+        self.seed, self.pause, self.calls = seed, pause, 0
 
     def encode(self, sentences: list[str]) -> Any:
         self.calls += len(sentences)
+        time.sleep(self.pause)
         draws = (xxhash.xxh3_64_intdigest(s.encode(), seed=self.seed) for s in sentences)
         return np.stack([np.frombuffer(draw.to_bytes(8, "little"), np.uint8) for draw in draws]).astype(np.float32)
 
@@ -103,7 +111,7 @@ def test_folder_layout(tmp_path: Path, sentences: list[str]) -> None:
     folder = tmp_path / "v"
     folder.mkdir()  # an empty one may be there
     encode(Hashes(), write(tmp_path / "c.txt", sentences), folder, shard=40)
-    assert entries(folder) == {"part-00000.parquet", "part-00001.parquet", "manifest.json"}
+    assert entries(folder) == {"part-00000.parquet", "part-00001.parquet", "manifest.json", *OURS}
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {key: manifest[key] for key in ("rows", "done", "dimension", "shards")} == {
         "rows": len(sentences), "done": len(sentences), "dimension": 8, "shards": 2,
@@ -163,7 +171,7 @@ def test_interrupt_keeps_whole_shards(tmp_path: Path, sentences: list[str], name
         with (work / "vectors.npy").open("ab") as stream:
             stream.write(b"half a shard")
     else:
-        (work / ".part").write_bytes(b"half a shard")
+        draft_path(work / "part-00002.parquet").write_bytes(b"half a shard")
         (work / "part-00002.parquet").write_bytes(b"whole, but not yet counted")
     encoder = Hashes()
     seen: list[int] = []
@@ -186,7 +194,8 @@ def test_killed_at_every_step_of_writing(tmp_path: Path, name: str) -> None:
         assert child.exitcode in (0, 9)
         encode(Hashes(), file, tmp_path / name, shard=4)
         np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
-        assert entries(tmp_path) <= {"c.txt", name, *(f"v/part-0000{i}.parquet" for i in range(3)), "v/manifest.json"}
+        of_folder = {f"v/{entry}" for entry in ("manifest.json", *(f"part-0000{i}.parquet" for i in range(3)), *OURS)}
+        assert entries(tmp_path) <= {"c.txt", name, *of_folder}
         if child.exitcode == 0:
             break
         shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
@@ -243,6 +252,34 @@ def test_sigkill_then_resume(tmp_path: Path, tiny_model: Path, sentences: list[s
     assert seen[0] == 32
     expected = load(tiny_model).encode(sentences)
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, rtol=0, atol=1e-6)
+
+
+def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> None:
+    """Issue 13: kills at random moments, two in one folder. One writes, the other is refused; the end is whole."""
+    lines = [f"sentence {i}" for i in range(400)]
+    file, draw = write(tmp_path / "c.txt", lines), random.Random(0)
+    for name in KINDS * 2:
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                try:
+                    encode(Hashes(pause=0.002), file, tmp_path / name, shard=20, batch_size=10)
+                except UserError as error:
+                    os._exit(2 if "in use" in str(error) else 1)
+                except BaseException:
+                    os._exit(1)
+                os._exit(0)
+            children.append(child)
+        time.sleep(draw.uniform(0.01, 0.15))
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        assert set(codes) <= {-signal.SIGKILL, 0, 2}, codes
+        encode(Hashes(), file, tmp_path / name, shard=20, batch_size=10)
+        np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
+        shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
 
 
 @pytest.fixture
@@ -313,11 +350,30 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     file = write(tmp_path / "c.txt", ["a", "b"])
 
     def second(done: int) -> None:
-        with pytest.raises(UserError, match="another process is writing"):
+        with pytest.raises(UserError, match="v is in use by another process"):
             encode(Hashes(), file, tmp_path / "v")
 
     encode(Hashes(), file, tmp_path / "v", progress=second)
     np.testing.assert_array_equal(read(tmp_path / "v"), Hashes().encode(["a", "b"]))
+
+
+def test_a_foreign_work_folder_is_refused(tmp_path: Path) -> None:
+    """Issue 13: only what carries our mark is deleted."""
+    file = write(tmp_path / "c.txt", ["a", "b"])
+    (tmp_path / "v.npy.parts").mkdir()
+    (tmp_path / "v.npy.parts" / "vectors.npy").write_text("someone's")
+    with pytest.raises(UserError, match=r"v.npy.parts is not empty and holds no folder of vectors"):
+        encode(Hashes(), file, tmp_path / "v.npy", resume=False)
+    assert (tmp_path / "v.npy.parts" / "vectors.npy").read_text() == "someone's"
+
+
+def test_the_bar_knows_its_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 13: it showed 3072/?."""
+    monkeypatch.setattr("isotrope.console.progress.EVERY", 0.0)
+    out = io.StringIO()
+    file = write(tmp_path / "c.txt", [f"sentence {i}" for i in range(1_500)])
+    encode(Hashes(), file, tmp_path / "v.npy", batch_size=500, console=plain_console(file=out))
+    assert out.getvalue().splitlines()[-1].startswith("encoded 1,500 of 1,500 rows")
 
 
 # --- memory and disk
@@ -325,9 +381,9 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """A file forty times as long, whose vectors are 205 MB, takes little more memory than one shard of 5,000 rows."""
+    """A file twenty times as long, whose vectors are 102 MB, takes little more memory than one shard of 5,000 rows."""
     short = write(tmp_path / "short.txt", [f"sentence number {i}" for i in range(5_000)])
-    long = write(tmp_path / "long.txt", [f"sentence number {i}" for i in range(200_000)])
+    long = write(tmp_path / "long.txt", [f"sentence number {i}" for i in range(100_000)])
     process = _python(
         """
         import resource, sys
@@ -352,7 +408,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=120)
     grown = [float(line.split()[1]) for line in output.splitlines()]  # MB
     assert len(grown) == 3, output
-    assert max(grown) < 100, output
+    assert max(grown) < 50, output
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits are POSIX")
@@ -387,13 +443,13 @@ def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
         "v.parquet.parts": 6_000,
     }  # the whole file found no room; nothing of v is left
     assert not any((tmp_path / name).exists() for name in KINDS)
-    assert not list(tmp_path.rglob(".*"))
+    assert not list(tmp_path.rglob(f".*{DRAFT}"))
 
 
 def test_too_little_space_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "c.txt", ["a"] * 100)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_000))
-    with pytest.raises(UserError, match="GB free and the vectors need"):
+    with pytest.raises(UserError, match=r"the array of vectors needs .* GB are free"):
         encode(Hashes(), file, tmp_path / "v.npy")
     assert entries(tmp_path) == {"c.txt"}
 
@@ -441,11 +497,8 @@ def _nan_at_c(sentences: list[str]) -> np.ndarray:
 
 MISTAKES: dict[str, tuple[Any, str]] = {
     "missing folder": ({"output": "nowhere/v.npy"}, "nowhere of the output does not exist"),
-    "ending": ({"output": "v.pt"}, "unknown ending '.pt'"),
-    "folder where a file is to be": ({"output": "folder.npy"}, "folder.npy is a folder"),
-    "file where a folder is to be": ({"output": "plain"}, "plain is a file"),
-    "other files in the folder": (_other_files, "holds other files"),
-    "foreign manifest": (_foreign_manifest, "damaged or not ours"),
+    "other files in the folder": (_other_files, "is not empty and holds no folder of vectors"),
+    "foreign manifest": (_foreign_manifest, "is not empty and holds no folder of vectors"),
     "output in the input": ({"files": "."}, "lies in the input"),
     "output is the input": ({"files": "in.parquet", "output": "in.parquet"}, "lies in the input"),
     "missing file": ({"files": "none.txt"}, "none.txt does not exist"),
@@ -474,8 +527,6 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str)
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "c.txt", ["a", "b", "c"])
     (tmp_path / "empty.txt").touch()
-    (tmp_path / "plain").touch()
-    (tmp_path / "folder.npy").mkdir()
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "in.parquet")
     change, problem = MISTAKES[mistake]
     options = {

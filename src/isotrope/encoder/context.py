@@ -1,0 +1,77 @@
+"""What a component may need from outside: the one argument of its ``build(context)``.
+
+A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``; it gives what stands
+in the objective, often itself. The objective calls it once, before training:
+
+    class MLP(nn.Module):
+        stage = "views"
+
+        def build(self, context: BuildContext) -> MLP:
+            return MLP(context.needed("width"), self.std)
+
+A component that needs nothing has no such method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sentence_transformers import SentenceTransformer
+
+from isotrope.errors import UserError
+from isotrope.text.corpus import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """The run that a component is built for. What a user's own script does not know is None.
+
+    Attributes:
+        width: D of the student's embeddings.
+        tokenizer: the student's.
+        student: the model before its training.
+        corpus: whose rows the batches name; a sentence is its first column.
+        rows: (R,) the only rows that the run visits, in any order; None for all.
+        folder: the run's folder.
+        progress: called during long work, with what is worked on, the rows done and the rows to do.
+    """
+
+    width: int | None = None
+    tokenizer: Any = None
+    student: SentenceTransformer | None = None
+    corpus: Corpus | None = None
+    rows: npt.NDArray[np.int64] | None = None
+    folder: Path | None = None
+    progress: Callable[[str, int, int], None] = lambda model, done, total: None
+
+    @classmethod
+    def of(cls, student: SentenceTransformer, **known: Any) -> BuildContext:
+        """All that a student tells, and what else is ``known``."""
+        return cls(student.get_embedding_dimension(), student.tokenizer, student, **known)
+
+    def needed(self, name: str) -> Any:
+        """The attribute ``name``, for a component that cannot do without.
+
+        Raises:
+            UserError: it is None.
+        """
+        if (value := getattr(self, name)) is None:
+            raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
+        return value
+
+
+def built(component: Any, context: BuildContext) -> Any:
+    """What stands in the objective for a component, or for each of a list or dictionary of them.
+
+    That is what its ``build(context)`` gives; a component without that method stands there itself.
+    """
+    if isinstance(component, list):
+        return [built(each, context) for each in component]
+    if isinstance(component, dict):
+        return {name: built(each, context) for name, each in component.items()}
+    return component.build(context) if hasattr(component, "build") else component

@@ -1,0 +1,59 @@
+"""The same sentences through the encoder, once a pass, each pass with its own token steps and dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.encoder.features import stacked, whole
+from isotrope.encoder.gradient_cache import embed_in_parts
+from isotrope.types import TokenStep
+
+TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …
+
+
+def encode_columns(
+    model: nn.Module,
+    columns: Sequence[TextColumn],  # anchors, positives if any, then hard negatives
+    passes: int,
+    steps: Sequence[tuple[TokenStep, Sequence[int]]],  # with the passes that each is on for
+    generator: torch.Generator,
+    mini_batch_size: int | None,
+) -> tuple[Tensor, Tensor]:
+    """The views (V, N, D) and the hard negatives (N, H, D) of one process's sentences."""
+
+    def encode(column: TextColumn, numbers: Sequence[int]) -> Tensor:
+        return encode_passes(model, column, numbers, steps, generator, mini_batch_size)
+
+    if len(columns) == 1:
+        stack = encode(columns[0], range(passes))
+    else:
+        stack = torch.cat([encode(columns[0], [0]), encode(columns[1], range(1, max(2, passes)))])
+    hard = [encode(column, [0])[0] for column in columns[2:]]
+    return stack, torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
+
+
+def encode_passes(
+    model: nn.Module,
+    column: TextColumn,
+    passes: Sequence[int],  # their numbers
+    steps: Sequence[tuple[TokenStep, Sequence[int]]],  # with the passes that each is on for
+    generator: torch.Generator,
+    mini_batch_size: int | None,
+) -> Tensor:
+    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D).
+
+    Only where a step says ``needs_feature_keep`` does the encoder read input embeddings instead of token ids.
+    """
+    if any(getattr(step, "needs_feature_keep", False) for step, _ in steps):
+        column = column | whole(model, column)
+    copies = []
+    for number in passes:
+        copy = dict(column)
+        for step, on in steps:
+            copy = step(copy, generator) if number in on else copy
+        copies.append(copy)
+    return embed_in_parts(model, stacked(copies), mini_batch_size).unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]

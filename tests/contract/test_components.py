@@ -1,0 +1,103 @@
+"""Every component that a room holds, those in ``released/`` among them, held to one contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import component_contract as contract
+from isotrope import component, load
+from isotrope.encoder.context import BuildContext, built
+from isotrope.errors import UserError
+from isotrope.objective.registry import STAGES, kinds
+from isotrope.text.corpus import open_corpus
+from isotrope.types import Batch
+
+EVERY = [(stage, kind) for stage in STAGES for kind in kinds(stage)]
+DATA = [each for each in EVERY if each[0] != "teachers"]
+SMOOTH = [each for each in EVERY if each[0] in ("views", "scores", "terms")]
+# The ascent follows the anchors without a gradient; test_noise looks at what it moves.
+HELD = {"noise": {"steps": 0}, "released.against_batch": {"steps": 0}}
+# Drops a part of its gradient, as the released code does: it is not that of its value.
+PARTIAL = {("views", "released.detach")}
+
+
+def test_every_released_file_is_a_component() -> None:
+    released = [kind for _, kind in EVERY if kind.startswith("released.")]
+    names = ["against_batch", "clamped", "detach", "softmax_bce", "zero_logit"]
+    assert sorted(released) == [f"released.{name}" for name in names]
+
+
+@pytest.mark.parametrize(("stage", "kind"), EVERY)
+def test_says_what_it_is(stage: str, kind: str) -> None:
+    contract.says_what_it_is(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), DATA)
+def test_shapes_and_gradients(stage: str, kind: str) -> None:
+    contract.has_shapes_and_gradients(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), [each for each in SMOOTH if each not in PARTIAL])
+def test_gradient_is_that_of_finite_differences(stage: str, kind: str) -> None:
+    contract.has_the_gradient_of_differences(stage, kind, **HELD.get(kind, {}))
+
+
+@pytest.mark.parametrize(("stage", "kind"), SMOOTH)
+def test_permutation_of_the_batch(stage: str, kind: str) -> None:
+    contract.does_not_see_the_order_of_sentences(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), DATA)
+def test_state_is_saved_and_restored(stage: str, kind: str) -> None:
+    contract.goes_on_from_its_state(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), SMOOTH)
+def test_saturation(stage: str, kind: str) -> None:
+    contract.stays_finite_where_it_saturates(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), SMOOTH)
+def test_single_precision(stage: str, kind: str) -> None:
+    contract.is_as_good_in_single_precision(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), DATA)
+def test_inputs_stay(stage: str, kind: str) -> None:
+    contract.leaves_its_inputs_alone(stage, kind)
+
+
+@pytest.mark.parametrize(("stage", "kind"), [each for each in DATA if "dim" in contract.parameters(*each)])
+def test_the_width_comes_from_the_context(stage: str, kind: str) -> None:
+    """``dim`` may be given by hand; without it the width is the student's; without either it is asked for."""
+    by_hand = contract.unbuilt(stage, kind, dim=8)
+    assert built(by_hand, BuildContext(width=6)) is by_hand
+    made = contract.unbuilt(stage, kind)
+    found = built(made, BuildContext(width=8))
+    assert [tuple(value.shape) for value in found.state_dict().values()] == [
+        tuple(value.shape) for value in by_hand.state_dict().values()
+    ]
+    assert not list(made.parameters()), "building leaves the settings as they are"
+    with pytest.raises(UserError, match="needs the width"):
+        built(made, BuildContext())
+
+
+@pytest.mark.parametrize("kind", kinds("teachers"))
+def test_a_teacher_gives_unit_rows_without_gradient(
+    kind: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    corpus, student = open_corpus(corpus_file, cache=tmp_path), load(tiny_model, "cls", device="cpu")
+    models = {"model": str(tiny_model), "models": [str(tiny_model)]}
+    options = {name: value for name, value in models.items() if name in contract.parameters("teachers", kind)}
+    taught = component("teachers", kind, **options).build(BuildContext.of(student, corpus=corpus))
+    rows = taught(Batch(torch.tensor([4, 0, 4]), torch.Generator()))
+    assert rows.shape == (3, 32)
+    assert rows.dtype == torch.float32
+    assert not rows.requires_grad
+    assert not isinstance(taught, nn.Module)
+    assert torch.allclose(rows.norm(dim=-1), torch.ones(3), atol=1e-5)
+    assert torch.equal(rows[0], rows[2])

@@ -1,0 +1,172 @@
+"""Loading an encoder: what it keeps, dropout, lengths, other architectures, broken configurations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from conftest import sentences
+from isotrope import load
+from isotrope.encoder import save
+from isotrope.errors import UserError
+
+TEXT = sentences(7)
+
+
+def test_a_sentence_transformers_model_keeps_what_it_has(tiny_model: Path, tmp_path: Path) -> None:
+    own = load(tiny_model, "cls", normalize=True, device="cpu")
+    own.prompts, own.default_prompt_name = {"query": "song: "}, "query"
+    own.max_seq_length = 17
+    save(own, tmp_path / "own")
+    again = load(tmp_path / "own", device="cpu")
+    assert again.default_prompt_name == "query"
+    assert again.max_seq_length == 17
+    assert np.allclose(again.encode(TEXT), own.encode(TEXT), atol=1e-6)
+    assert np.allclose(np.linalg.norm(again.encode(TEXT), axis=1), 1, atol=1e-5)
+    asked = load(tmp_path / "own", "mean", device="cpu")
+    assert asked.default_prompt_name == "query"
+    assert not np.allclose(np.linalg.norm(asked.encode(TEXT), axis=1), 1, atol=1e-3)
+    assert not np.allclose(
+        np.linalg.norm(load(tmp_path / "own", normalize=False, device="cpu").encode(TEXT), axis=1), 1, atol=1e-3
+    )
+
+
+def test_dropout_is_set_everywhere_and_saved(tiny_model: Path, tmp_path: Path) -> None:
+    encoder = load(tiny_model, dropout=0.37, device="cpu")
+    assert {module.p for module in encoder.modules() if isinstance(module, torch.nn.Dropout)} == {0.37}
+    save(encoder, tmp_path / "saved")
+    config = json.loads((tmp_path / "saved" / "config.json").read_text())
+    assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.37
+
+
+def test_modernbert_gets_dropout_and_so_two_views(tiny_model: Path, tmp_path: Path) -> None:
+    """Its configuration has none; with the preset's 0.1 two passes differ."""
+    from transformers import ModernBertConfig, ModernBertModel
+
+    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
+    config = ModernBertConfig(
+        vocab_size=vocabulary, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
+        max_position_embeddings=64, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
+    )  # fmt: skip
+    ModernBertModel(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    for dropout, equal in ((None, True), (0.1, False)):
+        encoder = load(tmp_path, "cls", dropout=dropout, device="cpu").train()
+        features = encoder.preprocess(TEXT)
+        first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))
+        assert torch.equal(first, second) is equal
+
+
+@pytest.mark.parametrize("length", [1, 1000])
+def test_impossible_lengths_are_refused(tiny_model: Path, length: int) -> None:
+    with pytest.raises(UserError, match=f"max_length = {length}"):
+        load(tiny_model, max_length=length)
+
+
+def test_a_hub_name_goes_to_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network's edge: the name reaches transformers untouched, remote code stays off, weights are safetensors."""
+    asked: list[tuple[str, dict[str, object]]] = []
+
+    def answer(name: str, **options: object) -> object:
+        asked.append((name, options))
+        found = torch.nn.Module()
+        found.hidden_dropout_prob = 0.1
+        return found
+
+    module = sys.modules["isotrope.encoder.load"]
+    monkeypatch.setattr(module.AutoConfig, "from_pretrained", answer)
+    monkeypatch.setattr(module, "SentenceTransformer", answer)
+    load("bert-base-uncased", dropout=0.2, packed=False)
+    (first, config), (second, model) = asked
+    assert first == second == "bert-base-uncased"
+    assert config["trust_remote_code"] is model["trust_remote_code"] is False
+    assert model["model_kwargs"] == {"use_safetensors": True}
+    assert model["config_kwargs"] == {"hidden_dropout_prob": 0.2}
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet", "DistilBert", "Electra"])
+def test_other_encoders_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    """Hugging Face encoders of other kinds: random weights, the fixture's tokenizer, two views that differ."""
+    import transformers
+
+    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
+    shape = {"vocab_size": vocabulary, "max_position_embeddings": 80, "pad_token_id": 0}
+    shape |= (
+        {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
+        if kind == "DistilBert"
+        else {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    )
+    config = getattr(transformers, f"{kind}Config")(**shape)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "model")
+    for pooling in ("cls", "mean", "first_last"):
+        encoder = load(tmp_path / "model", pooling, dropout=0.2, device="cpu")
+        save(encoder, tmp_path / "saved")
+        assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), encoder.encode(TEXT))
+        features = encoder.train().preprocess(TEXT)
+        first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))
+        assert first.shape == (7, 32)
+        assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("kind", ["Roberta", "MPNet", "Bert"])
+def test_a_sentence_is_cut_where_positions_end(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    """The fixture's tokenizer promises 64 tokens; RoBERTa's positions begin behind the padding's index."""
+    import transformers
+
+    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=vocabulary, max_position_embeddings=40, pad_token_id=0, **shape
+    )
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
+    longest = {"Bert": 40, "Roberta": 39, "MPNet": 38}[kind]
+    encoder = load(tmp_path, "mean", device="cpu")
+    assert encoder.max_seq_length == longest
+    assert np.isfinite(encoder.encode(["a b c " * 50])).all()
+    with pytest.raises(UserError, match=f"choose 3 to {longest} tokens"):
+        load(tmp_path, "mean", max_length=longest + 1)
+
+
+@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"])
+@pytest.mark.parametrize("value", ["x", -1, 0, None, 2.5, 10**30])
+def test_sizes_that_no_encoder_has_are_refused(tiny_model: Path, tmp_path: Path, key: str, value: object) -> None:
+    """-1 layers were accepted: every sentence had the same vector."""
+    shutil.copytree(tiny_model, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {key: value}))
+    with pytest.raises(UserError, match=rf"model: config\.json.* {key}|{key}.* expected int, got") as caught:
+        load(tmp_path / "model", device="cpu")
+    assert "correct it" in caught.value.remedy
+
+
+@pytest.mark.parametrize("content", ["null", "[1]", '{"model_type": [1]}', '{"hidden_act": 3, "model_type": "bert"}'])
+def test_a_configuration_that_is_none_is_one_line(tiny_model: Path, tmp_path: Path, content: str) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text(content)
+    with pytest.raises(UserError, match="model"):
+        load(tmp_path / "model", device="cpu")
+
+
+@pytest.mark.parametrize("value", [-5, 0, 2, "many", 3.5, True])
+def test_lengths_that_leave_no_word_are_refused(tiny_model: Path, tmp_path: Path, value: object) -> None:
+    """Two tokens are the first and the last mark: every sentence had the same vector."""
+    save(load(tiny_model, device="cpu"), tmp_path / "model")
+    (tmp_path / "model" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": value}))
+    with pytest.raises(UserError, match=rf"max_seq_length = {value!r}"):
+        load(tmp_path / "model", device="cpu")
+
+
+def test_a_tokenizer_without_a_limit_is_no_fault(tiny_model: Path, tmp_path: Path) -> None:
+    """transformers writes 10^30 for it."""
+    save(load(tiny_model, device="cpu"), tmp_path / "model")
+    (tmp_path / "model" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 10**30}))
+    assert load(tmp_path / "model", device="cpu").max_seq_length == 64

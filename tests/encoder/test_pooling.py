@@ -1,0 +1,63 @@
+"""Every pooling means what its name says, saved and loaded by plain sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from conftest import sentences
+from isotrope import load
+from isotrope.encoder import save
+from isotrope.encoder.pooling import LAYERS
+
+TEXT = sentences(7)
+
+
+def hidden_states(folder: Path) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor]:
+    """All layers (B, L, D), the mask (B, L, 1) and the pooler's output, straight from transformers."""
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    features = tokenizer(TEXT, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        output = model(**features, output_hidden_states=True)
+    return output.hidden_states, features["attention_mask"].unsqueeze(-1), output.pooler_output
+
+
+@pytest.mark.parametrize("pooling", list(LAYERS))
+def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pooling: str) -> None:
+    states, mask, pooled = hidden_states(tiny_model)
+    layers = {"first_last": (0, -1), "first_layer_last": (1, -1), "last_two": (-2, -1), "mean": (-1,)}
+    if pooling == "cls":
+        expected = states[-1][:, 0]
+    elif pooling == "cls_head":
+        expected = pooled
+    else:
+        chosen = torch.stack([states[i] for i in layers[pooling]]).mean(0)
+        expected = (chosen * mask).sum(1) / mask.sum(1)
+    encoder = load(tiny_model, pooling, device="cpu")
+    found = encoder.encode(TEXT)
+    assert np.allclose(found, expected.numpy(), atol=1e-5)
+    save(encoder, tmp_path / "saved")
+    plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert np.array_equal(plain.encode(TEXT), found)
+    modules = json.loads((tmp_path / "saved" / "modules.json").read_text())
+    assert all(module["type"].startswith("sentence_transformers.models.") for module in modules)
+
+
+@pytest.mark.parametrize("pooling", ["first_last", None])
+def test_training_leaves_the_weights_of_layers(tiny_model: Path, tmp_path: Path, pooling: str | None) -> None:
+    """A pooling's name says which layers count; a saved model's file does not say that their weights are fixed."""
+    save(load(tiny_model, "first_last", device="cpu"), tmp_path / "saved")
+    encoder = load(tmp_path / "saved", pooling, device="cpu").train()
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=1.0)
+    embeddings = encoder(encoder.preprocess(TEXT))["sentence_embedding"]
+    embeddings.square().sum().backward()
+    optimizer.step()
+    (weights,) = (value for name, value in encoder.named_parameters() if name.endswith("layer_weights"))
+    assert weights.tolist() == [1, 0, 1]
+    assert not weights.requires_grad

@@ -1,0 +1,74 @@
+"""Weights that a model's files lack are refused, not made up."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+
+from conftest import sentences
+from isotrope import load
+from isotrope.encoder import save
+from isotrope.errors import UserError
+
+TEXT = sentences(7)
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> Path:
+    """The model's weights, changed in their file."""
+    path = folder / "model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+    return folder
+
+
+BROKEN: dict[str, tuple[Callable[[str], bool], str]] = {
+    "one": (lambda name: "layer.0.output.dense.weight" in name, r"1 of .*\(encoder.layer.0.output.dense.weight\)"),
+    "a layer": (lambda name: "layer.1." in name, r"16 of .*layer\.1\.[^,]+, [^,]+, [^,]+, …\)"),
+    "embeddings": (lambda name: "word_embeddings" in name, r"1 of .*\(embeddings.word_embeddings.weight\)"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("bare", [True, False])
+def test_weights_that_lack_tensors_are_refused(tiny_model: Path, tmp_path: Path, kind: str, bare: bool) -> None:
+    """transformers would make them up at random; a bare encoder's file and a sentence-transformers model's."""
+    gone, message = BROKEN[kind]
+    if bare:
+        shutil.copytree(tiny_model, tmp_path / "model")
+    else:
+        save(load(tiny_model, "cls", device="cpu"), tmp_path / "model")
+    folder = rewrite(tmp_path / "model", lambda weights: {k: v for k, v in weights.items() if not gone(k)})
+    with pytest.raises(UserError, match=rf"model: model\.safetensors lacks {message}: copy or download"):
+        load(folder, device="cpu")
+    assert "told" not in str(PreTrainedModel.from_pretrained)  # nothing is left behind
+
+
+def test_weights_of_another_architecture_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_model, tmp_path / "model")
+    count = len([name for name in load_file(tiny_model / "model.safetensors") if "pooler" not in name])
+    folder = rewrite(tmp_path / "model", lambda weights: {f"other.{k}.scale": v for k, v in weights.items()})
+    with pytest.raises(UserError, match=f"lacks {count} of the encoder's tensors"):
+        load(folder, device="cpu")
+
+
+def test_a_raw_checkpoint_lacks_its_pooler_and_has_other_heads(tiny_model: Path, tmp_path: Path) -> None:
+    """As published ones do, with BERT's old names; only the pooling that reads the pooler misses it."""
+    shutil.copytree(tiny_model, tmp_path / "model")
+
+    def raw(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        kept = {f"bert.{name}": value for name, value in weights.items() if not name.startswith("pooler.")}
+        old = {k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
+               for k, v in kept.items()}  # fmt: skip
+        return old | {"cls.predictions.bias": torch.zeros(3), "cls.seq_relationship.bias": torch.zeros(2)}
+
+    folder = rewrite(tmp_path / "model", raw)
+    expected = load(tiny_model, "mean", device="cpu").encode(TEXT)
+    assert np.allclose(load(folder, "mean", device="cpu").encode(TEXT), expected, atol=1e-6)
+    with pytest.raises(UserError, match=r"lacks 2 of .* \(pooler\.dense\.bias, pooler\.dense\.weight\)"):
+        load(folder, "cls_head", device="cpu")
