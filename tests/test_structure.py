@@ -1,20 +1,118 @@
-"""The floors of the design: who may import whom. Kept by import-linter's contracts in pyproject.toml."""
+"""The structure of the house, checked by the project's own tools: import-linter, grimp, and Python's parser."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import grimp
+import pytest
 
 import isotrope
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "isotrope"
+LONGEST = 300  # lines of a module
+TREES = {
+    path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")
+}
+
+# A public name of two modules -> why it may be one.
+ONE_NAME_FOR_TWO = {
+    "alignment": "the measure and the loss: both names are fixed by the design",
+    "uniformity": "the measure and the loss: both names are fixed by the design",
+}
+# A module outside of the store that writes by itself -> why it may.
+WRITERS: dict[str, str] = {}
+MIRRORLESS = {"contract", "oracle", "cli"}  # checks of every component; naive oracles; journeys through commands
+
+unfinished = pytest.mark.xfail(strict=False, reason="the house is being moved into")
 
 
-def test_the_floors_hold() -> None:
+def test_imports_go_down_only_and_every_room_is_listed() -> None:
     lint = Path(sys.executable).parent / "lint-imports"
     done = subprocess.run([str(lint), "--no-cache"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "exhaustive = true" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+@unfinished
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = grimp.build_graph("isotrope", cache_dir=None)
+    imports = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    while loose := {
+        module
+        for module, others in imports.items()
+        if not others & imports.keys() or not any(module in found for found in imports.values())
+    }:
+        imports = {module: others for module, others in imports.items() if module not in loose}
+    wrong = [f"{module} imports {sorted(others & imports.keys())}" for module, others in sorted(imports.items())]
+    assert not wrong, _listed(wrong)
+
+
+def test_the_root_holds_three_files() -> None:
+    assert sorted(path.name for path in SOURCE.glob("*.py")) == ["__init__.py", "errors.py", "types.py"]
+
+
+@unfinished
+def test_no_public_name_means_two_things() -> None:
+    """Commands may be called as the functions that they run."""
+    found = defaultdict(list)
+    for name, tree in TREES.items():
+        if not name.startswith("cli/"):
+            for public in _public_names(tree):
+                found[public].append(name)
+    twice = {name: places for name, places in found.items() if len(places) > 1}
+    wrong = {name: places for name, places in twice.items() if name not in ONE_NAME_FOR_TWO}
+    assert not wrong, _listed(f"{name}: {', '.join(sorted(places))}" for name, places in sorted(wrong.items()))
+    superfluous = sorted(ONE_NAME_FOR_TWO.keys() - twice.keys())
+    assert not superfluous, f"allowed, and not needed any more: {superfluous}"
+
+
+def test_no_module_is_longer_than_a_sitting() -> None:
+    lines = {name: len((SOURCE / name).read_text(encoding="utf-8").splitlines()) for name in TREES}
+    long = {name: count for name, count in lines.items() if count > LONGEST}
+    assert not long, _listed(f"{name}: {count} lines" for name, count in long.items())
+
+
+@unfinished
+def test_one_place_renames() -> None:
+    found = {name: list(filter(None, map(_renames, _calls(tree)))) for name, tree in TREES.items()}
+    assert found.pop("store/atomic.py")
+    wrong = [f"{name}: {call}" for name, calls in found.items() for call in calls]
+    assert not wrong, _listed(wrong)
+
+
+@unfinished
+def test_the_store_alone_writes_and_deletes() -> None:
+    found = {
+        name: list(filter(None, map(_writes, _calls(tree))))
+        for name, tree in TREES.items()
+        if not name.startswith("store/")
+    }
+    writers = {name: calls for name, calls in found.items() if calls}
+    wrong = {name: calls for name, calls in writers.items() if name not in WRITERS}
+    assert not wrong, _listed(f"{name}: {call}" for name, calls in sorted(wrong.items()) for call in calls)
+    superfluous = sorted(WRITERS.keys() - writers.keys())
+    assert not superfluous, f"allowed, and not needed any more: {superfluous}"
+
+
+@unfinished
+def test_tests_mirror_the_package() -> None:
+    tests = ROOT / "tests"
+    wrong = []
+    for path in tests.glob("*/**/test_*.py"):
+        room = path.relative_to(tests).parent
+        module = path.name.removeprefix("test_")
+        if room.parts[0] not in MIRRORLESS and not any(
+            (SOURCE / room / name).exists() for name in (module, f"_{module}")
+        ):
+            wrong.append(path.relative_to(tests).as_posix())
+    assert not wrong, _listed(f"{path} tests no module of that name" for path in sorted(wrong))
 
 
 def test_the_face_is_what_the_design_says() -> None:
@@ -29,19 +127,66 @@ def test_help_does_not_wait_for_torch() -> None:
 
 
 def test_the_path_from_text_to_loss_stays_short() -> None:
-    """Issue: it reads in under 200 lines of code (docstrings, comments and blank lines apart)."""
-    import ast
-
+    """It reads in under 200 lines of code (docstrings, comments and blank lines apart)."""
     lines = 0
     for name in ("objective/objective.py", "types.py", "terms/infonce.py", "views/mlp.py"):
-        source = (ROOT / "src" / "isotrope" / name).read_text(encoding="utf-8")
-        tree = ast.parse(source)
         documented = {
             line
-            for node in ast.walk(tree)
+            for node in ast.walk(TREES[name])
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node)
             for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
         }
-        for number, line in enumerate(source.splitlines(), 1):
+        for number, line in enumerate((SOURCE / name).read_text(encoding="utf-8").splitlines(), 1):
             lines += bool(line.strip()) and not line.strip().startswith("#") and number not in documented
     assert lines < 200
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n  ".join(["", *lines])
+
+
+def _public_names(tree: ast.Module) -> Iterator[str]:
+    """What a module defines at its top level, names with an underscore apart."""
+    for node in tree.body:
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        yield from (t.id for t in targets if isinstance(t, ast.Name) and not t.id.startswith("_"))
+
+
+def _calls(tree: ast.Module) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _called(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _shown(call: ast.Call) -> str:
+    return f"line {call.lineno}: {ast.unparse(call):.80}"
+
+
+def _renames(call: ast.Call) -> str:
+    """``path.replace(other)`` has one argument, ``text.replace(old, new)`` two; frozen records have keywords."""
+    name = _called(call)
+    one = name == "replace" and isinstance(call.func, ast.Attribute) and len(call.args) == 1 and not call.keywords
+    library = ast.unparse(call.func) in ("os.replace", "os.rename", "os.renames", "shutil.move")
+    return _shown(call) if one or library or name in ("rename", "renames") else ""
+
+
+def _writes(call: ast.Call) -> str:
+    name = _called(call)
+    if name in ("rmtree", "write_text", "write_bytes"):
+        return "" if isinstance(call.func, ast.Name) and name != "rmtree" else _shown(call)  # the store's write_text
+    if name not in ("open", "fdopen"):
+        return ""
+    mode = call.args[0 if isinstance(call.func, ast.Attribute) and name == "open" else 1 :][:1]
+    modes = [*mode, *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    words = [node.value for part in modes for node in ast.walk(part) if isinstance(node, ast.Constant)]
+    return _shown(call) if any(isinstance(word, str) and set(word) & set("wax+") for word in words) else ""

@@ -5,10 +5,10 @@ import torch
 
 from isotrope.errors import UserError
 from isotrope.pretraining.model import build_model
-from isotrope.pretraining.recipe import SIZES, recipe_of
+from isotrope.pretraining.recipe import RECIPES, recipe_of
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_size_is_one_that_transformers_can_build(name):
     recipe = recipe_of(name)
     with torch.device("meta"):

@@ -20,7 +20,7 @@ from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 from isotrope.pretraining import pretrain
-from isotrope.pretraining.recipe import SIZES
+from isotrope.pretraining.recipe import RECIPES
 from isotrope.run.checkpoints import checkpoint_step, whole_checkpoints
 from isotrope.store.mark import claim
 from toy import TOY, curve, run_toy, same, weights
@@ -261,7 +261,7 @@ def test_mistakes_are_named_with_their_remedy(corpus, finished, tmp_path):
 
 def test_data_is_never_markup(corpus, tmp_path, monkeypatch):
     """Through the command line, with a corpus, a path and a licence that look like rich's markup."""
-    monkeypatch.setitem(SIZES, "tiny", TOY)
+    monkeypatch.setitem(RECIPES, "tiny", TOY)
     folder = tmp_path / "[bold][" / "x]"
     folder.mkdir(parents=True)
     text = folder / "text[red].txt"

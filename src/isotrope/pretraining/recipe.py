@@ -67,7 +67,7 @@ class Recipe:
         }
 
 
-SIZES = {
+RECIPES = {
     "tiny": Recipe(layers=4, width=256, inner=384, heads=4, vocabulary=16_384, batch=32, tokens=60_000_000),
     "mini": Recipe(layers=6, width=384, inner=576, heads=6, vocabulary=16_384, batch=64, tokens=500_000_000),
     "small": Recipe(
@@ -82,6 +82,6 @@ def recipe_of(size: str) -> Recipe:
     Raises:
         UserError: there is no such size.
     """
-    if size not in SIZES:
-        raise UserError(f"size = {size!r} is not known", f"choose one of {', '.join(SIZES)}")
-    return SIZES[size]
+    if size not in RECIPES:
+        raise UserError(f"size = {size!r} is not known", f"choose one of {', '.join(RECIPES)}")
+    return RECIPES[size]

@@ -60,7 +60,7 @@ def pretrain(
 
     Args:
         corpus: text files or folders, one sentence a line (.txt, .jsonl, .csv, .tsv, .parquet; .gz, .xz, .zst too).
-        size: a name in `recipe.SIZES`, or a Recipe of one's own.
+        size: a name in `recipe.RECIPES`, or a Recipe of one's own.
         output: the run's folder.
         seed: of the weights, the order of the text and the masks.
         warm_start: begin from word vectors (factorised co-occurrences of the corpus) instead of random embeddings.

@@ -13,7 +13,7 @@ from isotrope.store.cache import checksums
 from isotrope.store.mark import check_place, claim, put_mark, remove
 
 SEAL = "complete.json"  # file name -> its checksum; written last
-KIND = "checkpoint"  # of the mark
+MARKED_AS = "checkpoint"  # of the mark
 
 
 class MarkedCheckpoints:
@@ -28,7 +28,7 @@ class MarkedCheckpoints:
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         if self.args.should_save:
-            claim(checkpoint_folder(Path(self.args.output_dir), self.state.global_step), KIND)
+            claim(checkpoint_folder(Path(self.args.output_dir), self.state.global_step), MARKED_AS)
         super()._save_checkpoint(*args, **kwargs)  # type: ignore[misc]
 
 
@@ -58,7 +58,7 @@ def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: N
     """
     found = []
     for path in _all(folder):
-        check_place(path, KIND)
+        check_place(path, MARKED_AS)
         if _intact(path):
             found.append(path)
         elif (path / SEAL).is_file():
@@ -70,8 +70,8 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
     """Delete all checkpoints but some. Never what does not carry our mark."""
     for path in _all(folder):
         if path not in kept:
-            check_place(path, KIND)
-            put_mark(path, KIND)  # a kill may have cut it short
+            check_place(path, MARKED_AS)
+            put_mark(path, MARKED_AS)  # a kill may have cut it short
             remove(path)
 
 
