@@ -15,9 +15,9 @@ from conftest import sentences
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded
-from isotrope.post.fitted import Fitted
+from isotrope.post.fitted import FittedEncoder
 from isotrope.post.flow import ActNorm, Flow, Glow, negative_log_likelihood
-from isotrope.post.names import Name, check, open_encoder
+from isotrope.post.names import EncoderName, check_name, open_encoder
 from isotrope.post.sif import Sif
 from isotrope.post.whitening import Whitening, whitening
 from oracle import baselines as naive
@@ -163,7 +163,7 @@ def test_a_flow_that_diverges_is_named():
         Flow(lr=1e30, epochs=3, coupling="affine").fitted(anisotropic())
 
 
-# Fitted encoders
+# FittedEncoder encoders
 
 
 def test_the_target_is_what_is_encoded():
@@ -283,14 +283,14 @@ def test_sif_fitted_on_a_corpus_keeps_its_counts(glove, tmp_path):
 
 
 def test_names_are_taken_apart(tmp_path):
-    name = Name.parse("org/model@first_last+whitening:k=256,fit=wiki.txt,sentences=20000+flow:fit=wiki.txt")
+    name = EncoderName.parse("org/model@first_last+whitening:k=256,fit=wiki.txt,sentences=20000+flow:fit=wiki.txt")
     assert (name.source, name.pooling) == ("org/model", "first_last")
     assert name.steps == (Whitening(k=256, fit="wiki.txt", sentences=20000), Flow(fit="wiki.txt"))
     odd = tmp_path / "a+b@c"
     odd.mkdir()
-    assert Name.parse(str(odd)) == Name(str(odd), None, ())
-    assert Name.parse(f"{odd}+whitening") == Name(str(odd), None, (Whitening(),))
-    assert Name.parse(f"{odd}@mean").pooling == "mean"
+    assert EncoderName.parse(str(odd)) == EncoderName(str(odd), None, ())
+    assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
+    assert EncoderName.parse(f"{odd}@mean").pooling == "mean"
 
 
 def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
@@ -314,7 +314,7 @@ def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
 def test_a_named_baseline_is_an_encoder(tiny_model, step):
     texts = sentences(60)
     encoder = open_encoder(f"{tiny_model}@mean+{step}")
-    assert isinstance(encoder, Fitted)
+    assert isinstance(encoder, FittedEncoder)
     # the last LayerNorm of a fresh model centres its 32 channels: they vary in 31 directions
     expected = {"whitening:k=5": 5, "flow:epochs=2,depth=2": 32, "whitening+flow": 31}[step]
     assert Embedded(encoder, texts).vectors.shape == (60, expected)
@@ -356,17 +356,17 @@ def test_whitening_and_flow_make_the_space_isotropic():
 )
 def test_mistakes_in_a_name_are_found_before_a_model_is_loaded(name, words):
     with pytest.raises(UserError, match=words):
-        check(name)
+        check_name(name)
 
 
 def test_mistakes_in_files_are_named(glove, tmp_path):
     with pytest.raises(UserError, match="no pooling: leave @cls out"):
-        check(f"{glove}@cls")
+        check_name(f"{glove}@cls")
     with pytest.raises(UserError, match=r"freq = .* does not exist"):
-        check(f"{glove}+sif:freq=gone.txt")
+        check_name(f"{glove}+sif:freq=gone.txt")
     with pytest.raises(UserError, match=r"\+sif weighs words"):
-        check(f"{glove}+whitening+sif")
-    check(f"{glove}+sif+whitening:k=2")
+        check_name(f"{glove}+whitening+sif")
+    check_name(f"{glove}+sif+whitening:k=2")
     bad = {
         "a b\n": "line 1: no word vector",
         "# a title\n\nand text\n": "line 1: no word vector",
@@ -393,4 +393,4 @@ def test_mistakes_in_files_are_named(glove, tmp_path):
 @given(st.text(alphabet="ab@+:=,/.k", max_size=12))
 def test_no_name_ends_in_a_traceback(name):
     with contextlib.suppress(UserError):
-        Name.parse(name)
+        EncoderName.parse(name)

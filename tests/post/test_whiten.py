@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.errors import UserError
-from isotrope.post.apply import whiten
+from isotrope.post.whiten import whiten
 from isotrope.post.whitening import Whitening
 from isotrope.text.corpus import open_corpus
 from isotrope.text.sample import Sample
@@ -66,6 +66,29 @@ def test_the_command_names_the_model_and_what_to_do_next(tiny_model: Path, corpu
     assert result.exit_code == 0, result.output
     assert load(target).get_embedding_dimension() == 5
     assert "isotrope evaluate" in result.output
+
+
+def test_what_lies_beside_the_output_is_kept(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """`whiten` deleted a folder of the name OUTPUT.part."""
+    (tmp_path / "white.part").mkdir()
+    (tmp_path / "white.part" / "thesis.txt").write_text("do not lose me")
+    whiten(tiny_model, corpus_file, tmp_path / "white", k=4, sentences=100)
+    assert (tmp_path / "white.part" / "thesis.txt").read_text() == "do not lose me"
+    assert {path.name for path in tmp_path.iterdir()} == {"white", "white.part"}
+
+
+def test_places_that_cannot_be_taken_are_refused_at_once(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the corpus is opened: there is none."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    monkeypatch.chdir(tmp_path / "empty")
+    for name, problem in ((".", "present folder"), ("../file", "is a file"), ("../link", "symbolic link")):
+        with pytest.raises(UserError, match=problem):
+            whiten(tiny_model, "no such corpus", name)
+    assert not any((tmp_path / "empty").iterdir())
 
 
 def test_a_model_with_broken_weights_is_refused_and_nothing_is_written(

@@ -26,5 +26,5 @@ def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has a cache of its own, in shards of 100 rows."""
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_embeddings, "SHARD_ROWS", 100)
+    monkeypatch.setattr(_embeddings, "TEACHER_SHARD", 100)
     return tmp_path / "cache" / "teachers"

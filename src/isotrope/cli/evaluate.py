@@ -80,7 +80,7 @@ def case(
     from isotrope.evaluation.ranking import ranking_lists
     from isotrope.evaluation.sets.senteval import load_sts
     from isotrope.evaluation.suite import checked_tasks
-    from isotrope.post.names import check, open_encoder
+    from isotrope.post.names import check_name, open_encoder
     from isotrope.report.tables import Table, terminal
 
     gold = None
@@ -89,7 +89,7 @@ def case(
         found = find_list(ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query)
         query, candidate, gold = found.query, found.candidates, found.gold.tolist()
     for name in models:
-        check(name)
+        check_name(name)
     rows = rows_of({name: open_encoder(name, pooling) for name in models}, query, candidate, gold)
     cells = [
         [

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console = Console()
+from isotrope.console.plain import plain_console
+
+console = plain_console()
 
 
 def whiten(
@@ -21,7 +22,7 @@ def whiten(
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
 ) -> None:
     """Spread a model's vectors evenly: BERT-whitening, fitted on text without labels, as the model's last layer."""
-    from isotrope.post.apply import whiten as run
+    from isotrope.post.whiten import whiten as run
 
     folder = run(model, corpus, output, k=k, sentences=sentences, seed=seed, text=text, pooling=pooling)
-    console.print(f"model: {folder}; is it better? isotrope evaluate {model} {folder} --compare", soft_wrap=True)
+    console.print(f"model: {folder}; is it better? isotrope evaluate {model} {folder} --compare")

@@ -14,7 +14,7 @@ from isotrope.errors import UserError
 from isotrope.types import Encoder
 
 LARGEST = 1e15  # the squares of larger values overflow float32
-BATCHES = 16  # that sentence-transformers gets in one call, so that it can sort them by length
+_BATCHES = 16  # that sentence-transformers gets in one call, so that it can sort them by length
 
 Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
 
@@ -49,7 +49,7 @@ def vectors_of(
         distinct.sort(key=lambda text: (-len(text), text))
         step = batch_size
         if isinstance(encoder, SentenceTransformer):
-            step, options = batch_size * BATCHES, {"batch_size": batch_size}
+            step, options = batch_size * _BATCHES, {"batch_size": batch_size}
     parts: list[Vectors] = []
     for start in range(0, max(1, len(distinct)), step):
         if progress and distinct:

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from isotrope.errors import UserError
 
-SHOWN = 3  # of the missing names
+_SHOWN = 3  # of the missing names
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def refuse(missing: list[str], model: str, pooler: bool) -> None:
     """
     needed = [name for name in missing if pooler or "pooler" not in name.split(".")]
     if needed:
-        shown = ", ".join(needed[:SHOWN]) + (", …" if len(needed) > SHOWN else "")
+        shown = ", ".join(needed[:_SHOWN]) + (", …" if len(needed) > _SHOWN else "")
         raise UserError(
             f"{model}: model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})",
             "copy or download the model again, and take model.safetensors and config.json from the same model",

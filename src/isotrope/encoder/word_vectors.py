@@ -13,7 +13,7 @@ import numpy.typing as npt
 from isotrope.errors import UserError
 from isotrope.text.files import COMPRESSIONS, TextFile, lines
 
-Vector = npt.NDArray[np.float32]
+WordVector = npt.NDArray[np.float32]  # (D,), or rows (N, D)
 _PIECES = re.compile(r"\w+|[^\w\s]")
 _FORMAT = "give a text file of GloVe or word2vec: a word and its numbers a line, separated by spaces"
 
@@ -39,7 +39,7 @@ class WordVectors:
         if self.dim < 2 or self._numbers(head[self.header]) is None:
             raise UserError(f"{path}, line {1 + self.header}: no word vector", _FORMAT)
         self.weight: Callable[[str], float] = lambda word: 1.0
-        self._known: dict[str, Vector] = {}
+        self._known: dict[str, WordVector] = {}
         self._asked: set[str] = set()
 
     def words(self, sentence: str) -> list[str]:
@@ -70,7 +70,7 @@ class WordVectors:
             if vector is not None:
                 self._known[word] = vector
 
-    def encode(self, sentences: list[str]) -> Vector:
+    def encode(self, sentences: list[str]) -> WordVector:
         """Sentences (N,) -> (N, D)."""
         self.look_up(sentences)
         means = np.zeros((len(sentences), self.dim), np.float32)
@@ -83,7 +83,7 @@ class WordVectors:
     def _form(self, word: str) -> str | None:
         return next((form for form in (word, word.lower()) if form in self._known), None)
 
-    def _vector(self, line: str, number: int) -> Vector | None:
+    def _vector(self, line: str, number: int) -> WordVector | None:
         cells = line.rstrip().split(" ")
         if len(cells) > self.dim + 1:  # some files have words with spaces: another word than it seems
             return None
@@ -92,7 +92,7 @@ class WordVectors:
             raise UserError(f"{self.source.path}, line {number}: not {self.dim} numbers", "fetch the file again")
         return vector
 
-    def _numbers(self, line: str) -> Vector | None:
+    def _numbers(self, line: str) -> WordVector | None:
         try:
             vector = np.array(line.rstrip().split(" ")[1:], dtype=np.float32)
         except ValueError:

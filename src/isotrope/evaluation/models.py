@@ -20,8 +20,7 @@ from isotrope.evaluation.sets.domains import Domain
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES, checked_tasks, run
-from isotrope.post.names import check as check_name
-from isotrope.post.names import open_encoder
+from isotrope.post.names import check_name, open_encoder
 from isotrope.types import Encoder
 
 Say = Callable[[str], None]

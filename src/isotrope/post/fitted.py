@@ -15,15 +15,14 @@ from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns, rows
-from isotrope.types import Count, Encoder
+from isotrope.types import Count, Encoder, Matrix
 
-Matrix = npt.NDArray[np.float64]
 Transform = Callable[[Matrix], Matrix]  # (N, D) -> (N, K), row by row
 
 TARGET = "target"
 
 
-class Step(BaseModel, ABC):
+class PostStep(BaseModel, ABC):
     """What is done to an encoder's vectors, and the sentences that it is fitted on.
 
     Attributes:
@@ -46,9 +45,9 @@ class Step(BaseModel, ABC):
                 f"sentences = {self.sentences} of the target", "the target is fitted on whole: name a corpus with fit="
             )
 
-    def behind(self, base: Encoder) -> Fitted:
+    def behind(self, base: Encoder) -> FittedEncoder:
         """This step behind an encoder."""
-        return Fitted(base, self)
+        return FittedEncoder(base, self)
 
     @abstractmethod
     def fitted(self, vectors: Matrix) -> Transform:
@@ -63,20 +62,20 @@ class Step(BaseModel, ABC):
             yield from (text for _, fields in rows(source, Columns()) for text in fold(fields) if text)
 
 
-class Fitted:
-    """An encoder and a fitted step. Fitted on the target, it is fitted anew on the sentences of each `encode`.
+class FittedEncoder:
+    """An encoder and a fitted step. FittedEncoder on the target, it is fitted anew on the sentences of each `encode`.
 
     An evaluation encodes all sentences of its tasks in one call, so that they are the target. Call `fit` to fit once
     and keep that.
     """
 
-    def __init__(self, base: Encoder, step: Step) -> None:
+    def __init__(self, base: Encoder, step: PostStep) -> None:
         self.base, self.step = base, step
         self._transform: Transform | None = None
 
-    def fit(self, sentences: Sequence[str]) -> Fitted:
+    def fit(self, sentences: Sequence[str]) -> FittedEncoder:
         """Fit on some sentences, and on nothing else from now on."""
-        if isinstance(self.base, Fitted) and self.base.step.fit == TARGET:
+        if isinstance(self.base, FittedEncoder) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
         self._transform = self.step.fitted(self._matrix(list(dict.fromkeys(sentences))))
         return self

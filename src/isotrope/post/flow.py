@@ -20,8 +20,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.errors import UserError
-from isotrope.post.fitted import Matrix, Step, Transform
-from isotrope.types import AboveZero, Count
+from isotrope.post.fitted import PostStep, Transform
+from isotrope.types import AboveZero, Count, Matrix
 
 Coupling = Literal["additive", "affine"]
 Mixing = Literal["permutation", "linear"]
@@ -146,7 +146,7 @@ def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
     return ((z**2).sum(dim=1) / 2 + dim / 2 * math.log(2 * math.pi) - volume).mean() / dim
 
 
-class Flow(Step):
+class Flow(PostStep):
     """``+flow``: BERT-flow. BibTeX: li2020bertflow.
 
     Attributes:

@@ -29,34 +29,34 @@ from isotrope.encoder.load import locate
 from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
-from isotrope.post.fitted import TARGET, Step
+from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.sif import Sif
 from isotrope.post.whitening import Whitening
 from isotrope.types import Encoder
 
-STEPS: dict[str, type[Step]] = {"whitening": Whitening, "flow": Flow, "sif": Sif}
+STEPS: dict[str, type[PostStep]] = {"whitening": Whitening, "flow": Flow, "sif": Sif}
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class EncoderName:
     """A baseline's name, taken apart."""
 
     source: str  # a model, or a file of word vectors
     pooling: str | None
-    steps: tuple[Step, ...]
+    steps: tuple[PostStep, ...]
 
     @classmethod
-    def parse(cls, name: str) -> Name:
+    def parse(cls, name: str) -> EncoderName:
         """Take a name apart; what exists as a folder or file of that name is meant as it is.
 
         Raises:
             UserError: an unknown step, option or pooling, or an impossible value.
         """
-        source, steps = name, list[Step]()
+        source, steps = name, list[PostStep]()
         while "+" in source and not _exists(source) and not _is_pooled(source):
             source, _, text = source.rpartition("+")
-            steps.insert(0, step_of(text, name))
+            steps.insert(0, post_step(text, name))
         pooling = None
         if "@" in source and not _exists(source):
             source, _, pooling = source.rpartition("@")
@@ -83,7 +83,7 @@ class Name:
         return Path(self.source).expanduser()
 
 
-def check(name: str) -> None:
+def check_name(name: str) -> None:
     """Whether a name can be opened, as far as that shows before a model is loaded.
 
     Raises:
@@ -112,8 +112,8 @@ def open_encoder(name: str, pooling: str | None = None) -> Encoder:
     return encoder
 
 
-def _checked(name: str) -> Name:
-    parsed = Name.parse(name)
+def _checked(name: str) -> EncoderName:
+    parsed = EncoderName.parse(name)
     if not parsed.is_word_vectors:
         locate(parsed.source)
     elif parsed.pooling is not None:
@@ -127,7 +127,7 @@ def _checked(name: str) -> Name:
     return parsed
 
 
-def step_of(text: str, name: str) -> Step:
+def post_step(text: str, name: str) -> PostStep:
     """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages.
 
     Raises:

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from isotrope.encoder.word_vectors import Vector, WordVectors, source_of
+from isotrope.encoder.word_vectors import WordVector, WordVectors, source_of
 from isotrope.errors import UserError
-from isotrope.post.fitted import TARGET, Fitted, Matrix, Step, Transform
+from isotrope.post.fitted import TARGET, FittedEncoder, PostStep, Transform
 from isotrope.text.files import lines
-from isotrope.types import AboveZero, Encoder
+from isotrope.types import AboveZero, Encoder, Matrix
 
 
 def read_counts(path: str | Path) -> dict[str, float]:
@@ -51,7 +51,7 @@ def common_directions(vectors: Matrix, count: int) -> Matrix:
     return np.asarray(directions[:, ::-1][:, :count].T)
 
 
-class Sif(Step):
+class Sif(PostStep):
     """``+sif``: weights a / (a + p(word)), then the common directions taken away. BibTeX: arora2017sif.
 
     Attributes:
@@ -70,7 +70,7 @@ class Sif(Step):
         if self.freq is not None and not Path(self.freq).is_file():
             raise UserError(f"freq = {self.freq} does not exist", "name a file with a word and its count a line")
 
-    def behind(self, base: Encoder) -> Fitted:
+    def behind(self, base: Encoder) -> FittedEncoder:
         """Behind word vectors, which take the weights.
 
         Raises:
@@ -78,7 +78,7 @@ class Sif(Step):
         """
         if not isinstance(base, WordVectors):
             raise UserError("+sif weighs words, and this encoder has none", "use it right behind a word-vector file")
-        return _SifFitted(base, self)
+        return _SifEncoder(base, self)
 
     def fitted(self, vectors: Matrix) -> Transform:
         """The map x -> x − (x u) uᵀ."""
@@ -86,7 +86,7 @@ class Sif(Step):
         return lambda x: x - x @ common.T @ common
 
 
-class _SifFitted(Fitted):
+class _SifEncoder(FittedEncoder):
     """Takes its words' weights before its vectors."""
 
     def __init__(self, base: WordVectors, step: Sif) -> None:
@@ -96,11 +96,11 @@ class _SifFitted(Fitted):
         if step.freq is not None:
             base.weight = smooth_inverse_frequency(read_counts(step.freq), step.a)
 
-    def fit(self, sentences: Sequence[str]) -> Fitted:
+    def fit(self, sentences: Sequence[str]) -> FittedEncoder:
         self._count(sentences)
         return super().fit(sentences)
 
-    def encode(self, sentences: list[str]) -> Vector:
+    def encode(self, sentences: list[str]) -> WordVector:
         if self._transform is None and self._sif.fit == TARGET:
             self._count(list(dict.fromkeys(sentences)))
         return super().encode(sentences)

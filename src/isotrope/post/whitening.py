@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.post.fitted import Matrix, Step, Transform
-from isotrope.types import Count
+from isotrope.post.fitted import PostStep, Transform
+from isotrope.types import Count, Matrix
 
 ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in directions that they do not use
 
@@ -39,7 +39,7 @@ def whitening(vectors: Matrix, k: int | None = None) -> tuple[Matrix, Matrix]:
     return mean, directions[:, :live] / np.sqrt(values[:live])
 
 
-class Whitening(Step):
+class Whitening(PostStep):
     """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening."""
 
     k: Count | None = None

@@ -26,7 +26,7 @@ from isotrope.evaluation.geometry import alignment, uniformity
 from isotrope.evaluation.retrieval import reciprocal_ranks
 from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.evaluation.sts import spearman
-from isotrope.post.apply import whiten
+from isotrope.post.whiten import whiten
 from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.similarity import agreement, similarity_pairs
 from isotrope.report.run_page import write_report

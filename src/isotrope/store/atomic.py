@@ -51,12 +51,9 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
     """An empty folder to fill; at the end it is marked as ``kind`` and takes the place of ``folder``.
 
     Raises:
-        UserError: ``folder`` is a file or a link, holds anything that is not ours, is of another kind, or cannot be
-            replaced, as the present folder cannot.
+        UserError: as `check_replaceable`; the file system cannot replace it.
     """
-    check_place(folder, kind)
-    if Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"the present folder lies in {folder}, which is to be replaced", "name another folder")
+    check_replaceable(folder, kind)
     folder = folder.resolve()
     clear_drafts(folder.parent, folder.name)
     draft = draft_path(folder)
@@ -76,6 +73,18 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
         raise
     finally:
         clear_drafts(folder.parent, folder.name)
+
+
+def check_replaceable(folder: Path, kind: str) -> None:
+    """Whether `new_folder` can take this place: to be asked before a long work that ends there.
+
+    Raises:
+        UserError: ``folder`` is a file or a link, holds anything that is not ours, is of another kind, or the present
+            folder lies in it.
+    """
+    check_place(folder, kind)
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"the present folder lies in {folder}, which is to be replaced", "name another folder")
 
 
 def write_text(path: Path, text: str) -> None:

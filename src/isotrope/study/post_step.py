@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isotrope.errors import UserError
-from isotrope.post.fitted import TARGET, Step
-from isotrope.post.names import step_of
+from isotrope.post.fitted import TARGET, PostStep
+from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
 from isotrope.store.cache import cache_folder
 from isotrope.text.corpus import open_corpus
@@ -37,8 +37,8 @@ def with_post_step(encoder: Encoder, then: str, corpus: Sequence[str], sentences
     return _step(then).behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST))
 
 
-def _step(then: str) -> Step:
-    step = step_of(then, f"then = {then!r}")
+def _step(then: str) -> PostStep:
+    step = post_step(then, f"then = {then!r}")
     if isinstance(step, Sif) or step.fit != TARGET or step.sentences is not None:
         remedy = "write whitening, whitening:k=… or flow"
         raise UserError(f"then = {then!r} is not fitted on the row's own sentences", remedy)

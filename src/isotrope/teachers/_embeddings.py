@@ -23,7 +23,7 @@ from isotrope.text.sample import RowIds
 from isotrope.types import Batch
 
 _LAYOUT = 2  # version of the file's layout; part of the key
-SHARD_ROWS = 4096  # between two points from which a killed pass goes on
+TEACHER_SHARD = 4096  # between two points from which a killed pass goes on
 VECTORS = "vectors.npy"
 
 
@@ -71,12 +71,12 @@ def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContex
     corpus = context.needed("corpus")
     count = len(corpus) if rows is None else len(rows)
     array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.dim)
-    begun = array.rows_written(SHARD_ROWS)
+    begun = array.rows_written(TEACHER_SHARD)
     needed = 4 * encoder.dim * (count - begun)  # bytes
     check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
-    for start in range(begun, count, SHARD_ROWS):
+    for start in range(begun, count, TEACHER_SHARD):
         context.progress(encoder.name, start, count)
-        places = np.arange(start, min(start + SHARD_ROWS, count))
+        places = np.arange(start, min(start + TEACHER_SHARD, count))
         array.append(start, encoder(corpus.texts(places if rows is None else rows[places])).numpy())  # (≤ S, T)
     context.progress(encoder.name, count, count)
     array.finish(folder / VECTORS)

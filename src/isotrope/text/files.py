@@ -18,7 +18,7 @@ from isotrope.errors import UserError
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
 COMPRESSIONS = (".gz", ".xz", ".zst")
-BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
+_BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv (each also with .gz, .xz or .zst) and .parquet"
 
 HEAD = 1 << 16  # bytes looked at to tell text from a binary file
@@ -171,11 +171,11 @@ class _Decompressed(io.RawIOBase):
             if self._stream.eof:
                 rest = self._stream.unused_data.lstrip(b"\0")  # zeros may fill up a stream
                 while not rest:
-                    if not (block := self._file.read(BLOCK)):
+                    if not (block := self._file.read(_BLOCK)):
                         return 0
                     rest = block.lstrip(b"\0")
                 self._stream = self._new()
-            elif not (rest := self._file.read(BLOCK) or b""):
+            elif not (rest := self._file.read(_BLOCK) or b""):
                 raise EOFError("it ends within a compressed stream")
             self._ready = memoryview(self._stream.decompress(rest))
         count = min(len(buffer), len(self._ready))

@@ -142,7 +142,7 @@ class TokenStore:
 
         def make(draft: Path) -> None:
             count = len(corpus) if rows is None else len(rows)
-            console.print(f"making tokens of {count:,} sentences", highlight=False, soft_wrap=True)
+            console.print(f"making tokens of {count:,} sentences")
             _write(draft, reader, _shards(corpus, rows))
 
         folder = cached(cache_folder("tokens", key.hexdigest()), make)

@@ -14,7 +14,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from isotrope.encoder.fast.dropout import drop
 
-NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
+ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
 
@@ -141,5 +141,5 @@ def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: flo
     return torch.bmm(drop(scores.softmax(dim=-1), dropout), value).view(n, heads, length, size)
 
 
-AttentionInterface.register(NAME, packed_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionInterface.register(ATTENTION_NAME, packed_attention)
+AttentionMaskInterface.register(ATTENTION_NAME, sdpa_mask)

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from isotrope.encoder.fast import mpnet
-from isotrope.encoder.fast.attention import NAME, Packing
+from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing
 from isotrope.encoder.fast.dropout import quicken
 
 FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}  # model types, by where positions begin
@@ -45,7 +45,7 @@ def pack(model: PreTrainedModel) -> None:
     if model.config.model_type == "mpnet":
         mpnet.take_over(model)
     else:
-        model.set_attn_implementation(NAME)
+        model.set_attn_implementation(ATTENTION_NAME)
     quicken(model)
     # sentence-transformers calls it by this name, past any hook; its signature stays readable.
     model.forward = update_wrapper(partial(forward, model), model.forward)

@@ -14,6 +14,7 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening as equation
+from isotrope.store.atomic import check_replaceable
 from isotrope.store.cache import cache_folder
 from isotrope.store.disk import writing
 from isotrope.text.corpus import open_corpus
@@ -55,11 +56,12 @@ def whiten(
     folder = Path(output)
     if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} holds something already", "choose a new folder")
+    check_replaceable(folder, "model")
     encoder = load(model, pooling)
     cleaned = open_corpus(
         [corpus] if isinstance(corpus, str | Path) else corpus, cache=cache_folder("corpora"), text=text
     )
-    with writing(folder, again="run the same command again"):
+    with writing(folder.parent, again="run the same command again"):
         vectors = np.asarray(
             vectors_of(encoder, Sample(cleaned, None, seed).texts(sentences)), dtype=np.float64
         )  # (N, D)
