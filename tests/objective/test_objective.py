@@ -13,18 +13,22 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from torch import Tensor
+from torch import Tensor, nn
 
 import isotrope.objective.objective
+import isotrope.objective.passes
 from conftest import ROOT, sentences
 from datasets import Dataset
 from isotrope import Objective, component, load
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.features import KEEP
+from isotrope.encoder.gradient_cache import embed_in_parts
 from isotrope.errors import UserError
 from isotrope.objective.preset import build_objective, read_preset
 from isotrope.run.state import ObjectiveState
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
-from isotrope.types import Batch, Views
+from isotrope.types import Batch, Scores, Views
 
 
 def student(folder: Path, dropout: float = 0.1) -> SentenceTransformer:
@@ -234,3 +238,105 @@ def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_
     assert "components.0.momentum.covariance" in first
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
+
+
+class Queue(nn.Module):
+    """The last batch's anchors as further negatives: a score step with a state."""
+
+    stage = "scores"
+    keys: Tensor  # (K, D) of the last batch; before the first, none
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = 0
+
+    def build(self, context: BuildContext) -> Queue:
+        made = Queue()
+        made.register_buffer("keys", torch.zeros(4, context.needed("width")))
+        return made
+
+    def forward(self, scores: Scores) -> Scores:
+        after = scores.with_extra(self.keys.clone())
+        self.keys.copy_(scores.views.stack[0, :4].detach())
+        return after
+
+    def after_step(self, objective: Objective) -> None:
+        assert self in objective.parts
+        self.told += 1
+
+
+def test_each_width_has_its_own_state(tiny_model: Path) -> None:
+    """Matryoshka with a queue; before, the second width met the first one's keys: a RuntimeError."""
+    model = student(tiny_model).train()
+    ours = Objective(model, {"infonce": InfoNCE()}, scores=[Queue()], dims=[8, 32])
+    batches = [columns(model, sentences(6, seed)) for seed in range(3)]
+    for batch in batches[:2]:
+        losses = ours(batch, None)
+    assert [tuple(value.shape) for value in ours.components.buffers()] == [(4, 8), (4, 32)]
+    assert all(value.abs().sum() > 0 for value in ours.components.buffers())
+    sum(losses.values()).backward()
+    again = Objective(model, {"infonce": InfoNCE()}, scores=[Queue()], dims=[8, 32])
+    again.load_state_dict(ours.state_dict())
+    model.eval()  # without dropout, so that the two can be compared
+    first, second = ours(batches[2], None), again(batches[2], None)
+    assert first == second
+
+
+def test_what_was_built_by_hand_is_copied_for_each_width(tiny_model: Path) -> None:
+    class Lazy(nn.Module):
+        def forward(self, scores: Scores) -> Scores:
+            keys = getattr(self, "keys", scores.views.stack[0, :2].detach())
+            self.keys = scores.views.stack[0, :2].detach()
+            return scores.with_extra(keys)
+
+    model = student(tiny_model).train()
+    objective = Objective(model, {"infonce": InfoNCE()}, scores=[Lazy()], dims=[8, 32])
+    for seed in range(2):
+        objective(columns(model, sentences(6, seed)), None)
+    assert [part.keys.shape[1] for part in objective.components] == [8, 32]
+
+
+def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path) -> None:
+    """Once a step of the optimizer, not once a batch."""
+    model = student(tiny_model)
+    objective = Objective(model, {"infonce": InfoNCE()}, scores=[Queue()])
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=8, gradient_accumulation_steps=2,
+        save_strategy="no", report_to="none", disable_tqdm=True,
+    )  # fmt: skip
+    SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=Dataset.from_dict({"text": sentences(64)}), loss=objective,
+        callbacks=[ObjectiveState(objective)],
+    ).train()  # fmt: skip
+    assert objective.step == 6
+    assert objective.scores[0].told == 3
+
+
+def test_a_users_own_script_needs_no_width(tiny_model: Path) -> None:
+    model = student(tiny_model).train()
+    views = [component("views", "mlp"), component("views", "sgw", groups=16)]
+    objective = Objective(model, {"infonce": InfoNCE()}, views=views)
+    assert objective.views[0].linear.weight.shape == (32, 32)
+    assert torch.isfinite(objective(columns(model, sentences(6)), None)["infonce"])
+    by_hand = component("views", "mlp", dim=32)
+    assert Objective(model, {"infonce": InfoNCE()}, views=[by_hand]).views[0] is by_hand
+
+
+@pytest.mark.parametrize(("kind", "options", "embedded"), [
+    ("shuffle", {}, False), ("cutoff", {}, False), ("repeat", {}, False), ("cutoff", {"unit": "feature"}, True),
+])  # fmt: skip
+def test_only_erased_features_make_the_encoder_read_embeddings(
+    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, str], embedded: bool
+) -> None:
+    model = student(tiny_model).train()
+    step = component("tokens", kind, **options)
+    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])])
+    seen = []
+
+    def spy(model: nn.Module, features: dict[str, Tensor], size: int | None) -> Tensor:
+        seen.append(KEEP in features)
+        return embed_in_parts(model, features, size)
+
+    monkeypatch.setattr(isotrope.objective.passes, "embed_in_parts", spy)
+    objective(columns(model, sentences(6)), None)
+    assert seen == [embedded]

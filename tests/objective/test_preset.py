@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+import isotrope
+from isotrope.cli.presets import app
 from isotrope.errors import UserError
-from isotrope.objective.preset import preset_names, read_preset
+from isotrope.objective.preset import build_objective, check_third_parties, preset_names, read_preset
 from isotrope.objective.sources import annotated, cited_sources, flat
 
 
@@ -122,3 +125,49 @@ def test_rankcse_as_the_community_has_it(kind: str) -> None:
     assert found["terms.consistency.kind"] == "released.clamped"
     if kind == "listnet":
         assert found["terms.rank.temperature"] == found["terms.infonce.temperature"]
+
+
+@pytest.mark.parametrize("label", ["step", "score", "loss", "epoch", "grad_norm", "learning_rate"])
+def test_a_term_with_the_name_of_a_field_of_the_log_is_refused(label: str) -> None:
+    with pytest.raises(UserError, match=rf"terms\.{label}: the run's log has a field of that name: choose another"):
+        read_preset("simcse", [f"terms.{label}.kind=infonce"])
+    assert label not in read_preset("simcse", [f"scores.{label}.kind=noise"]).terms
+
+
+def test_the_width_is_the_models() -> None:
+    with pytest.raises(UserError, match=r"views\.mlp\.dim is an unknown key.*the model's width"):
+        read_preset("simcse", ["views.mlp.dim=5"])
+
+
+def test_reading_a_preset_imports_nothing_of_a_third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for ``show`` or ``diff``; and what is no component is refused when a run starts, whatever it is."""
+    (tmp_path / "loud.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "simcse"\n[terms.x]\nkind = "loud:Thing"\nargs = ["touch", "x"]\n')
+    runner = CliRunner()
+    for command in (["show", str(path)], ["diff", "simcse", str(path)]):
+        done = runner.invoke(app, command)
+        assert done.exit_code == 0, done.output
+        assert "loud:Thing" in done.output
+    with pytest.raises(SystemExit):
+        check_third_parties(read_preset(path))
+
+
+def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tiny_model: Path) -> None:
+    """Before anything is written, a class that is no component is refused, and not called."""
+    touched = tmp_path / "touched"
+    path = tmp_path / "mine.toml"
+    path.write_text(f'extends = "simcse"\n[terms.x]\nkind = "subprocess:Popen"\nargs = ["touch", "{touched}"]\n')
+    with pytest.raises(UserError, match=r"'subprocess:Popen' is no component of terms.*stage = \"terms\""):
+        isotrope.train(corpus_file, output=tmp_path / "run", preset=path, backbone=str(tiny_model), dev="none")
+    with pytest.raises(UserError, match="no component"):
+        build_objective(read_preset(path), isotrope.load(tiny_model, "mean", device="cpu"))
+    assert not touched.exists()
+
+
+def test_a_component_of_another_stage_is_refused() -> None:
+    with pytest.raises(UserError, match="is no component of views"):
+        check_third_parties(read_preset("simcse", ["views.x.kind=isotrope.terms.infonce:InfoNCE"]))
+    with pytest.raises(UserError, match=r"terms has no kind 'released\.detach': choose one of .*released\.clamped"):
+        read_preset("simcse", ["terms.x.kind=released.detach"])

@@ -117,8 +117,10 @@ def _parse_override(text: str) -> TomlTable:
         raise UserError(f"--set {text}: not of the form key=value", "write, for example, --set train.batch_size=32")
     try:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except tomllib.TOMLDecodeError:
         parsed = value.strip()
+    except RecursionError:
+        raise _too_deep(f"--set {key.strip()[:60]}") from None
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}
     _check_depth(parsed, f"--set {key.strip()[:60]}")
