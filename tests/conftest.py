@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytest_plugins = ["web"]  # a web server on this machine
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for a network
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 torch.set_num_threads(1)  # small models: threads cost more than they give, and tests run beside each other

@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import tarfile
 import threading
+import time
+import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import isotrope.datasets.sources as known
+from isotrope.datasets.sources import DataSource, File
+
+TEXT = "".join(f"sentence {i} of a file\n" for i in range(9000)).encode()
+HOME = "the makers' page"
+
+
+def file_of(content: bytes, name: str = "a.txt") -> File:
+    return File(name, content.count(b"\n"), len(content), hashlib.sha256(content).hexdigest())
+
+
+def zipped(members: dict[str, bytes], mode: int = 0) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            info = zipfile.ZipInfo("x")
+            info.filename, info.compress_type, info.external_attr = name, zipfile.ZIP_DEFLATED, mode << 16
+            archive.writestr(info, content)
+    return stream.getvalue()
+
+
+def tarred(members: dict[str, bytes], kind: bytes = tarfile.REGTYPE, linkname: str = "", mode: str = "w:gz") -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode) as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size = kind, linkname, len(content) if kind == tarfile.REGTYPE else 0
+            archive.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
 
 
 @dataclass
@@ -17,6 +54,9 @@ class Web:
     pages: dict[str, bytes | int | str] = field(default_factory=dict)
     ranges: bool = True  # whether it can go on from a byte
     cut: int | None = None  # the connection ends after so many bytes of an answer
+    pause: float = 0.0  # seconds before each hundred bytes of an answer
+    pause_before: float = 0.0  # seconds before an answer
+    reason: str | None = None  # of a refusal
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, Range
 
 
@@ -29,8 +69,10 @@ def serving() -> Iterator[Web]:
             wanted = self.headers.get("Range")
             web.asked.append((self.path, wanted))
             page = web.pages.get(self.path, 404)
+            time.sleep(web.pause_before)
             if isinstance(page, int):
-                self.send_error(page)
+                self.send_response(page, web.reason)
+                self.end_headers()
             elif isinstance(page, str):
                 self.send_response(302)
                 self.send_header("Location", page)
@@ -46,7 +88,13 @@ def serving() -> Iterator[Web]:
             if begin:
                 self.send_header("Content-Range", f"bytes {begin}-{len(page) - 1}/{len(page)}")
             self.end_headers()
-            self.wfile.write(page[begin:][: web.cut])
+            sent = page[begin:][: web.cut]
+            for start in range(0, len(sent), 100) if web.pause else ():
+                time.sleep(web.pause)
+                with suppress(ConnectionError):
+                    self.wfile.write(sent[start : start + 100])
+            if not web.pause:
+                self.wfile.write(sent)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -61,3 +109,23 @@ def serving() -> Iterator[Web]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving() as web:
+        yield web
+
+
+@pytest.fixture
+def source(web: Web, monkeypatch: pytest.MonkeyPatch) -> DataSource:
+    """A data set of two files, which the web has one by one and in an archive; the only one that is known."""
+    second = b"one\ntwo\n"
+    web.pages |= {"/at/a.txt": TEXT, "/at/b.txt": second, "/all.zip": zipped({"in/a.txt": TEXT, "in/b.txt": second})}
+    one = DataSource(
+        "One", "transfer", "a test", "9002 lines", "none", HOME, f"{web.base}/at/", "one",
+        (file_of(TEXT), file_of(second, "b.txt")), (f"{web.base}/all.zip",),
+    )  # fmt: skip
+    monkeypatch.setattr(known, "data_sources", lambda: (one,))
+    return one

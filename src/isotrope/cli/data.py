@@ -49,11 +49,11 @@ def data_fetch(
 ) -> None:
     """Download data sets (default: all but the training corpus), resumed where it broke off, each file verified."""
     from isotrope.console.progress import progress
-    from isotrope.datasets.fetch import fetch
+    from isotrope.datasets.fetch import fetch_data
 
     target = _given(folder)
     with progress("downloaded", None, errors, unit="bytes") as bar:
-        fetched = fetch(target, _names(only), mirror, official, _say, bar.advance)
+        fetched = fetch_data(target, _names(only), mirror, official, _say, bar)
     if any(source.recipe for source in fetched):
         _say(f"next: isotrope data prepare {target}")
 
@@ -61,10 +61,10 @@ def data_fetch(
 @app.command("check")
 def data_check(folder: Folder = None, only: Only = None) -> None:
     """Say what is missing, corrupt or swapped, and the remedy; exit code 2 if anything is."""
-    from isotrope.datasets.checking import check
+    from isotrope.datasets.checking import check_data
 
     target = _given(folder)
-    checked = check(target, _names(only))
+    checked = check_data(target, _names(only))
     for one in checked:
         _say(f"{one.source.name}: {one.state} ({one.source.rows}){_note(one)}")
     wrong = [one for one in checked if one.findings]
@@ -94,9 +94,9 @@ def data_prepare(
     only: Only = None,
 ) -> None:
     """Make SentEval's text state of STS and SICK from the official files; ISOTROPE_DATA may then point here."""
-    from isotrope.datasets.prepare import prepare
+    from isotrope.datasets.prepare import prepare_data
 
-    prepare(_given(folder), output, _names(only), _say)
+    prepare_data(_given(folder), output, _names(only), _say)
     _say(f"point to it: export ISOTROPE_DATA={output or folder}")
 
 

@@ -15,58 +15,69 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 from isotrope.datasets.sources import File
-from isotrope.datasets.verify import CHUNK, Fault, fault
+from isotrope.datasets.verify import CHUNK, Fault, WrongFile, new_verified
 from isotrope.errors import UserError
 
 _BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, NotImplementedError)
-_REMEDY = "delete it and download it again"
+_REMEDY = "download it again"
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What an archive holds under one name; `open` is None for a folder."""
+    """What an archive holds under one name; ``open`` is None for a folder."""
 
     name: str
     link: bool  # or a device, a pipe: anything but a file or a folder
     open: Callable[[], IO[bytes]] | None
 
 
-def unpack(archive: Path, folder: Path, files: Sequence[File]) -> list[File]:
-    """Write those of `files` that `archive` holds, under whatever folder, to `folder`; returns the ones written.
+def unpack(archive: Path, folder: Path, files: Sequence[File], name: str | None = None) -> list[File]:
+    """Write those of ``files`` that ``archive`` holds, under whatever folder, to ``folder``.
 
     Each is verified before it takes its place. No member is written under a name of the archive's, and none beyond
-    its expected size; an archive with a member outside its folder, or with a link, is refused as a whole.
+    its expected size. An archive with a member outside its folder, or with a link, is refused as a whole.
 
-    Raises UserError for an archive that is truncated, encrypted, of another kind or refused, and for a wrong member.
+    Args:
+        archive: a zip or tar file.
+        folder: where the files are written.
+        files: the ones wanted.
+        name: how messages call the archive; default: its path.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UserError: the archive is truncated, encrypted, of another kind or refused, or a member is wrong.
     """
+    name = name or str(archive)
     wanted = {file.name: file for file in files}
     written: list[File] = []
     faults: dict[str, Fault] = {}
     try:
-        with _opened(archive) as members:
+        with _opened(archive, name) as members:
             for member in members:
-                _refuse(archive, member)
+                _refuse(name, member)
             for member in members:
                 file = wanted.get(PurePosixPath(member.name).name)
                 if member.open is None or file is None or file in written:
                     continue
-                wrong = _write(member.open, folder / file.name, file)
-                if wrong:
-                    faults[file.name] = wrong
-                else:
+                try:
+                    _write(member.open, folder / file.name, file)
                     written.append(file)
+                except WrongFile as error:
+                    faults[file.name] = error.fault
     except _BROKEN as error:
-        raise UserError(f"{archive} is truncated or damaged ({error or type(error).__name__})", _REMEDY) from None
+        raise UserError(f"{name} is truncated or damaged ({error or type(error).__name__})", _REMEDY) from None
     except RuntimeError as error:
-        raise UserError(f"{archive} cannot be opened ({error})", "unpack it yourself") from None
-    for name, wrong in faults.items():
-        if wanted[name] not in written:
-            raise UserError(f"{name} in {archive} is {wrong.kind} ({wrong.detail})", _REMEDY)
+        raise UserError(f"{name} cannot be opened ({error})", "unpack it yourself") from None
+    for lost, wrong in faults.items():
+        if wanted[lost] not in written:
+            raise UserError(f"{lost} in {name} is {wrong.kind} ({wrong.detail})", _REMEDY)
     return written
 
 
 @contextmanager
-def _opened(archive: Path) -> Iterator[list[_Member]]:
+def _opened(archive: Path, name: str) -> Iterator[list[_Member]]:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             yield [_zip_member(zipped, info) for info in zipped.infolist()]
@@ -74,7 +85,7 @@ def _opened(archive: Path) -> Iterator[list[_Member]]:
         with tarfile.open(archive) as tarred:
             yield [_tar_member(tarred, info) for info in tarred]
     else:
-        raise UserError(f"{archive} is truncated, or neither a zip nor a tar archive", _REMEDY)
+        raise UserError(f"{name} is truncated, or neither a zip nor a tar archive", _REMEDY)
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
@@ -92,7 +103,7 @@ def _tar_member(archive: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
     return _Member(info.name, not (info.isreg() or info.isdir()), opened if info.isreg() else None)
 
 
-def _refuse(archive: Path, member: _Member) -> None:
+def _refuse(archive: str, member: _Member) -> None:
     remedy = "do not unpack it: it is not the official archive"
     name = PureWindowsPath(member.name)  # knows both kinds of slash, and drives
     if name.anchor or ".." in name.parts:
@@ -101,17 +112,9 @@ def _refuse(archive: Path, member: _Member) -> None:
         raise UserError(f"{archive} holds a link or device ({member.name})", remedy)
 
 
-def _write(opened: Callable[[], IO[bytes]], path: Path, file: File) -> Fault | None:
-    part = path.with_name(path.name + ".part")
-    try:
-        with opened() as source, part.open("wb") as out:
-            left = math.inf if file.size is None else file.size
-            while left >= 0 and (chunk := source.read(CHUNK)):
-                out.write(chunk)
-                left -= len(chunk)
-        wrong = fault(part, file)
-        if wrong is None:
-            part.replace(path)
-        return wrong
-    finally:
-        part.unlink(missing_ok=True)
+def _write(opened: Callable[[], IO[bytes]], path: Path, file: File) -> None:
+    with opened() as source, new_verified(path, file) as out:
+        left = math.inf if file.size is None else file.size
+        while left >= 0 and (chunk := source.read(CHUNK)):
+            out.write(chunk)
+            left -= len(chunk)

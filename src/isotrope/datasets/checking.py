@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from isotrope.datasets.sources import REQUIRED, File, Source, choose
+from isotrope.datasets.sources import REQUIRED, DataSource, File, choose
 from isotrope.datasets.verify import fault
 from isotrope.errors import UserError
 
@@ -23,11 +23,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A source with what was found: nothing is wrong where there are no findings. `absent`: there is nothing of it."""
+    """A source with what was found: nothing is wrong where there are no findings."""
 
-    source: Source
+    source: DataSource
     findings: tuple[Finding, ...]
-    absent: bool = False
+    absent: bool = False  # there is nothing of it
 
     @property
     def state(self) -> str:
@@ -37,13 +37,14 @@ class Checked:
         return "not fetched" if self.absent else "right"
 
 
-def check(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
-    """Compare the files below `data` with the sources: presence, lines and sha256.
+def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
+    """Compare the files below ``data`` with the sources: presence, lines and sha256.
 
-    STS and the transfer tasks are wrong where they are absent, other sources only where `names` asks for them. Where
-    files are `prepared`, these are what counts; the official files they are made of are checked where there are any.
+    STS and the transfer tasks are wrong where they are absent, other sources only where ``names`` asks for them. Where
+    files are ``prepared``, these are what counts; the official files they are made of are checked where there are any.
 
-    Raises UserError for a folder that does not exist and for an unknown name.
+    Raises:
+        UserError: the folder does not exist, or a name is unknown.
     """
     folder, names = Path(data).expanduser(), list(names)
     if not folder.is_dir():
@@ -51,7 +52,7 @@ def check(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
     return [_check(folder, source, bool(names) or source.group in REQUIRED) for source in choose(names)]
 
 
-def _check(folder: Path, source: Source, required: bool) -> Checked:
+def _check(folder: Path, source: DataSource, required: bool) -> Checked:
     fetch, prepare = (f"isotrope data {verb} {folder} --only {source.name}" for verb in ("fetch", "prepare"))
     fetched = _any(folder / source.folder, source.files)
     made = source.prepared_folder is not None and _any(folder / source.prepared_folder, source.prepared)

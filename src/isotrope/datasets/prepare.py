@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from isotrope.datasets.sources import File, Source, choose
+from isotrope.datasets.sources import DataSource, File, choose
 from isotrope.datasets.tokenise import tokenise_file
-from isotrope.datasets.verify import fault
+from isotrope.datasets.verify import WrongFile, fault, new_verified
 from isotrope.errors import UserError
 from isotrope.store.disk import writing
 
 
-def prepare(
+def prepare_data(
     data: str | Path,
     output: str | Path | None = None,
     names: Iterable[str] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
-    """Make `senteval/downstream/STS` and `SICK` below `output` (default: `data`) from the official files below `data`.
+    """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` from the official files below ``data``.
 
-    Without `names` every source whose official files are there is prepared. What is there already and right is left.
-    Returns the folders prepared.
+    The default of ``output`` is ``data``. Without ``names`` every source whose official files are there is prepared.
+    What is there already and right is left.
+
+    Returns:
+        The folders prepared.
 
     Raises:
         UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
@@ -50,7 +53,7 @@ def prepare(
     return made
 
 
-def _verify(folder: Path, source: Source) -> None:
+def _verify(folder: Path, source: DataSource) -> None:
     """All of them before any is written: half a task is worse than none."""
     for file in source.files:
         wrong = fault(folder / file.name, file)
@@ -60,22 +63,18 @@ def _verify(folder: Path, source: Source) -> None:
             )
 
 
-def _make(folder: Path, destination: Path, source: Source, file: File) -> None:
+def _make(folder: Path, destination: Path, source: DataSource, file: File) -> None:
     if fault(destination / file.name, file) is None:
         return
     official = next(listed for listed in source.files if listed.name == (file.at or file.name))
     content = (folder / official.name).read_bytes()
     if official.sha256 != file.sha256:  # scores and licences stay as they are
         content = tokenise_file(content.decode("utf-8"), str(source.recipe)).encode("utf-8")
-    part = destination / f"{file.name}.part"
     try:
-        part.write_bytes(content)
-        wrong = fault(part, file)
-        if wrong:
-            raise UserError(
-                f"{destination / file.name} came out {wrong.kind} ({wrong.detail})",
-                "install the version of sacremoses that constraints.txt names",
-            )
-        part.replace(destination / file.name)
-    finally:
-        part.unlink(missing_ok=True)
+        with new_verified(destination / file.name, file) as out:
+            out.write(content)
+    except WrongFile as wrong:
+        raise UserError(
+            f"{destination / file.name} came out {wrong.fault.kind} ({wrong.fault.detail})",
+            "install the version of sacremoses that constraints.txt names",
+        ) from None

@@ -33,7 +33,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataSource:
     """A data set: what it is, whose, where it comes from, its files below the data folder.
 
     `address` ends in a slash and holds the files as they are; `archives` are the official downloads, whose members
@@ -72,27 +72,27 @@ class Source:
 
 
 @cache
-def sources() -> tuple[Source, ...]:
+def data_sources() -> tuple[DataSource, ...]:
     """Every source, in the order of sources.toml."""
     text = (files("isotrope.datasets") / "sources.toml").read_text(encoding="utf-8")
     return tuple(_source(record) for record in tomllib.loads(text)["source"])
 
 
-def _source(record: dict[str, Any]) -> Source:
+def _source(record: dict[str, Any]) -> DataSource:
     listed = {key: tuple(File(**file) for file in record.get(key, ())) for key in ("files", "prepared")}
-    return Source(**{**record, **listed, "archives": tuple(record.get("archives", ()))})
+    return DataSource(**{**record, **listed, "archives": tuple(record.get("archives", ()))})
 
 
-def choose(names: Iterable[str] = ()) -> tuple[Source, ...]:
+def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
     """Sources by their names, or those of a group, in any case; none named: all but the corpus; "all": all.
 
     Raises UserError for an unknown name.
     """
     wanted = [name.strip().lower() for name in names] or [*REQUIRED, *BESIDES]
-    known = {source.name.lower() for source in sources()} | {*GROUPS, "all"}
+    known = {source.name.lower() for source in data_sources()} | {*GROUPS, "all"}
     for name in wanted:
         if name not in known:
             raise UserError(
-                f"no data set {name!r}", f"choose from {', '.join((*GROUPS, *(s.name for s in sources())))} or all"
+                f"no data set {name!r}", f"choose from {', '.join((*GROUPS, *(s.name for s in data_sources())))} or all"
             )
-    return tuple(s for s in sources() if "all" in wanted or s.name.lower() in wanted or s.group in wanted)
+    return tuple(s for s in data_sources() if "all" in wanted or s.name.lower() in wanted or s.group in wanted)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
-from isotrope.datasets.sources import File, sources
+from isotrope.datasets.sources import File, data_sources
+from isotrope.store.atomic import new_file
 
 CHUNK = 1 << 20
 
@@ -16,7 +20,7 @@ CHUNK = 1 << 20
 class Fault:
     """What is wrong with a file.
 
-    `kind` is "missing", "unreadable", "empty", "swapped", "converted" (Windows line ends), "corrupt"
+    ``kind`` is "missing", "unreadable", "empty", "swapped", "converted" (Windows line ends), "corrupt"
     (another number of lines) or "changed" (the right number, other text).
     """
 
@@ -24,10 +28,34 @@ class Fault:
     detail: str
 
 
+class WrongFile(Exception):
+    """What was written is not the file expected."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        super().__init__(fault.kind)
+
+
+@contextmanager
+def new_verified(path: Path, file: File) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of ``path`` if it is ``file``.
+
+    Raises:
+        WrongFile: it is not; the place is as it was.
+    """
+    with new_file(path) as out:
+        yield out
+        out.flush()
+        if wrong := fault(Path(out.name), file):
+            raise WrongFile(wrong)
+
+
 def fault(path: Path, file: File) -> Fault | None:
-    """What is wrong with the file at `path`, which should be `file`; None where nothing is."""
+    """What is wrong with the file at ``path``, which should be ``file``; None where nothing is."""
     try:
-        seen = measure(path)
+        if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, from which nothing may ever come
+            return Fault("unreadable", "not a file")
+        seen = file_facts(path)
     except (FileNotFoundError, NotADirectoryError):
         return Fault("missing", "not there")
     except OSError as error:
@@ -47,8 +75,8 @@ def fault(path: Path, file: File) -> Fault | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A file as it is; `unix_sha256` is that of its bytes with Unix line ends."""
+class FileFacts:
+    """A file as it is; ``unix_sha256`` is that of its bytes with Unix line ends."""
 
     size: int
     lines: int
@@ -56,7 +84,7 @@ class Measured:
     unix_sha256: str
 
 
-def measure(path: Path) -> Measured:
+def file_facts(path: Path) -> FileFacts:
     """Read the file once, in constant memory; OSError where it cannot be read."""
     digest, unix, size, lines, last, held = hashlib.sha256(), hashlib.sha256(), 0, 0, b"\n", b""
     with path.open("rb") as stream:
@@ -67,14 +95,14 @@ def measure(path: Path) -> Measured:
             held = b"\r" if text.endswith(b"\r") else b""  # its "\n" may begin the next chunk
             unix.update(text[: len(text) - len(held)].replace(b"\r\n", b"\n"))
     unix.update(held)
-    return Measured(size, lines + (last != b"\n"), digest.hexdigest(), unix.hexdigest())
+    return FileFacts(size, lines + (last != b"\n"), digest.hexdigest(), unix.hexdigest())
 
 
 @cache
 def _names() -> dict[str, str]:
     """sha256 -> the file that has it."""
     found: dict[str, str] = {}
-    for source in sources():
+    for source in data_sources():
         for folder, listed in ((source.folder, source.files), (source.prepared_folder, source.prepared)):
             for file in listed:
                 if file.sha256:

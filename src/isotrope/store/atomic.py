@@ -87,6 +87,23 @@ def check_replaceable(folder: Path, kind: str) -> None:
         raise UserError(f"the present folder lies in {folder}, which is to be replaced", "name another folder")
 
 
+@contextmanager
+def growing_file(path: Path, keep: int) -> Iterator[BinaryIO]:
+    """The part of ``path`` that is there (`part_path`), open behind its first ``keep`` bytes; the rest is cut off.
+
+    It outlives errors and kills, so that what comes in pieces goes on. `move` gives it its place.
+    """
+    part = part_path(path)
+    with part.open("r+b" if keep else "wb") as file:
+        file.truncate(keep)
+        file.seek(keep)
+        try:
+            yield file
+        finally:
+            file.flush()
+            os.fsync(file.fileno())
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a text file (UTF-8) at one stroke."""
     with new_file(path) as file:
@@ -106,6 +123,11 @@ def move(source: Path, target: Path) -> None:
 def draft_path(path: Path) -> Path:
     """Where ``path`` is written until it is whole. Of this process alone, since another may write the same file."""
     return path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
+
+
+def part_path(path: Path) -> Path:
+    """Where what comes in pieces gathers until it is whole. Of whoever holds the lock of ``path``; a kill leaves it."""
+    return path.with_name(f".{path.name}.part{DRAFT}")
 
 
 def clear_drafts(folder: Path, name: str | None = None) -> None:

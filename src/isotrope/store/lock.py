@@ -24,7 +24,11 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         with FileLock(folder / LOCK).acquire(timeout=0):
             clear_drafts(folder)
-            yield
+            try:
+                yield
+            finally:
+                if folder.is_dir() and [path.name for path in folder.iterdir()] == [LOCK]:
+                    (folder / LOCK).unlink()  # nothing was written: nothing stays
     except Timeout as error:
         raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
 

@@ -1,0 +1,219 @@
+"""``isotrope data`` at the command line: every mistake is one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_bad_inputs import check_line, in_process
+
+from isotrope.datasets.sources import DataSource
+from isotrope.evaluation.sets.senteval import SUBSETS, load_sts
+from isotrope.store.mark import DRAFT, LOCK
+from web import HOME, TEXT, Web, zipped
+
+Spoil = Callable[[Path], object]
+
+
+def rewrite(change: Callable[[bytes], bytes]) -> Spoil:
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+SPOILT: dict[str, tuple[Spoil, str]] = {
+    "missing": (Path.unlink, "missing (not there)"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "unreadable (Is a directory)"),
+    "empty": (rewrite(lambda _: b""), "empty (0 rows)"),
+    "cut": (rewrite(lambda text: text[:1000]), "corrupt (… lines, 5000 expected)"),
+    "a word": (
+        rewrite(lambda text: text.replace(b"the", b"der", 1)),
+        "changed (5000 lines as expected, but other text)",
+    ),
+    "Windows": (
+        rewrite(lambda text: text.replace(b"\n", b"\r\n")),
+        "converted (the right text with Windows line ends)",
+    ),
+    "swapped": (
+        lambda path: path.write_bytes(path.with_name("subj.subjective").read_bytes()),
+        "swapped (it is senteval/downstream/SUBJ/subj.subjective)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "expected"), SPOILT.values(), ids=SPOILT.keys())
+def test_check_names_what_is_wrong(
+    data: Path,
+    tmp_path: Path,
+    spoil: Spoil,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "senteval" / "downstream" / "SUBJ"
+    shutil.copytree(data / "senteval" / "downstream" / "SUBJ", folder, copy_function=shutil.copyfile)
+    command = ["data", "check", str(tmp_path), "--only", "SUBJ"]
+    assert in_process(command, monkeypatch) == 0
+    assert capfd.readouterr().out == "SUBJ: right (10000 sentences)\n"
+    spoil(folder / "subj.objective")
+    assert in_process(command, monkeypatch) == 2
+    out, err = capfd.readouterr()
+    kind, detail = expected.rstrip(")").split(" (")
+    remedy = f"isotrope data fetch {tmp_path} --only SUBJ"
+    known_note = "" if kind == "missing" else "; a corrupt SUBJ circulates, on which accuracies of 99.6 come out"
+    check_line(err, f"SUBJ/subj.objective in {tmp_path} is {kind} ({detail}){known_note}: {remedy}")
+    table = " ".join(out.split())
+    assert f"SUBJ: wrong (10000 sentences){known_note}" in table
+    assert re.search(rf"subj.objective {kind} .*{re.escape(remedy)}", table), table
+
+
+UNREACHABLE = "http://127.0.0.1:1"
+BAD: dict[str, tuple[list[str], str]] = {
+    "no folder": (["data", "fetch"], "no data folder given … ISOTROPE_DATA"),
+    "unknown": (["data", "fetch", "d", "--only", "mr,foo"], "no data set 'foo' … choose from"),
+    "no set": (["data", "fetch", "d", "--only", ""], "no data set '' … choose from"),
+    "no network": (
+        ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
+        "127.0.0.1:1 cannot be reached (Connection refused) … the network",
+    ),
+    "mirror on disk": (["data", "fetch", "d", "--mirror", "file:///d"], "neither http nor https … address"),
+    "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),
+    "check nothing": (["data", "check", "no/such"], "no/such does not exist … isotrope data fetch"),
+    "prepare nothing": (["data", "prepare", "no/such"], "no/such does not exist … isotrope data fetch"),
+    "list unknown": (["data", "list", "--only", "x"], "no data set 'x' … choose from"),
+}
+
+
+@pytest.mark.parametrize(("command", "expected"), BAD.values(), ids=BAD.keys())
+def test_mistakes_end_with_one_line(
+    command: list[str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert in_process(command, monkeypatch) == 2
+    check_line(capfd.readouterr().err, expected)
+    assert not list(tmp_path.iterdir())
+
+
+WEB: dict[str, tuple[Callable[[Web], object], list[str], str]] = {
+    "redirect to no address": (
+        lambda web: web.pages.update({"/at/a.txt": "http://[::1"}),
+        [],
+        "a.txt is, or leads to, an invalid address (Invalid IPv6 URL) … put it at",
+    ),
+    "gone": (lambda web: web.pages.pop("/at/a.txt"), [], "/at/a.txt is not there any more (404) … put it at"),
+    "another": (lambda web: web.pages.update({"/at/a.txt": b"x\n"}), [], "a.txt is not the file expected … put it"),
+    "cut": (lambda web: setattr(web, "cut", 99), [], "a.txt broke off after 99 of … bytes … again"),
+    "archive cut": (
+        lambda web: web.pages.update({"/all.zip": zipped({"a.txt": TEXT})[:-30]}),
+        ["--official"],
+        "all.zip is truncated … download it again",
+    ),
+    "archive escapes": (
+        lambda web: web.pages.update({"/all.zip": zipped({"../../a.txt": TEXT})}),
+        ["--official"],
+        "all.zip would write outside its folder (../../a.txt) … do not unpack it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "more", "expected"), WEB.values(), ids=WEB.keys())
+def test_what_the_web_does_ends_with_one_line(
+    web: Web,
+    source: DataSource,
+    tmp_path: Path,
+    spoil: Callable[[Web], object],
+    more: list[str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    spoil(web)
+    assert in_process(["data", "fetch", str(tmp_path / "d"), *more], monkeypatch) == 2
+    check_line(capfd.readouterr().err, expected)
+    assert not [
+        path for path in tmp_path.rglob("*") if path.is_file() and not path.name.endswith(DRAFT) and path.name != LOCK
+    ]
+
+
+def test_list_fetch_and_check(
+    web: Web,
+    source: DataSource,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path))
+    assert in_process(["data", "list", "--addresses"], monkeypatch) == 0
+    out = capfd.readouterr().out
+    assert re.search(r"One +transfer +a test +9002 lines +0.2 +none +sha256", out)
+    assert f"One: {web.base}/at/b.txt\n" in out
+    assert in_process(["data", "fetch"], monkeypatch) == 0
+    assert in_process(["data", "check"], monkeypatch) == 0
+    assert capfd.readouterr().out.endswith(f"{HOME}\nOne: right (9002 lines)\n")
+
+
+def official_sts13(folder: Path) -> Path:
+    """A whole STS13 of made-up pairs, where SentEval has it; returns its folder."""
+    below = folder / "senteval" / "downstream" / "STS" / "STS13-en-test"
+    below.mkdir(parents=True)
+    for name, count in SUBSETS["STS13"].items():
+        pairs = (f"one sentence {i}\tanother {i}\n" for i in range(count))
+        (below / f"STS.input.{name}.txt").write_text("".join(pairs), encoding="utf-8")
+        (below / f"STS.gs.{name}.txt").write_text("".join(f"{i % 6}\n" for i in range(count)), encoding="utf-8")
+    return below
+
+
+def swap(first: Path, second: Path) -> None:
+    held = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(held)
+
+
+ROWS: dict[str, tuple[str, Spoil, str]] = {
+    "missing score": (
+        "gs.FNWN",
+        rewrite(lambda t: t.replace(b"1\n", b"\n", 1)),
+        "188 scored pairs found, 189 expected",
+    ),
+    "no score": ("gs.FNWN", rewrite(lambda t: t.replace(b"1\n", b"?\n", 1)), "line 2: the score '?' is not a finite"),
+    "0 rows": ("gs.OnWN", rewrite(lambda _: b""), "has 561 lines, but STS.gs.OnWN.txt has 0 … check the download"),
+    "encoding": ("input.OnWN", rewrite(lambda t: t.replace(b"7", b"\xe9", 1)), "line 8: not UTF-8 text … UTF-8"),
+    "UTF-16": ("input.OnWN", rewrite(lambda t: t.decode().encode("utf-16")), "not UTF-8 text … save the file as UTF-8"),
+    "subsets": (
+        "gs.FNWN",
+        lambda path: swap(path, path.with_name("STS.gs.OnWN.txt")),
+        "STS.input.FNWN.txt has 189 lines, but STS.gs.FNWN.txt has 561 … check the download",
+    ),
+    "sides": (
+        "gs.FNWN",
+        lambda path: swap(path, path.with_name("STS.input.FNWN.txt")),
+        "STS.input.FNWN.txt, line 1: 1 column(s), at least 2 expected … check the download",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "spoil", "expected"), ROWS.values(), ids=ROWS.keys())
+def test_bad_rows_end_the_evaluation_with_one_line(
+    tiny_model: Path,
+    tmp_path: Path,
+    name: str,
+    spoil: Spoil,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    folder = official_sts13(tmp_path)
+    assert sum(map(len, load_sts(tmp_path, "STS13").values())) == 1500
+    spoil(folder / f"STS.{name}.txt")
+    command = ["evaluate", str(tiny_model), "--tasks", "STS13", "--data", str(tmp_path)]
+    assert in_process(command, monkeypatch) == 2
+    check_line(capfd.readouterr().err, expected)

@@ -1,0 +1,53 @@
+"""Every data set is stated in full."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+from isotrope.datasets.sources import choose, data_sources
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.senteval import SPLITS, SUBSETS
+
+
+def test_every_source_is_stated_in_full() -> None:
+    assert len({source.name for source in data_sources()}) == len(data_sources()) == 20
+    for source in data_sources():
+        assert source.licence
+        assert source.home.startswith("http")
+        assert source.address.endswith("/")
+        for file in (*source.files, *source.prepared):
+            assert file.name == Path(file.name).name
+            assert source.name == "wiki1m" or re.fullmatch("[0-9a-f]{64}", file.sha256 or "")
+        if source.verified == "sha256":
+            assert re.match(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/", source.address)
+        official = {file.name for file in source.files}
+        assert {file.at or file.name for file in source.prepared} <= official
+    assert [source.name for source in data_sources() if source.verified == "rows only"] == ["wiki1m"]
+
+
+def test_the_rows_are_those_that_loading_asserts() -> None:
+    rows = {source.name: [int(n) for n in re.findall(r"\d+", source.rows)] for source in data_sources()}
+    for task, subsets in SUBSETS.items():
+        assert rows[task] == [sum(subsets.values())]
+    for task, splits in SPLITS.items():
+        assert rows[task] == list(splits.values())
+
+
+def test_the_page_states_every_source() -> None:
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    for s in data_sources():
+        assert f"| {s.name} | {s.title} | {s.rows} | {s.licence} | [page]({s.home}) |" in page
+
+
+def test_choosing() -> None:
+    names = [source.name for source in choose()]
+    assert "MR" in names
+    assert "wiki1m" not in names
+    assert [source.name for source in choose(["mr", "CORPUS"])] == ["MR", "wiki1m"]
+    assert choose(["all"]) == data_sources()
+    with pytest.raises(UserError, match=r"no data set 'mrr': choose from sts, .*wiki1m or all"):
+        choose(["mrr"])
