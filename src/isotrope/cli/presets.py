@@ -6,22 +6,21 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
+
+from isotrope.console.plain import plain_console
 
 app = typer.Typer(no_args_is_help=True, help="The methods, as data: list them, show one, compare two.")
-console = Console()
+console = plain_console()
 
 
 @app.command("list")
 def presets_list() -> None:
     """Every preset, a line each."""
     from isotrope.objective.preset import preset_names, read_preset
+    from isotrope.report.tables import Table, terminal
 
-    shown = Table("preset", "what it is", box=None)
-    for name in preset_names():
-        shown.add_row(name, read_preset(name).description)
-    console.print(shown)
+    rows = [(name, read_preset(name).description) for name in preset_names()]
+    console.print(terminal(Table("presets", ("preset", "what it is"), rows, words=2)))
 
 
 @app.command("show")
@@ -29,7 +28,7 @@ def presets_show(name: str, set_: Annotated[list[str] | None, typer.Option("--se
     """A preset's resolved settings, each with its source."""
     from isotrope.objective.sources import annotated
 
-    console.print(annotated(name, set_ or []), highlight=False, markup=False, soft_wrap=True)
+    console.print(annotated(name, set_ or []))
 
 
 @app.command("diff")
@@ -37,10 +36,15 @@ def presets_diff(first: str, second: str) -> None:
     """What differs between two presets."""
     from isotrope.objective.preset import read_preset
     from isotrope.objective.sources import flat
+    from isotrope.report.tables import Table, terminal
 
     left, right = (flat(read_preset(name)) for name in (first, second))
-    shown = Table(*(Column(name, overflow="fold") for name in ("key", first, second)), box=None)
-    for key in sorted(left.keys() | right.keys()):
-        if left.get(key) != right.get(key):
-            shown.add_row(key, *(json.dumps(side[key]) if key in side else "" for side in (left, right)))
-    console.print(shown)
+    rows = [
+        (key, *(json.dumps(side[key]) if key in side else "" for side in (left, right)))
+        for key in sorted(left.keys() | right.keys())
+        if left.get(key) != right.get(key)
+    ]
+    if not rows:
+        console.print("nothing differs")
+        return
+    console.print(terminal(Table(f"{first} and {second}", ("key", first, second), rows, words=3)))

@@ -1,0 +1,34 @@
+"""``isotrope presets``: what it prints is data, never markup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from isotrope.cli.presets import app
+
+
+def invoke(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_list_names_every_preset() -> None:
+    assert "simcse" in invoke("list")
+
+
+def test_markup_in_names_and_values_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "[b]mine.toml"
+    path.write_text('extends = "simcse"\ndescription = "[/x] it"\n[terms."[/y]"]\nkind = "infonce"\n')
+    shown = invoke("show", str(path))
+    assert 'description = "[/x] it"' in shown
+    assert '[terms."[/y]"]' in shown
+    assert "terms.[/y].kind" in invoke("diff", "simcse", str(path))
+
+
+def test_diff_of_equals_says_so() -> None:
+    assert "nothing differs" in invoke("diff", "simcse", "simcse")
+    told = invoke("diff", "whitenedcse-bert-base", "whitenedcse-bert-base-released")
+    assert "released.detach" in told
