@@ -32,7 +32,7 @@ SHIPPED = {
 }  # fmt: skip
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
          "max_position_embeddings")  # fmt: skip
-LARGEST = 1 << 24  # of any size in a configuration
+LARGEST_SIZE = 1 << 24  # of any size in a configuration
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 DROPOUT_KEYS = (
     "hidden_dropout_prob", "attention_probs_dropout_prob",  # BERT, RoBERTa, MPNet, …
@@ -113,7 +113,7 @@ def _check_sizes(config: PreTrainedConfig, model: str) -> None:
     """Refuse sizes that no encoder has: some give one vector for all sentences, others never end or crash."""
     for key in SIZES:
         value = getattr(config, key, None)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST):
+        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST_SIZE):
             raise UserError(f"{model}: config.json has {key} = {value!r}", "correct it, or download the model again")
 
 
@@ -121,7 +121,7 @@ def _check_length(length: Any, model: str) -> None:
     """With two tokens a sentence is its first and last mark, so all sentences have one vector."""
     if length is None or length == inf:  # word vectors cut nothing
         return
-    if isinstance(length, bool) or not isinstance(length, int) or length < SHORTEST:
+    if type(length) is not int or length < SHORTEST:
         problem = f"{model} has max_seq_length = {length!r}"
         remedy = f"write {SHORTEST} or more into sentence_bert_config.json, or download the model again"
         raise UserError(problem, remedy)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
@@ -19,61 +18,11 @@ from torch import Tensor, nn
 from conftest import sentences
 from isotrope import Objective, load
 from isotrope.encoder import save
-from isotrope.encoder.fast.attention import Packing
-from isotrope.encoder.fast.dropout import Dropout, drop
+from isotrope.encoder.fast.dropout import Dropout
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import LAYERS
 from isotrope.terms.infonce import InfoNCE
-
-KINDS = ["Bert", "Roberta", "XLMRoberta", "Camembert", "MPNet", "ModernBert", "Electra", "DistilBert"]
-N, L, VOCABULARY = 5, 12, 50
-
-
-def random_model(kind: str, dropout: float = 0.0) -> Any:
-    """A small encoder; ModernBERT's attention sees three tokens to either side in its second layer."""
-    shape: dict[str, Any] = {"vocab_size": VOCABULARY, "max_position_embeddings": 40, "pad_token_id": 1}
-    if kind == "DistilBert":
-        shape |= {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "dropout": dropout}
-        shape |= {"attention_dropout": dropout}
-    else:
-        shape |= {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-        shape |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    if kind == "ModernBert":
-        shape |= {"local_attention": 6, "global_attn_every_n_layers": 2, "embedding_dropout": dropout}
-        shape |= {"attention_dropout": dropout, "mlp_dropout": dropout}
-        shape |= {"bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3}
-    if kind == "Electra":
-        shape |= {"embedding_size": 8}
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**shape))
-    for weight in model.parameters():  # embeddings are born small: let every part matter
-        weight.data.normal_(0, 0.3)
-    return model.eval()
-
-
-def batch(holes: bool = False) -> dict[str, Tensor]:
-    """Sentences of 3 to 12 tokens; with holes, some tokens in their midst are hidden, as by token cutoff."""
-    generator = torch.Generator().manual_seed(0)
-    mask = (torch.arange(L) < torch.tensor([12, 3, 7, 9, 5])[:, None]).long()  # (N, L)
-    ids = torch.randint(4, VOCABULARY, (N, L), generator=generator) * mask + (1 - mask)
-    if holes:
-        mask = mask * (torch.rand(N, L, generator=generator) > 0.3)
-        mask[:, 0] = 1
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def both(kind: str) -> tuple[Any, Any]:
-    plain = random_model(kind)
-    packed = deepcopy(plain)
-    pack(packed)
-    return plain, packed
-
-
-def states(model: nn.Module, features: dict[str, Tensor]) -> Tensor:
-    """All layers' states of real tokens (layers, T, D), and the pooler's output where there is one."""
-    output = model(**features, output_hidden_states=True)
-    layers = torch.stack([*output.hidden_states, output.last_hidden_state])
-    return layers[:, features["attention_mask"].bool()]
+from small_encoders import KINDS, VOCABULARY, batch, both, random_model, rows_of_linear_layers, states
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -102,15 +51,6 @@ def test_input_embeddings_are_packed_too(kind: str) -> None:
     ids = features.pop("input_ids")
     features["inputs_embeds"] = plain.get_input_embeddings()(ids).detach()
     assert torch.allclose(states(packed, features), states(plain, features), atol=1e-5)
-
-
-def rows_of_linear_layers(model: nn.Module) -> set[int]:
-    """Filled by the next forward pass: how many rows each linear layer of ``model`` was given."""
-    seen: set[int] = set()
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and "pooler" not in name:
-            module.register_forward_hook(lambda _, given, __: seen.add(given[0].numel() // given[0].shape[-1]))
-    return seen
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,41 +87,6 @@ def test_without_a_mask_and_with_attentions_asked_the_model_is_its_padded_self(k
     mask = features["attention_mask"].bool()
     found = packed(**features, return_dict=False)[0]
     assert torch.allclose(found[mask], plain(**features).last_hidden_state[mask], atol=1e-5)
-
-
-@pytest.mark.parametrize("multiple", [1, 16])
-def test_filler_tokens_change_nothing(multiple: int) -> None:
-    """A GPU's rounded token counts, on a CPU: the way to packed rows and back, in values and gradients."""
-    mask = batch(holes=True)["attention_mask"]
-    packing, real = Packing.of(mask, 2, multiple), mask[..., None, None].bool()
-    x = torch.randn(N, L, 2, 3, requires_grad=True)
-    rows = packing.pack(x)  # (1, T, 2, 3)
-    assert rows.shape[1] == -(-int(mask.sum()) // multiple) * multiple
-    heads = packing.pad_heads(rows.transpose(1, 2))  # (N, 2, L, 3)
-    assert torch.equal(heads.transpose(1, 2), x * real)
-    back = packing.pad(packing.pack_heads(heads))
-    assert torch.equal(back, x * real)
-    weight = torch.randn_like(x)
-    (back * weight).sum().backward()
-    assert torch.equal(x.grad, weight * real)
-
-
-def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:
-    x = torch.ones(1_000_001, requires_grad=True)
-    torch.manual_seed(0)
-    dropped = drop(x, 0.1)
-    dropped.sum().backward()
-    assert torch.equal(x.grad, dropped.detach())
-    kept = dropped[dropped != 0]
-    assert torch.all(kept == kept[0])
-    assert kept[0].item() == pytest.approx(1 / 0.9, rel=1e-4)
-    assert len(kept) / len(x) == pytest.approx(0.9, abs=2e-3)  # 7 standard deviations
-    lagged = ((dropped[1:] == 0) & (dropped[:-1] == 0)).double().mean()
-    assert lagged.item() == pytest.approx(0.01, abs=1e-3)  # neighbours are independent
-    torch.manual_seed(0)
-    assert torch.equal(drop(x, 0.1), dropped)
-    assert torch.equal(drop(x, 0.0), x)
-    assert not drop(x, 1.0).any()
 
 
 @pytest.mark.parametrize("kind", ["Bert", "MPNet", "ModernBert"])

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from test_packed import random_model, rows_of_linear_layers
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
@@ -23,6 +22,7 @@ from isotrope.encoder import save
 from isotrope.encoder.fast.compiled import compile_layers
 from isotrope.encoder.fast.packed import forward
 from isotrope.errors import UserError
+from small_encoders import random_model, rows_of_linear_layers
 
 
 @pytest.fixture

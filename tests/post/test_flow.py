@@ -1,0 +1,83 @@
+"""The flow is invertible, its volume right, its fit seeded."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from isotrope.errors import UserError
+from isotrope.post.flow import ActNorm, Flow, Glow, negative_log_likelihood
+from toy_vectors import anisotropic
+
+SHAPES = [("additive", "permutation"), ("affine", "permutation"), ("additive", "linear"), ("affine", "linear")]
+
+
+def stirred(coupling, mixing, dim=5, depth=2):
+    """A flow whose every weight is away from where it begins."""
+    torch.manual_seed(0)
+    glow = Glow(dim, depth, 7, coupling, mixing).double()
+    for p in glow.parameters():
+        if p.requires_grad:
+            p.data += 0.3 * torch.randn_like(p)
+    return glow
+
+
+@pytest.mark.parametrize(("coupling", "mixing"), SHAPES)
+def test_the_flows_volume_is_that_of_its_jacobian(coupling, mixing):
+    glow = stirred(coupling, mixing)
+    for x in torch.randn(4, 5, dtype=torch.float64):
+        jacobian = torch.autograd.functional.jacobian(lambda row: glow(row[None])[0][0], x)
+        assert glow(x[None])[1].item() == pytest.approx(torch.linalg.slogdet(jacobian).logabsdet.item(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("coupling", "mixing"), SHAPES)
+def test_the_flow_is_invertible(coupling, mixing):
+    glow, x = stirred(coupling, mixing, dim=7, depth=3), torch.randn(20, 7, dtype=torch.float64)
+    torch.testing.assert_close(glow.inverse(glow(x)[0]), x, atol=1e-8, rtol=1e-8)
+
+
+def test_the_likelihood_is_the_density():
+    """One actnorm makes the flow a diagonal Gaussian, whose density torch knows; and it integrates to one."""
+    glow = Glow(2, 1, 3, "additive", "permutation").double()
+    x = torch.randn(100, 2, dtype=torch.float64) * torch.tensor([3.0, 0.5]) + 1
+    glow.begin(x)
+    normal = torch.distributions.Normal(x.mean(dim=0), x.std(dim=0, correction=0))
+    expected = -normal.log_prob(x).sum(dim=1).mean().item() / 2
+    assert negative_log_likelihood(*glow(x)).item() == pytest.approx(expected, abs=1e-12)
+    glow, step = stirred("affine", "linear", dim=2), 0.05
+    axis = torch.arange(-12, 12, step, dtype=torch.float64)
+    z, volume = glow(torch.cartesian_prod(axis, axis))
+    density = torch.exp(volume - (z**2).sum(dim=1) / 2) / (2 * math.pi)
+    assert float(density.detach().sum()) * step**2 == pytest.approx(1, abs=0.02)
+
+
+def test_actnorm_begins_with_mean_0_and_variance_1():
+    x = torch.from_numpy(anisotropic())
+    x[:, 2] = 7  # a constant channel stays finite
+    norm = ActNorm(6).double()
+    norm.begin(x)
+    z = norm(x)[0]
+    torch.testing.assert_close(z.mean(dim=0), torch.zeros(6).double(), atol=1e-9, rtol=0)
+    assert z.std(dim=0, correction=0).tolist() == pytest.approx([1, 1, 0, 1, 1, 1])
+
+
+def test_the_fit_raises_the_likelihood_and_is_seeded():
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(600, 3, generator=generator)
+    x = torch.cat([first, first**2 + 0.1 * torch.randn(600, 3, generator=generator)], dim=1)  # a bent sheet
+    flow = Flow(epochs=10, depth=3, lr=1e-2)
+    untrained = Glow(6, 3, 32, "additive", "permutation")
+    untrained.begin(x)
+    with torch.no_grad():
+        before, after = (negative_log_likelihood(*glow(x)).item() for glow in (untrained, flow.train(x)))
+    assert after < before - 0.2
+    with torch.inference_mode():  # as an evaluation may run
+        once, again = (flow.fitted(x.numpy())(x.numpy()) for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+    assert not np.array_equal(once, Flow(epochs=10, depth=3, lr=1e-2, seed=1).fitted(x.numpy())(x.numpy()))
+
+
+def test_a_flow_that_diverges_is_named():
+    with pytest.raises(UserError, match="diverged"):
+        Flow(lr=1e30, epochs=3, coupling="affine").fitted(anisotropic())

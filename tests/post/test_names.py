@@ -1,0 +1,121 @@
+"""A name says which encoder it opens; a mistake in it is found before a model is loaded."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import isotrope
+from conftest import sentences
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import Embedded
+from isotrope.post.fitted import FittedEncoder
+from isotrope.post.flow import Flow
+from isotrope.post.names import EncoderName, check_name, open_encoder
+from isotrope.post.whitening import Whitening
+from toy_vectors import write_word_vectors
+
+
+@pytest.fixture
+def glove(tmp_path):
+    return write_word_vectors(tmp_path)
+
+
+def test_names_are_taken_apart(tmp_path):
+    name = EncoderName.parse("org/model@first_last+whitening:k=256,fit=wiki.txt,sentences=20000+flow:fit=wiki.txt")
+    assert (name.source, name.pooling) == ("org/model", "first_last")
+    assert name.steps == (Whitening(k=256, fit="wiki.txt", sentences=20000), Flow(fit="wiki.txt"))
+    odd = tmp_path / "a+b@c"
+    odd.mkdir()
+    assert EncoderName.parse(str(odd)) == EncoderName(str(odd), None, ())
+    assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
+    assert EncoderName.parse(f"{odd}@mean").pooling == "mean"
+
+
+def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
+    texts = sentences(8)
+    plain = isotrope.load(tiny_model).encode(texts)
+    np.testing.assert_array_equal(open_encoder(str(tiny_model)).encode(texts), plain)
+    poolings = {
+        p: isotrope.load(tiny_model, p).encode(texts) for p in ("cls", "first_last", "first_layer_last", "last_two")
+    }
+    for pooling, expected in poolings.items():
+        np.testing.assert_array_equal(open_encoder(f"{tiny_model}@{pooling}").encode(texts), expected)
+        np.testing.assert_array_equal(open_encoder(str(tiny_model), pooling).encode(texts), expected)
+    own = open_encoder(f"{tiny_model}@cls", "last_two").encode(texts)  # the name's own goes before
+    np.testing.assert_array_equal(own, poolings["cls"])
+    # two readings of "first-last", and of two layers the first is the last but one
+    assert not np.allclose(poolings["first_last"], poolings["first_layer_last"])
+    np.testing.assert_allclose(poolings["first_layer_last"], poolings["last_two"], atol=1e-6)
+
+
+@pytest.mark.parametrize("step", ["whitening:k=5", "flow:epochs=2,depth=2", "whitening+flow"])
+def test_a_named_baseline_is_an_encoder(tiny_model, step):
+    texts = sentences(60)
+    encoder = open_encoder(f"{tiny_model}@mean+{step}")
+    assert isinstance(encoder, FittedEncoder)
+    # the last LayerNorm of a fresh model centres its 32 channels: they vary in 31 directions
+    expected = {"whitening:k=5": 5, "flow:epochs=2,depth=2": 32, "whitening+flow": 31}[step]
+    assert Embedded(encoder, texts).vectors.shape == (60, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("isotrope/tiny@middle", "pooling 'middle' is unknown: choose one of cls, mean"),
+        ("isotrope/tiny+whitenin", r"no step 'whitenin': write one of \+whitening, \+flow, \+sif"),
+        ("isotrope/tiny+whitening:q=3", r"\+whitening has no option 'q': choose from fit, sentences, k"),
+        ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
+        ("isotrope/tiny+whitening:k=many", "k=many is not possible"),
+        ("isotrope/tiny+whitening:256", "'256' is no option: write"),
+        ("isotrope/tiny+flow:coupling=none", "coupling=none is not possible"),
+        ("isotrope/tiny+whitening:fit=gone.txt", "gone.txt does not exist"),
+        ("isotrope/tiny+whitening:sentences=9", "sentences = 9 of the target"),
+        ("isotrope/tiny+flow+whitening:fit=wiki.txt", "behind a step that is fitted on the target"),
+        ("isotrope/tiny+sif", r"\+sif weighs words: put it right behind a file"),
+        ("gone/far/model+whitening", "gone/far/model does not exist"),
+        ("+whitening", "names no model"),
+    ],
+)
+def test_mistakes_in_a_name_are_found_before_a_model_is_loaded(name, words):
+    with pytest.raises(UserError, match=words):
+        check_name(name)
+
+
+def test_mistakes_in_files_are_named(glove, tmp_path):
+    with pytest.raises(UserError, match="no pooling: leave @cls out"):
+        check_name(f"{glove}@cls")
+    with pytest.raises(UserError, match=r"freq = .* does not exist"):
+        check_name(f"{glove}+sif:freq=gone.txt")
+    with pytest.raises(UserError, match=r"\+sif weighs words"):
+        check_name(f"{glove}+whitening+sif")
+    check_name(f"{glove}+sif+whitening:k=2")
+    bad = {
+        "a b\n": "line 1: no word vector",
+        "# a title\n\nand text\n": "line 1: no word vector",
+        "10 3\nno numbers here\n": "line 2: no word vector",
+        "the 1 2 3\ncat 1 two 3\n": "line 2: not 3 numbers",
+        "the 1 2 3\ncat 1 2\n": "line 2: not 3 numbers",
+        "the 1 2 3\ncat 1 2 nan\n": "line 2: not 3 numbers",
+        "": "is empty",
+    }
+    for text, words in bad.items():
+        glove.write_text(text)
+        with pytest.raises(UserError, match=words):
+            open_encoder(str(glove)).encode(["the cat"])
+    (tmp_path / "bin").write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(UserError, match="not text"):
+        open_encoder(str(tmp_path / "bin"))
+    glove.write_text("the 1 2 3\n")
+    (tmp_path / "counts").write_text("the many\n")
+    with pytest.raises(UserError, match="line 1: no word with its count"):
+        open_encoder(f"{glove}+sif:freq={tmp_path / 'counts'}")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(alphabet="ab@+:=,/.k", max_size=12))
+def test_no_name_ends_in_a_traceback(name):
+    with contextlib.suppress(UserError):
+        EncoderName.parse(name)

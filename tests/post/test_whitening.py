@@ -1,0 +1,49 @@
+"""Whitening equals its definition."""
+
+import numpy as np
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.post.whitening import whitening
+from oracle import baselines as naive
+from toy_vectors import anisotropic
+
+
+@pytest.mark.parametrize("k", [None, 1, 3, 6])
+def test_whitening_has_the_identity_as_covariance(k):
+    x = anisotropic()
+    mean, matrix = whitening(x, k)
+    z = (x - mean) @ matrix
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(z.T @ z / len(z), np.eye(k or 6), atol=1e-9)
+
+
+def test_whitening_equals_its_definition_up_to_signs():
+    x = anisotropic(rows=60)
+    mean, matrix = whitening(x, 4)
+    np.testing.assert_allclose(np.abs((x - mean) @ matrix), np.abs(naive.whitening(x, 4)), atol=1e-6)
+
+
+def test_whitening_keeps_the_directions_of_largest_variance():
+    x = np.random.default_rng(0).standard_normal((500, 5)) * [1, 9, 3, 7, 5]
+    _, matrix = whitening(x, 2)
+    assert np.abs(matrix).argmax(axis=0).tolist() == [1, 3]
+
+
+def test_whitening_leaves_out_directions_that_are_not_used():
+    """Vectors whose channels add up to the same number, as a LayerNorm leaves them, in float32."""
+    x = anisotropic(dimensions=6)
+    x = (100 + x - x.mean(axis=1, keepdims=True)).astype(np.float32).astype(np.float64)
+    mean, matrix = whitening(x)
+    assert matrix.shape == (6, 5)
+    z = (x - mean) @ matrix
+    np.testing.assert_allclose(z.T @ z / len(z), np.eye(5), atol=1e-6)
+    np.testing.assert_array_equal(whitening(x, 6)[1], matrix)
+
+
+def test_whitening_wants_enough_sentences():
+    with pytest.raises(UserError, match="6 sentences cannot whiten 6 dimensions: fit on more"):
+        whitening(anisotropic(rows=6))
+    assert whitening(anisotropic(rows=6), 3)[1].shape == (6, 3)
+    with pytest.raises(UserError, match="k = 7 of 6 dimensions: choose k up to 6"):
+        whitening(anisotropic(), 7)
