@@ -109,7 +109,7 @@ def test_tests_mirror_the_package() -> None:
         room = path.relative_to(tests).parent
         module = path.name.removeprefix("test_")
         if room.parts[0] not in MIRRORLESS and not any(
-            (SOURCE / room / name).exists() for name in (module, f"_{module}")
+            (SOURCE / room / name).exists() for name in (module, f"_{module}", module.removesuffix(".py"))
         ):
             wrong.append(path.relative_to(tests).as_posix())
     assert not wrong, _listed(f"{path} tests no module of that name" for path in sorted(wrong))

@@ -52,21 +52,24 @@ def quickstart() -> str:
     path = HERE / "quickstart" / "quickstart.json"
     if not path.is_file():
         return "No quickstart run is committed yet."
-    from isotrope.quickstart.run import STAGES
+    from isotrope.quickstart.measures import FOUR_MODELS
 
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     measures, text, seconds = result["measures"], result["text"], result["seconds"]["total"]
-    lines = [f"| measure | {' | '.join(STAGES.values())} | change (95 %) |", "|---|" + "--:|" * (len(STAGES) + 1)]
+    lines = [
+        f"| measure | {' | '.join(FOUR_MODELS.values())} | change (95 %) |",
+        "|---|" + "--:|" * (len(FOUR_MODELS) + 1),
+    ]
     titles = {
         "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
         "similarity": "Spearman × 100, 330 graded pairs",
     }
     for name, title in titles.items():
         m = {key: 100 * value for key, value in measures[name].items()}
-        stages = " | ".join(f"{m[stage]:.2f}" for stage in STAGES)
+        stages = " | ".join(f"{m[stage]:.2f}" for stage in FOUR_MODELS)
         lines.append(f"| {title} | {stages} | {m['difference']:+.2f} ({m['low']:+.2f} … {m['high']:+.2f}) |")
     for name in ("alignment", "uniformity"):
-        stages = " | ".join(f"{measures[name][stage]:.3f}" for stage in STAGES)
+        stages = " | ".join(f"{measures[name][stage]:.3f}" for stage in FOUR_MODELS)
         change = measures[name]["after"] - measures[name]["before"]
         lines.append(f"| {name} (lower is better) | {stages} | {change:+.3f} |")
     lines += [

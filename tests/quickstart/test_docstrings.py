@@ -8,41 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.quickstart.docstrings import SHARE, Docstrings, docstrings, gather, hold_out, installed
-from isotrope.quickstart.prose import clean, paragraphs, split
-
-
-def build_site(root: Path, packages: int = 12, functions: int = 12) -> tuple[Path, Path]:
-    """A site-packages and a standard library of small packages, each function with a docstring of three sentences."""
-    site, stdlib = root / "site", root / "stdlib"
-    texts = iter(s.capitalize() for s in sentences(3 * functions * (packages + 1), seed=7))
-
-    def module() -> str:
-        parts = []
-        for number in range(functions):
-            first, second, third = (next(texts) for _ in range(3))
-            parts.append(f'def f{number}():\n    """{first}.\n\n    {second}. {third}.\n    """\n')
-        return "\n".join(parts)
-
-    for number in range(packages):
-        install(site, f"package{number}", {"__init__.py": module()})
-    stdlib.mkdir(parents=True)
-    (stdlib / "text.py").write_text(module())
-    return site, stdlib
-
-
-def install(site: Path, name: str, files: dict[str, str | bytes]) -> None:
-    """A distribution with its metadata, as an installer leaves it."""
-    info = site / f"{name}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    for file, content in files.items():
-        path = site / name / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    (info / "RECORD").write_text("".join(f"{name}/{file},,\n" for file in files))
+from isotrope.quickstart.prose import clean
+from packages import build_site, install
 
 
 def gather_site(site: Path, stdlib: Path, **options: int) -> Docstrings:
@@ -159,98 +128,3 @@ class C:
 x = """no docstring"""
 '''
     assert list(docstrings(source)) == ["Module.", "Function.", "Inner.", "Class.", "Method."]
-
-
-@pytest.mark.parametrize(
-    ("paragraph", "expected"),
-    [
-        ("One thing. Another thing.", ["One thing.", "Another thing."]),
-        ("Is it so? Yes! It is.", ["Is it so?", "Yes!", "It is."]),
-        ("Use a map, e.g. HashMap, or i.e. Nothing else.", ["Use a map, e.g. HashMap, or i.e. Nothing else."]),
-        ("See Fig. 3 and Smith et al. Then D. Knuth wrote.", ["See Fig. 3 and Smith et al. Then D. Knuth wrote."]),
-        ("Version 1.2 is out. version two follows.", ["Version 1.2 is out. version two follows."]),
-        ('He said "stop." Then (he did.) So.', ['He said "stop."', "Then (he did.)", "So."]),
-        ("No end", ["No end"]),
-    ],
-)
-def test_sentences_are_split(paragraph: str, expected: list[str]) -> None:
-    assert split(paragraph) == expected
-
-
-DOCSTRING = """Compute the *mean* of an ``array`` along one axis.
-
-    indented = code
-The result is a :class:`~numpy.ndarray` or a `scalar <https://x.org>`_ [1]_, which
-:func:`mean` returns at once. See [the guide](https://x.org) of **Markdown**
-for what else there is to know.
-
->>> mean([1, 2])
-The output of the doctest is not prose at all.
-
-- A list item with enough words to be a sentence.
-1. Another list item with enough words to be one.
-
-| a table | of cells |
-+---------+----------+
-
-```
-Fenced text with enough words to be a sentence.
-```
-
-:param x: The field of a parameter is no sentence here.
-
-Parameters
-----------
-x : array
-    The values whose mean is to be computed here.
-The stray line under the parameters is dropped as well.
-
-Notes
------
-The sum is computed pairwise for the sake of precision. Then x = sum / n gives the mean.
-
-Args:
-    y: The description of an argument in the other style.
-
-Last one is a fragment that goes on:
-"""
-
-
-def test_only_prose_is_kept() -> None:
-    assert clean(DOCSTRING) == (
-        "Compute the mean of an array along one axis.",
-        "The result is a ndarray or a scalar, which mean returns at once.",
-        "See the guide of Markdown for what else there is to know.",
-        "The sum is computed pairwise for the sake of precision.",
-    )
-    assert not any("Fenced" in p or "doctest" in p or "stray" in p for p in paragraphs(DOCSTRING))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Too few words.",
-        "lower case begins this line here.",
-        "Set x = y before the call is made.",
-        "Call a->b of the pointer for it.",
-        "1234 5678 9012 3456 7890.",
-        "See https://example.org for all of the rest.",
-        "It is " + "very " * 50 + "long.",
-        "A word of " + "x" * 41 + " letters is no word.",
-        "The text has a \x07 bell in it.",
-        "Copyright of this file is with its authors.",
-    ],
-)
-def test_what_is_no_clean_sentence_is_left_out(text: str) -> None:
-    assert clean(text + "\n\nThe second one is clean and is kept.") == ("", "The second one is clean and is kept.")
-
-
-def test_a_docstring_without_prose_gives_nothing() -> None:
-    assert clean("") == clean("   \n\n>>> 1 + 1\n2") == ()
-
-
-@given(st.text())
-def test_no_text_breaks_the_cleaning(text: str) -> None:
-    for sentence in clean(text)[1:]:
-        assert sentence
-        assert "\n" not in sentence

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped
-
-console = Console()
 
 
 def quickstart(
@@ -21,10 +19,11 @@ def quickstart(
 ) -> None:
     """Train isotrope/tiny on text that this machine has already, whiten it, and say whether it became better."""
     from isotrope.quickstart.run import quickstart as run
-    from isotrope.quickstart.run import tell
+    from isotrope.quickstart.show import show_result
 
+    console = plain_console()
     try:
         result = run(output, seed=seed, console=console)
     except Stopped as stopped:
-        raise KeyboardInterrupt from stopped  # the same command goes on by itself
-    tell(result, Path(output), console)
+        raise KeyboardInterrupt from stopped  # the same command goes on, without --resume
+    show_result(result, Path(output), console)

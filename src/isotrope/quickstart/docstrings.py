@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import distributions
 from itertools import zip_longest
 from pathlib import Path
@@ -23,6 +23,8 @@ import xxhash
 
 from isotrope.errors import UserError
 from isotrope.quickstart.prose import Doc, clean
+from isotrope.store.atomic import write_text
+from isotrope.store.records import read_record
 
 SHARE = 0.15  # of all docstrings that have a body, at most, lies in the held-out packages
 SOURCE_BYTES = 1 << 20  # read from one package; ten of them hold more than the other hundred together
@@ -59,17 +61,19 @@ class Docstrings:
 
     def write(self, path: Path) -> None:
         """Replace the file at one stroke."""
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(asdict(self), indent=0, ensure_ascii=False), encoding="utf-8")
-        part.replace(path)
+        write_text(path, json.dumps(asdict(self), indent=0, ensure_ascii=False))
 
     @classmethod
     def read(cls, path: Path) -> Docstrings:
-        """What `write` wrote."""
-        try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError):
-            raise UserError(f"{path} is damaged", "delete its folder and start again, or choose another one") from None
+        """What `write` wrote.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        remedy = "delete its folder and start again, or choose another one"
+        kinds = {field.name: int if field.type == "int" else list for field in fields(cls)}
+        record = read_record(path, kinds, remedy)
+        return cls(**{name: record[name] for name in kinds})
 
 
 def gather(

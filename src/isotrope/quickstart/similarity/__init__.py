@@ -14,7 +14,6 @@ from scipy.stats import spearmanr
 
 from isotrope.evaluation.sets.pairs import Pairs, read_text
 
-NAME = "similarity"
 _REMEDY = "install isotrope again"
 
 
@@ -22,7 +21,7 @@ def similarity_pairs() -> Pairs:
     """The pairs with the mean of their two grades, 0 … 5."""
     rows = _rows("pairs.tsv")
     gold = (_grades("grades_a.tsv") + _grades("grades_b.tsv")) / 2
-    return Pairs(NAME, [row["first"] for row in rows], [row["second"] for row in rows], gold)
+    return Pairs("similarity", [row["first"] for row in rows], [row["second"] for row in rows], gold)
 
 
 def agreement() -> dict[str, float]:

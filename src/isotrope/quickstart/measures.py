@@ -1,0 +1,72 @@
+"""Three measures of a model on text of this machine, and the two tests that decide whether it became better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.geometry import alignment, uniformity
+from isotrope.evaluation.retrieval import reciprocal_ranks
+from isotrope.evaluation.significance import Comparison, compare, compare_means
+from isotrope.evaluation.sts import spearman
+from isotrope.quickstart.docstrings import Docstrings
+from isotrope.quickstart.similarity import similarity_pairs
+from isotrope.types import Encoder, Vector
+
+FOUR_MODELS = {"before": "before", "whitened": "whitened", "trained": "trained", "after": "both"}  # -> as shown
+CLOSE_GRADE = 4.0  # pairs graded at least so are positives of the alignment
+RESAMPLES = 2000
+LEVEL = 0.05 / 2  # two tests share the 5 % (Bonferroni)
+DECISION = (
+    f"better (worse) where one of the two tests says so with p ≤ {LEVEL:g} and the other does not say the opposite"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMeasures:
+    """One model on the three measures."""
+
+    reciprocal: Vector  # (Q,) 1 / place of each query's own body, 0 beyond the cutoff
+    cosines: Vector  # (N,) of the similarity set's pairs
+    alignment: float
+    uniformity: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """One number a measure."""
+        return {
+            "retrieval": float(self.reciprocal.mean()),
+            "similarity": spearman(similarity_pairs().gold, self.cosines),
+            "alignment": self.alignment,
+            "uniformity": self.uniformity,
+        }
+
+
+def measure_model(encoder: Encoder, text: Docstrings) -> ModelMeasures:
+    """The three measures of anything with ``encode()``."""
+    pairs = similarity_pairs()
+    embedded = Embedded(encoder, [*text.queries, *text.bodies, *pairs.first, *pairs.second])
+    close = pairs.gold >= CLOSE_GRADE
+    first, second = embedded(pairs.first), embedded(pairs.second)
+    return ModelMeasures(
+        reciprocal=reciprocal_ranks(embedded(text.queries), embedded(text.bodies)),
+        cosines=embedded.cosines(pairs),
+        alignment=alignment(first[close], second[close]),
+        uniformity=uniformity(embedded(list(dict.fromkeys([*pairs.first, *pairs.second])))),
+    )
+
+
+def compare_measures(before: ModelMeasures, after: ModelMeasures, seed: int = 0) -> dict[str, Comparison]:
+    """Both tests: retrieval, a paired bootstrap over queries; similarity, a paired bootstrap over pairs."""
+    gold = similarity_pairs().gold
+    return {
+        "retrieval": compare_means(before.reciprocal, after.reciprocal, RESAMPLES, seed),
+        "similarity": compare({"": (gold, before.cosines)}, {"": (gold, after.cosines)}, RESAMPLES, seed),
+    }
+
+
+def decide(tests: Mapping[str, Comparison]) -> str:
+    """The verdict, by `DECISION`."""
+    says = {test.verdict for test in tests.values() if test.p <= LEVEL}
+    return says.pop() if len(says) == 1 else "cannot be told"
