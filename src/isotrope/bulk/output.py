@@ -16,9 +16,8 @@ import xxhash
 from isotrope.encoder.embed import Vectors
 from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
-from isotrope.store.disk import writing
-from isotrope.store.lock import alone
-from isotrope.store.mark import claim, remove
+from isotrope.store.lock import hold
+from isotrope.store.mark import remove
 from isotrope.store.records import read_record
 from isotrope.store.rows import GrowingArray
 
@@ -181,20 +180,20 @@ def destination(output: str | Path) -> Parts | OneArray:
 
 @contextmanager
 def held(store: Parts | OneArray) -> Iterator[None]:
-    """Hold the store's folder for this process alone. A folder that it made goes if no shard is whole in the end.
+    """Hold the store's folder for this process alone. If no shard is whole in the end, nothing stays.
 
     Raises:
         UserError: it holds other files, another process writes there, it cannot be written to, the disk is full.
     """
     folder = store.folder
-    goes = store.whole is not None or not folder.exists()
-    with writing(folder, "give the same arguments again to go on", "name another output"):
-        claim(folder, KIND)
-        with alone(folder):
-            try:
-                yield
-            finally:
-                if goes and not _begun(folder):
+    with hold(folder, KIND, "give the same arguments again to go on"):
+        try:
+            yield
+        finally:
+            if not _begun(folder):
+                (folder / MANIFEST).unlink(missing_ok=True)
+                store.clear()
+                if store.whole:
                     remove(folder)
 
 

@@ -27,8 +27,7 @@ def alone(folder: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                if folder.is_dir() and [path.name for path in folder.iterdir()] == [LOCK]:
-                    (folder / LOCK).unlink()  # nothing was written: nothing stays
+                _tidy(folder, LOCK)
     except Timeout as error:
         raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
 
@@ -52,9 +51,7 @@ def hold(folder: Path, kind: str, again: str = "go on with --resume") -> Iterato
             try:
                 yield
             finally:
-                if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
-                    for name in (LOCK, MARK):
-                        (folder / name).unlink(missing_ok=True)
+                _tidy(folder, LOCK, MARK)
 
 
 @contextmanager
@@ -63,3 +60,10 @@ def in_turn(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}{LOCK}")):
         yield
+
+
+def _tidy(folder: Path, *ours: str) -> None:
+    """Where nothing else was written, these files go too."""
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= set(ours):
+        for name in ours:
+            (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,226 @@
+"""What can be made again: once, whole, checked before it is used."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.store import cache
+from isotrope.store.atomic import draft_path
+from isotrope.store.cache import CONTENTS, cache_folder, cached, checksums, is_whole, prune, remembered
+from isotrope.store.mark import DRAFT, MARK, kind_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
+    return cache_folder("kind", "key")
+
+
+class Maker:
+    """Counts how often it was asked."""
+
+    def __init__(self, text: str = "a") -> None:
+        self.text, self.calls = text, 0
+
+    def __call__(self, draft: Path) -> None:
+        self.calls += 1
+        for name in ("a.txt", "b.txt"):
+            (draft / name).write_text(self.text * 1000)
+
+
+def test_it_is_made_once(folder: Path) -> None:
+    make = Maker()
+    assert cached(folder, make) == cached(folder, make) == folder
+    assert make.calls == 1
+    assert kind_of(folder) == "cache"
+    assert checksums(folder).keys() == {"a.txt", "b.txt"}
+
+
+def damage(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: (folder / "a.txt").unlink(),
+        damage("a.txt", b""),
+        damage("a.txt", b"b" * 1000),
+        damage("c.txt", b"one more"),
+        damage(CONTENTS, b""),
+        damage(CONTENTS, b"[]"),
+        damage(CONTENTS, b"[" * 100_000),
+        damage(CONTENTS, b"\xff"),
+        lambda folder: (folder / CONTENTS).unlink(),
+    ],
+)
+def test_a_damaged_one_counts_as_missing(folder: Path, spoil: Callable[[Path], object]) -> None:
+    """Issue 13, fault 14."""
+    cached(folder, Maker())
+    spoil(folder)
+    assert not is_whole(folder)
+    make = Maker()
+    cached(folder, make)
+    assert make.calls == 1
+    assert is_whole(folder)
+    assert not (folder / "c.txt").exists()
+
+
+def test_a_foreign_folder_or_file_is_refused_and_stays(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"was not made by isotrope: .*ISOTROPE_CACHE"):
+        cached(folder, Maker())
+    assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
+    other = folder.with_name("file")
+    other.write_text("mine")
+    with pytest.raises(UserError, match="is a file"):
+        cached(other, Maker())
+    assert other.read_text() == "mine"
+
+
+def test_an_error_of_the_maker_leaves_nothing(folder: Path) -> None:
+    def make(draft: Path) -> None:
+        (draft / "half").touch()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached(folder, make)
+    assert [path.name for path in folder.parent.iterdir()] == [".key.lock"]
+
+
+def fork(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def code(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_full_disk_is_one_line(folder: Path) -> None:
+    def work() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+        with pytest.raises(
+            UserError, match=r"no space left to write .*kind: free some, then run the same command again"
+        ):
+            cached(folder, Maker())
+
+    assert code(fork(work)) == 0
+    assert not folder.exists()
+    assert not [path for path in folder.parent.iterdir() if path.name.endswith(DRAFT)]
+
+
+def test_another_users_cache_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there serves, though it may not be touched; what is not there cannot be made, and the line says so."""
+    cached(folder, Maker())
+
+    def denied(path: object, *_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(os, "utime", denied)
+    assert cached(folder, Maker()) == folder
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with pytest.raises(UserError, match=r"kind cannot be written to .*: set ISOTROPE_CACHE to another"):
+        cached(folder.with_name("other"), Maker())
+
+
+def test_two_processes_make_it_once(folder: Path, tmp_path: Path) -> None:
+    def make(draft: Path) -> None:
+        with (tmp_path / "asked").open("a") as file:
+            file.write(".")
+        time.sleep(0.2)
+        Maker()(draft)
+
+    children = [fork(lambda: cached(folder, make)) for _ in range(3)]
+    assert [code(child) for child in children] == [0, 0, 0]
+    assert (tmp_path / "asked").read_text() == "."
+    assert is_whole(folder)
+
+
+def test_kills_at_random_moments_two_at_once(folder: Path) -> None:
+    draw = random.Random(0)
+
+    def make(draft: Path) -> None:
+        for i in range(20):
+            (draft / f"{i}.txt").write_text(str(i) * 1000)
+            time.sleep(0.001)
+
+    for number in range(15):
+        if number % 3 == 2:
+            (folder / "0.txt").write_text("damaged")  # so that it is replaced
+        children = [fork(lambda: cached(folder, make)) for _ in range(2)]
+        time.sleep(draw.uniform(0.005, 0.06))
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        assert {code(child) for child in children} <= {0, -signal.SIGKILL}
+        cached(folder, make)
+        assert is_whole(folder)
+        assert {path.name for path in folder.iterdir()} == {*(f"{i}.txt" for i in range(20)), MARK, CONTENTS}
+        assert not [path for path in folder.parent.iterdir() if path.name.endswith(DRAFT)]
+
+
+def test_what_is_unused_goes_and_what_is_foreign_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached(folder, Maker())
+    (folder.parent / "thesis").mkdir()
+    (folder.parent / "mine.txt").touch()
+    draft_path(folder.parent / "old").touch()
+    cached(folder.with_name("used"), Maker())
+    later = time.time() + cache.UNUSED + 10
+    monkeypatch.setattr(cache.time, "time", lambda: later)
+    os.utime(folder.with_name("used"), (later, later))
+    prune(folder.parent)
+    assert {path.name for path in folder.parent.iterdir()} == {"thesis", "mine.txt", "used"}
+
+
+# small results
+
+
+def test_a_result_is_remembered(folder: Path) -> None:
+    calls: list[int] = []
+
+    def compute() -> object:
+        calls.append(1)
+        return {"scores": (0.1 + 0.2, float("inf")), 3: None}
+
+    first = remembered("results", {"model": "m"}, compute)
+    assert first == remembered("results", {"model": "m"}, compute) == {"scores": [0.1 + 0.2, float("inf")], "3": None}
+    assert len(calls) == 1
+    remembered("results", {"model": "n"}, compute)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"value": 1, "checksum": "x"}', b"\xff", b"[" * 100_000])
+def test_a_damaged_result_counts_as_missing(folder: Path, tmp_path: Path, content: bytes) -> None:
+    """Issue 13, fault 14."""
+    remembered("results", "key", lambda: 1)
+    (path,) = (tmp_path / "results").iterdir()
+    path.write_bytes(content)
+    assert remembered("results", "key", lambda: 2) == 2
+    assert remembered("results", "key", lambda: 3) == 2
+
+
+def test_a_result_that_cannot_be_kept_stands(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file in the way")
+    assert remembered("results", "key", lambda: 1) == 1
+    remembered("more", "key", lambda: 1)
+    (path,) = (tmp_path / "more").iterdir()
+    path.unlink()
+    path.mkdir()
+    assert remembered("more", "key", lambda: 1) == 1

@@ -1,0 +1,65 @@
+"""An array that grows on disk: what a kill leaves behind the whole shards does not count."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isotrope.errors import UserError
+from isotrope.store.rows import GrowingArray
+
+ROWS = np.arange(70, dtype=np.float32).reshape(10, 7)  # (R, D)
+
+
+def test_shard_after_shard(tmp_path: Path) -> None:
+    array = GrowingArray(tmp_path / "draft", 10, 7)
+    for done in (0, 4, 8):
+        assert array.rows_written(4) == done
+        array.append(done, ROWS[done : done + 4])
+    array.finish(tmp_path / "a.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy", mmap_mode="r"), ROWS)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npy"]
+
+
+@given(cut=st.integers(0, 500))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_kill_at_any_byte(tmp_path: Path, cut: int) -> None:
+    array = GrowingArray(tmp_path / "draft", 10, 7)
+    array.append(0, ROWS[:4])
+    array.append(4, ROWS[4:8])
+    content = (tmp_path / "draft").read_bytes()
+    (tmp_path / "draft").write_bytes(content[:cut])
+    done = array.rows_written(4)
+    assert done <= 8
+    assert array.holds(done)
+    for start in range(done, 10, 4):
+        array.append(start, ROWS[start : start + 4])
+    np.testing.assert_array_equal(np.load(tmp_path / "draft"), ROWS)
+
+
+def test_holds(tmp_path: Path) -> None:
+    array = GrowingArray(tmp_path / "draft", 10, 7)
+    assert array.holds(0)
+    assert not array.holds(1)
+    array.append(0, ROWS[:4])
+    assert array.holds(4)
+    assert not array.holds(5)
+
+
+def test_another_precision_is_converted(tmp_path: Path) -> None:
+    array = GrowingArray(tmp_path / "draft", 10, 7)
+    array.append(0, ROWS.astype(np.float64).T.copy().T)
+    np.testing.assert_array_equal(np.load(tmp_path / "draft"), ROWS)
+
+
+def test_too_little_space_is_said_at_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
+    with pytest.raises(UserError, match="the array of vectors needs"):
+        GrowingArray(tmp_path / "draft", 10, 7).append(0, ROWS[:1])
+    assert not list(tmp_path.iterdir())
