@@ -225,3 +225,18 @@ def leaves_its_inputs_alone(stage: str, kind: str) -> None:
     kept = {name: value.clone() for name, value in given.items()}
     call()
     assert all(torch.equal(value, kept[name]) for name, value in given.items())
+
+
+def does_not_see_the_scale_of_embeddings(kind: str) -> None:
+    """Terms compare directions."""
+    made, stack = make("terms", kind), draw(V, N, D).double()
+    assert torch.allclose(applied("terms", made, views_of(1000 * stack)), applied("terms", made, views_of(stack)))
+
+
+def is_multiplied_by_its_weight(kind: str) -> None:
+    """``weight`` of 0.25 is a quarter of the loss, and 0 is nothing."""
+    views = views_of(draw(V, N, D).double())
+    once, quarter, none = (applied("terms", make("terms", kind, weight=w), views) for w in (1.0, 0.25, 0.0))
+    assert once != 0
+    assert torch.allclose(quarter, once / 4)
+    assert none == 0

@@ -14,13 +14,14 @@ from isotrope.encoder.context import BuildContext, built
 from isotrope.errors import UserError
 from isotrope.objective.registry import STAGES, kinds
 from isotrope.text.corpus import open_corpus
-from isotrope.types import Batch
+from isotrope.types import Batch, Scores
 
 EVERY = [(stage, kind) for stage in STAGES for kind in kinds(stage)]
 DATA = [each for each in EVERY if each[0] != "teachers"]
 SMOOTH = [each for each in EVERY if each[0] in ("views", "scores", "terms")]
 # The ascent follows the anchors without a gradient; test_noise looks at what it moves.
 HELD = {"noise": {"steps": 0}, "released.against_batch": {"steps": 0}}
+CANDIDATES = {"infonce", "multi_positive_inside", "released.softmax_bce"}  # terms that see noise and queues
 # Drops a part of its gradient, as the released code does: it is not that of its value.
 PARTIAL = {("views", "released.detach")}
 
@@ -69,6 +70,26 @@ def test_single_precision(stage: str, kind: str) -> None:
 @pytest.mark.parametrize(("stage", "kind"), DATA)
 def test_inputs_stay(stage: str, kind: str) -> None:
     contract.leaves_its_inputs_alone(stage, kind)
+
+
+@pytest.mark.parametrize("kind", kinds("terms"))
+def test_terms_compare_directions_and_have_a_weight(kind: str) -> None:
+    contract.does_not_see_the_scale_of_embeddings(kind)
+    contract.is_multiplied_by_its_weight(kind)
+
+
+@pytest.mark.parametrize("kind", sorted(set(kinds("terms")) - CANDIDATES))
+def test_extra_candidates_stay_out_of_the_lists(kind: str) -> None:
+    """Noise has no place in a teacher's list, nor in alignment or uniformity: they see sentences alone."""
+    made, plain = contract.make("terms", kind), Scores.from_views(contract.views_of(contract.draw(3, 10, 12)))
+    assert made(plain.with_extra(contract.draw(3, 12, seed=7))).item() == made(plain).item()
+
+
+@pytest.mark.parametrize("kind", ["consistency", "released.clamped", "listnet", "listmle", "distillation", "alignment"])
+def test_is_the_mean_over_positives(kind: str) -> None:
+    made, views = contract.make("terms", kind), contract.views_of(contract.draw(3, 10, 12).double())
+    each = [made(Scores.from_views(views.with_stack(views.stack[[0, p]]))).item() for p in (1, 2)]
+    assert made(Scores.from_views(views)).item() == pytest.approx(sum(each) / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize(("stage", "kind"), [each for each in DATA if "dim" in contract.parameters(*each)])

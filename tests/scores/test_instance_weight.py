@@ -1,4 +1,4 @@
-"""DCLR's weights and Eq. 6 through the classes: loops, golden numbers, variants; and distillation."""
+"""DCLR's weights and Eq. 6 through the classes: loops, golden numbers, variants."""
 
 from __future__ import annotations
 
@@ -12,28 +12,15 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrope import component
+from drawn import draw, scores
 from isotrope.errors import UserError
 from isotrope.released.zero_logit import ZeroLogit
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.scores.instance_weight import InstanceWeight, instance_weight
 from isotrope.scores.noise import Noise
-from isotrope.terms.distillation import Distillation, distillation
 from isotrope.terms.infonce import InfoNCE
-from isotrope.types import Batch, Scores, Views
 from oracle import debiased as oracle
 from oracle import losses
-
-
-def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
-def scores(stack: torch.Tensor, teacher: torch.Tensor | None = None, hard: int = 0) -> Scores:
-    count, dim = stack.shape[1:]
-    batch = Batch(torch.arange(count), torch.Generator().manual_seed(0))
-    guide = F.normalize(draw(count, dim, seed=9) if teacher is None else teacher, dim=1)
-    return Scores.from_views(Views(batch, stack, draw(count, hard, dim, seed=8).to(stack), {"guide": guide}))
 
 
 def test_golden_numbers(golden: Path) -> None:
@@ -142,18 +129,6 @@ def test_the_students_own_weights() -> None:
     assert not weighted.keep.requires_grad
 
 
-def test_as_released_the_term_becomes_one() -> None:
-    guide = draw(4, 6, seed=9)
-    guide[3] = guide[1]
-    plain = scores(draw(2, 4, 6), guide)
-    released = ZeroLogit("guide", 0.9)(plain)
-    assert released.keep.equal(plain.keep)
-    cosines = plain.cosines.clone()
-    cosines[:, 1, 3] = cosines[:, 3, 1] = 0.0
-    assert released.cosines.equal(cosines)
-    assert InfoNCE()(released).item() == pytest.approx(losses.infonce(cosines, 0.05), rel=1e-10)
-
-
 @pytest.mark.parametrize("kind", [InstanceWeight, ZeroLogit])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_identical_sentences_and_an_empty_kept_set_stay_finite(kind: type[InstanceWeight], dtype: torch.dtype) -> None:
@@ -178,38 +153,3 @@ def test_gradient_through_the_weights(kind: type[InstanceWeight]) -> None:
     assert torch.autograd.gradcheck(lambda s: InfoNCE(0.2)(step(scores(s, guide))), stack)
     (found,) = torch.autograd.grad(scores(stack, guide).cosines[0, 1, 3] * step(scores(stack, guide)).keep[1, 3], stack)
     assert (found == 0).all().item() is (kind is InstanceWeight)  # a removed pair teaches nothing
-
-
-def test_distillation_equals_the_loops() -> None:
-    cosines, teacher = torch.tanh(draw(5, 5)), torch.tanh(draw(5, 5, seed=1))
-    expected = oracle.distillation(cosines, teacher, 0.3)
-    assert distillation(cosines, teacher, 0.3).item() == pytest.approx(expected, rel=1e-10)
-    both = torch.stack([cosines, teacher])
-    assert distillation(both, teacher, 0.3).item() == pytest.approx(expected / 2, rel=1e-10)
-
-
-def test_distillation_rests_at_the_teacher() -> None:
-    teacher = torch.tanh(draw(5, 5))
-    cosines = teacher.clone().requires_grad_()
-    value = distillation(cosines, teacher, 0.05)
-    value.backward()
-    assert value.item() == pytest.approx(0.0, abs=1e-12)
-    assert cosines.grad is not None
-    assert cosines.grad.abs().max() < 1e-12
-    other = torch.tanh(draw(2, 4, 4)).requires_grad_()
-    assert torch.autograd.gradcheck(lambda c: distillation(c, teacher[:4, :4], 0.3), other)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_distillation_through_its_class(dtype: torch.dtype) -> None:
-    """Noise columns and weights are not its matter; at saturation it stays finite."""
-    stack = torch.cat([torch.ones(2, 3, 8), -torch.ones(2, 1, 8)], dim=1).to(dtype).requires_grad_()
-    term = component("terms", "distillation", teacher="guide", temperature=0.01, weight=0.5)
-    plain = scores(stack, draw(4, 8, dtype=torch.float32))
-    loss = term(InstanceWeight("guide", 0.5)(Noise()(plain)))
-    assert loss.item() == term(plain).item()
-    assert loss.item() == pytest.approx(0.5 * distillation(plain.cosines, plain.teacher("guide"), 0.01).item())
-    loss.backward()
-    assert stack.grad is not None
-    assert torch.isfinite(stack.grad).all()
-    assert Distillation("guide", weight=0.0)(plain).item() == 0.0

@@ -185,7 +185,7 @@ def _tables(preset: Preset) -> list[tuple[str, str, str, TomlTable]]:
 
 SELF = "self"  # instance weights from the student's own cosines need no teacher
 RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
-LOGGED = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
+LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
 
 
 def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
@@ -194,7 +194,7 @@ def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
     for label in labels:
         if not isinstance(table[label], Mapping):
             raise UserError(f"{stage}.{label} = {table[label]!r} is an unknown key", f"write a table [{stage}.{label}]")
-        if stage == "terms" and label in LOGGED:
+        if stage == "terms" and label in LOG_FIELDS:
             raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
         if "dim" in table[label]:
             raise UserError(f"{stage}.{label}.dim is an unknown key", "leave it out: the model's width is taken")

@@ -1,8 +1,7 @@
-"""Token steps: what they touch, what they leave, and that a real encoder reads the result."""
+"""Token, span and feature cutoff: what is erased, and that a real encoder does not see it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from torch import Tensor
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, component, load
@@ -21,59 +19,11 @@ from isotrope.encoder.features import embed, whole
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, cutoff, feature_cutoff
-from isotrope.tokens.repeat import Repeat, repeats, with_repeats
-from isotrope.tokens.shuffle import Shuffle, shuffle
+from isotrope.tokens.repeat import Repeat
 from isotrope.types import TokenStep
+from token_batches import CLS, SEP, features, read, seeded
 
-CLS, SEP = 101, 102
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=6)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def features(counts: list[int], left: bool = False) -> dict[str, Tensor]:
-    """[CLS] 1 2 … n [SEP] 0 0, or padded on the left."""
-    width = max(counts) + 2
-    rows = [[CLS, *range(1, n + 1), SEP] for n in counts]
-    padded = [([0] * (width - len(r)) + r) if left else (r + [0] * (width - len(r))) for r in rows]
-    ids = torch.tensor(padded)
-    return {"input_ids": ids, "token_type_ids": torch.zeros_like(ids), "attention_mask": (ids > 0).long()}
-
-
-def read(batch: dict[str, Tensor]) -> list[list[int]]:
-    """What the encoder sees, sentence by sentence."""
-    pairs = zip(batch["input_ids"].tolist(), batch["attention_mask"].tolist(), strict=True)
-    return [[token for token, seen in zip(ids, mask, strict=True) if seen] for ids, mask in pairs]
-
-
-@settings(max_examples=40, deadline=None)
-@given(lengths, st.booleans(), st.integers(0, 10_000))
-def test_shuffling_keeps_the_words_and_the_frame(counts: list[int], left: bool, seed: int) -> None:
-    batch = features(counts, left)
-    after = Shuffle()(batch, seeded(seed))
-    assert after["attention_mask"].equal(batch["attention_mask"])
-    assert after["input_ids"][batch["attention_mask"] == 0].eq(0).all()
-    for tokens, count in zip(read(after), counts, strict=True):
-        assert tokens[0] == CLS
-        assert tokens[-1] == SEP
-        assert sorted(tokens[1:-1]) == list(range(1, count + 1))
-
-
-def test_every_order_is_as_likely() -> None:
-    batch = features([3] * 6000)
-    orders = Counter(tuple(tokens[1:-1]) for tokens in read(Shuffle()(batch, seeded())))
-    assert len(orders) == 6
-    assert all(abs(number - 1000) < 150 for number in orders.values())  # five standard deviations
-
-
-def test_shuffling_leaves_erased_tokens_where_they_are() -> None:
-    batch = features([6, 4])
-    batch["attention_mask"][:, 2] = 0
-    after = shuffle(batch["input_ids"], batch["attention_mask"], seeded())
-    assert after[:, 2].tolist() == [2, 2]
-    assert sorted(after[0].tolist()) == sorted(batch["input_ids"][0].tolist())
 
 
 @settings(max_examples=40, deadline=None)
@@ -100,40 +50,7 @@ def test_every_place_is_erased_alike(span: bool) -> None:
     assert all(abs(number - 2000) < 200 for number in erased[1:-1])  # five standard deviations
 
 
-@settings(max_examples=40, deadline=None)
-@given(lengths, st.booleans(), st.floats(0, 1), st.integers(2, 30), st.integers(0, 10_000))
-def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:
-    batch = features(counts, left)
-    after = Repeat(ratio, max_length=max(counts) + room)(batch, seeded(seed))
-    assert {value.shape for value in after.values()} == {after["input_ids"].shape}
-    assert after["input_ids"][after["attention_mask"] == 0].eq(0).all()
-    for tokens, count in zip(read(after), counts, strict=True):
-        assert list(dict.fromkeys(tokens)) == [CLS, *range(1, count + 1), SEP]
-        said = Counter(tokens)
-        assert said[CLS] == said[SEP] == 1
-        assert max(said.values()) <= 2
-        assert tokens == sorted(tokens, key=[CLS, *range(1, count + 1), SEP].index)
-        assert len(tokens) - count - 2 <= max(2, int(torch.tensor(ratio, dtype=torch.float32) * count))
-        assert len(tokens) <= max(counts) + room
-
-
-def test_numbers_of_repeated_words() -> None:
-    """Uniform on 0 … max(2, ⌊.32 · 10⌋ = 3), and never beyond the encoder's positions."""
-    mask = torch.ones(8000, 12, dtype=torch.long)
-    numbers = Counter(repeats(mask, 0.32, 512, seeded()).sum(dim=1).tolist())
-    assert set(numbers) == {0, 1, 2, 3}
-    assert all(abs(number - 2000) < 200 for number in numbers.values())
-    assert int(repeats(mask, 0.32, 13, seeded()).sum(dim=1).max()) == 1
-    assert not repeats(mask, 0.32, 8, seeded()).any()
-
-
-def test_with_repeats_by_hand() -> None:
-    ids, mask = torch.tensor([[9, 1, 2, 8, 0], [9, 8, 0, 0, 0]]), torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]])
-    twice = torch.tensor([[False, False, True, False, False], [False] * 5])
-    assert with_repeats(ids, mask, twice).tolist() == [[9, 1, 2, 2, 8], [9, 8, 0, 0, 0]]
-
-
-@pytest.mark.parametrize("step", [Shuffle(), Cutoff(ratio=0.4), Cutoff("span", 0.4), Repeat()])
+@pytest.mark.parametrize("step", [Cutoff(ratio=0.4), Cutoff("span", 0.4)])
 def test_a_draw_is_a_function_of_the_generator(step: TokenStep) -> None:
     batch = features([9, 9, 9, 9])
     kept = {key: value.clone() for key, value in batch.items()}
@@ -143,39 +60,26 @@ def test_a_draw_is_a_function_of_the_generator(step: TokenStep) -> None:
     assert all(batch[key].equal(kept[key]) for key in batch)  # the other passes read the same features
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"), [("shuffle", {}), ("cutoff", {"ratio": 0.5}), ("cutoff", {"unit": "span", "ratio": 0.5})]
-)
-def test_a_real_encoder_reads_them(tiny_model: Path, kind: str, options: dict[str, object]) -> None:
+@pytest.mark.parametrize("options", [{"ratio": 0.5}, {"unit": "span", "ratio": 0.5}])
+def test_a_real_encoder_reads_them(tiny_model: Path, options: dict[str, object]) -> None:
     """One pass changes, the other does not; what is erased has no influence."""
     model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
     column = model.preprocess(sentences(4))
-    step = component("tokens", kind, **options)
+    step = component("tokens", "cutoff", **options)
     views = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode([column], None)
     assert torch.allclose(views.stack[0], model.encode(sentences(4), convert_to_tensor=True), atol=1e-5)
     assert not torch.allclose(views.stack[1], views.stack[0], atol=1e-3)
-    if kind == "cutoff":
-        changed = step(dict(column), seeded())
-        erased = changed["attention_mask"] != column["attention_mask"]
-        blank = {**changed, "input_ids": changed["input_ids"].masked_fill(erased, 7)}
-        embedded = [model(dict(batch))["sentence_embedding"] for batch in (changed, blank)]
-        assert torch.allclose(embedded[0], embedded[1], atol=1e-6)
-
-
-def test_a_longer_batch_is_read(tiny_model: Path) -> None:
-    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
-    column = model.preprocess(sentences(4))
-    longer = Repeat()(dict(column), seeded(1))
-    assert longer["input_ids"].shape[1] > column["input_ids"].shape[1]
-    after = model(longer)["sentence_embedding"]
-    assert torch.isfinite(after).all()
-    assert not torch.allclose(after, model(dict(column))["sentence_embedding"], atol=1e-3)
+    changed = step(dict(column), seeded())
+    erased = changed["attention_mask"] != column["attention_mask"]
+    blank = {**changed, "input_ids": changed["input_ids"].masked_fill(erased, 7)}
+    embedded = [model(dict(batch))["sentence_embedding"] for batch in (changed, blank)]
+    assert torch.allclose(embedded[0], embedded[1], atol=1e-6)
 
 
 def test_impossible_settings_are_refused() -> None:
-    for kind, options in (("cutoff", {"ratio": 1.5}), ("cutoff", {"unit": "word"}), ("repeat", {"ratio": -0.1})):
-        with pytest.raises(UserError, match=rf"tokens\.{kind}\."):
-            component("tokens", kind, **options)
+    for options in ({"ratio": 1.5}, {"unit": "word"}):
+        with pytest.raises(UserError, match=r"tokens\.cutoff\."):
+            component("tokens", "cutoff", **options)
 
 
 @settings(max_examples=25, deadline=None)
