@@ -1,4 +1,4 @@
-"""Encoders: loading, pooling, saving. Student or teacher alike; knows no objective."""
+"""Encoders: load, pool, embed, save."""
 
 from isotrope.encoder.export import save
 from isotrope.encoder.load import load

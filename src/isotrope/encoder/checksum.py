@@ -1,4 +1,4 @@
-"""What an encoder is, in one line: the key under which its embeddings are kept."""
+"""Checksums of models: the keys under which their embeddings are kept."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from isotrope.encoder.load import locate
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
-    """Of all that decides the embeddings: weights, modules, tokenizer, prompts, length, and what the caller adds.
+    """Checksum of all that decides the embeddings: weights, modules, tokenizer, prompts, length, and ``further``.
 
-    A model that has moved is the same model; what follows the latest batch (truncation, padding) does not count.
+    The folder of the model does not count, nor what its latest batch has set (truncation, padding).
     """
     config = getattr(getattr(encoder[0], "auto_model", None), "config", None)
     settings = {} if config is None else {k: v for k, v in config.to_dict().items() if k != "_name_or_path"}
@@ -34,9 +34,10 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
 
 
 def files_checksum(model: str) -> str:
-    """Of a local model's files, without loading it; a hub name, whose files are elsewhere, is its own.
+    """Checksum of a local model's files, without loading it. A hub name has no files here: it is returned unchanged.
 
-    Raises UserError as `isotrope.encoder.load.locate` does.
+    Raises:
+        UserError: as `isotrope.encoder.load.locate`.
     """
     folder = Path(locate(model))
     if not folder.is_dir():

@@ -20,7 +20,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
 from isotrope.encoder.quiet import without_bars
-from isotrope.encoder.weights import lacking, refuse
+from isotrope.encoder.weights import missing_tensors, refuse_missing
 from isotrope.errors import UserError
 
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights)
@@ -63,11 +63,12 @@ def load(
         dropout: set every dropout probability of the encoder, where the two views of contrastive learning come from.
         normalize: end with unit rows or not; by default as the model has it (never, where ``pooling`` is given).
         device: by default CUDA, then MPS, then the CPU.
-        packed: compute no padding where the architecture is known (see `encoder.packed`): equal embeddings, sooner.
-            A model that is to be traced or exported to another format wants False.
+        packed: skip padding where the architecture is known (see `encoder.fast.packed`): the same embeddings, faster.
+            Set False to trace the model or to export it to another format.
 
     Raises:
-        UserError: there is no such model, it has no tokenizer, its weights are broken, incomplete or not safetensors.
+        UserError: there is no such model; it has no tokenizer; its configuration has impossible sizes; its weights are
+            broken, incomplete or not safetensors.
     """
     where = locate(str(model))
     if pooling is not None and pooling not in LAYERS:
@@ -80,7 +81,7 @@ def load(
             f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset"
         )
     encoder, missing = _open(where, str(model), device, overrides)
-    refuse(missing, str(model), pooler=pooling == "cls_head")
+    refuse_missing(missing, str(model), pooler=pooling == "cls_head")
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
         raise _no_tokenizer(str(model))
     if pooling is not None:
@@ -181,7 +182,7 @@ def _open(
 ) -> tuple[SentenceTransformer, list[str]]:
     """The model, and the names of the tensors that its files lack."""
     try:
-        with without_bars(), lacking() as missing:
+        with without_bars(), missing_tensors() as missing:
             encoder = SentenceTransformer(
                 where,
                 device=device,

@@ -1,4 +1,4 @@
-"""transformers draws a progress bar for a second's work; ours would have to make room for it."""
+"""Hide the progress bars of transformers, which would break into ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """No bar of transformers' while this lasts; afterwards as it was."""
+    """No bar of transformers within; afterwards as before."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -1,4 +1,4 @@
-"""Which weights a model's files lack: transformers makes those up at random, and says so in a log alone."""
+"""Weights that a model's files lack. transformers fills them with random numbers, and only logs it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SHOWN = 3  # of the missing names
 
 
 @contextmanager
-def lacking() -> Iterator[list[str]]:
-    """The names of the tensors that were not in the files of the models loaded within.
+def missing_tensors() -> Iterator[list[str]]:
+    """Collect the names of the tensors that the files of the models loaded within lack.
 
-    sentence-transformers drops what transformers tells of a loading, so it is caught on its way.
+    sentence-transformers drops transformers' report of a loading, so it is caught on its way.
     """
     missing: list[str] = []
     original = PreTrainedModel.__dict__["from_pretrained"]
@@ -34,8 +34,8 @@ def lacking() -> Iterator[list[str]]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def refuse(missing: list[str], model: str, pooler: bool) -> None:
-    """Raise for missing tensors; those of the pooler matter with ``pooler`` alone, since raw checkpoints often lack it.
+def refuse_missing(missing: list[str], model: str, pooler: bool) -> None:
+    """Raise for missing tensors. Those of the pooler matter only with ``pooler``: raw checkpoints often lack them.
 
     Raises:
         UserError: names the file, how many tensors are missing, and the first of them.

@@ -142,7 +142,7 @@ def _clean(
 def _batches(
     source: TextFile, columns: Columns, cleaning: Cleaning, tally: Tally
 ) -> Iterator[list[tuple[int, tuple[str, ...], int]]]:
-    """Batches of (line, folded texts, hash) without the rows that are at fault by themselves."""
+    """Batches of (line, folded texts, hash), without the rows that are dropped; duplicates are found later."""
     batch: list[tuple[int, tuple[str, ...], int]] = []
     size = 0
     for line, fields in rows(source, columns):

@@ -55,7 +55,7 @@ class Columns:
         """
         kinds = dict(columns)
         others = ((self.positive,) if self.positive is not None else ()) + self.negatives
-        listed = ", ".join(kinds) or "none"
+        listed = ", ".join(x if kind == "string" else f"{x} ({kind})" for x, kind in columns) or "none"
         strings = [name for name, kind in kinds.items() if kind == "string" and name not in others]
         if self.text is not None:
             text = self.text

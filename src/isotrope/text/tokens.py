@@ -60,7 +60,7 @@ def token_data(
     """
     prompt = model.prompts.get(model.default_prompt_name)
     own = SentenceTransformerDataCollator(model.preprocess, max_length=max_length, prompts=prompt)
-    if (reader := TextReader.of(model, prompt or "", max_length)) is None or not reader.agrees(own):
+    if (reader := TextReader.from_model(model, prompt or "", max_length)) is None or not reader.agrees(own):
         return corpus.dataset, own
     return corpus.dataset.select_columns("label"), TokenStore.open(reader, corpus, rows, console)
 
@@ -77,7 +77,7 @@ class TextReader:
     dtype: np.dtype[Any]  # of an id: two bytes, where the vocabulary allows it
 
     @classmethod
-    def of(cls, model: SentenceTransformer, prompt: str, max_length: int) -> TextReader | None:
+    def from_model(cls, model: SentenceTransformer, prompt: str, max_length: int) -> TextReader | None:
         """The student's, with a tokenizer of their own; None where it is not one of the `tokenizers` library."""
         own: Any = model.tokenizer
         if not getattr(own, "is_fast", False):

@@ -13,7 +13,7 @@ from small_encoders import L, N, batch
 def test_filler_tokens_change_nothing(multiple: int) -> None:
     """A GPU's rounded token counts, on a CPU: the way to packed rows and back, in values and gradients."""
     mask = batch(holes=True)["attention_mask"]
-    packing, real = Packing.of(mask, 2, multiple), mask[..., None, None].bool()
+    packing, real = Packing.from_mask(mask, 2, multiple), mask[..., None, None].bool()
     x = torch.randn(N, L, 2, 3, requires_grad=True)
     rows = packing.pack(x)  # (1, T, 2, 3)
     assert rows.shape[1] == -(-int(mask.sum()) // multiple) * multiple

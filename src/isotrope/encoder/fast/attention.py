@@ -33,7 +33,7 @@ class Packing:
     head_rows: Tensor  # (N·H·L,) into T·H
 
     @classmethod
-    def of(cls, mask: Tensor, heads: int, multiple: int = 1) -> Packing:
+    def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> Packing:
         """From an attention mask (N, L), 0 or False for padding; ``multiple``: of which T is one."""
         n, length = mask.shape
         real = mask.reshape(-1) != 0

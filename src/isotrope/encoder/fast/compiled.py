@@ -1,6 +1,6 @@
 """Layers compiled by torch: on a GPU a small batch otherwise waits for the launches of its many small kernels.
 
-Each layer by itself, in place: a model compiles in the time of one layer, and its weights keep their names.
+Each layer alone, in place: a model compiles in the time of one layer, and its weights keep their names.
 """
 
 from __future__ import annotations

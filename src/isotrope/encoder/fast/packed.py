@@ -68,7 +68,7 @@ def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwar
     if few_shapes:
         mask, *wide = (_widen(x, -length % WIDTH) for x in (mask, *inputs.values()))
         inputs, multiple = dict(zip(inputs, wide, strict=True)), -(-mask.numel() // SHARE)
-    packing = Packing.of(mask, model.config.num_attention_heads, multiple)
+    packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
     packed = {key: packing.pack(value) for key, value in inputs.items()}
     # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
     with mpnet.passing(packing):
