@@ -143,6 +143,28 @@ def test_what_the_web_does_ends_with_one_line(
     ]
 
 
+@pytest.mark.parametrize("name", ["[/x]", os.fsdecode(b"na\xefve"), "[bold]"])
+def test_names_of_folders_are_no_markup(
+    web: Web,
+    source: DataSource,
+    tmp_path: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Issue 13, fault 1."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir(parents=True)
+    shown = name.encode("utf-8", "backslashreplace").decode()
+    assert in_process(["data", "fetch", name], monkeypatch) == 0
+    Path(name, "one", "b.txt").write_text("spoilt")
+    capfd.readouterr()
+    assert in_process(["data", "check", name], monkeypatch) == 2
+    out, err = capfd.readouterr()
+    assert f"isotrope data fetch {shown} --only One" in out
+    check_line(err, f"one/b.txt in {shown} is corrupt … isotrope data fetch {shown} --only One")
+
+
 def test_list_fetch_and_check(
     web: Web,
     source: DataSource,

@@ -1,0 +1,39 @@
+"""``isotrope encode`` at the command line: names are data, whatever they hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_bad_inputs import check_line, in_process
+
+NAMES = ["[/x]", "[bold]a[/bold]", ":smile:", os.fsdecode(b"na\xefve"), "a\x1b[2J"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_no_markup(
+    tiny_model: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 13, fault 1."""
+    monkeypatch.chdir(tmp_path)
+    Path(f"{name}.txt").parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{name}.txt").write_text("one [/x] two\n[bold]three\n", encoding="utf-8")
+    Path(f"{name}.npy").parent.mkdir(parents=True, exist_ok=True)
+    assert in_process(["encode", str(tiny_model), f"{name}.txt", "--output", f"{name}.npy"], monkeypatch) == 0
+    shown = name.encode("utf-8", "backslashreplace").decode().replace("\x1b", "\\x1b")
+    assert capfd.readouterr().out == f"written to {shown}.npy\n"
+    assert len(np.load(f"{name}.npy")) == 2
+    assert in_process(["encode", str(tiny_model), f"{name}.csv", "--output", "v.npy"], monkeypatch) == 2
+    check_line(capfd.readouterr().err, "does not exist … check the path")
+
+
+def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "ü河.txt").write_text("one\n", encoding="utf-8")
+    command = [sys.executable, "-m", "isotrope.cli.main", "encode", str(tiny_model), "ü河.txt", "--output", "ü河.npy"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"written to ??.npy\n"), done.stderr
