@@ -236,7 +236,7 @@ def test_the_average_is_the_papers(data: Path, cached: Path) -> None:
     from isotrope.evaluation.suite import average, run
 
     result = run(encoder, "sts", data)
-    (table,) = scores.tables("sts", {"bag": result})
+    (table,) = scores.suite_tables("sts", {"bag": result})
     assert table.header[-1] == "Avg."
     assert table.rows[0][-1] == f"{100 * average(result).exact:.2f}"
 

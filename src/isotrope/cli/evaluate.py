@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
@@ -18,7 +18,6 @@ Models = Annotated[
     list[str], typer.Argument(help="Folders, hub names, isotrope/tiny; MODEL@cls, MODEL+whitening:k=256, vectors.txt …")
 ]
 Data = Annotated[str | None, typer.Option(help="Folder of senteval/ and domain/.", envvar="ISOTROPE_DATA")]
-console, errors = Console(), Console(stderr=True)
 
 
 def evaluate(
@@ -53,17 +52,18 @@ def evaluate(
     results_file = tables.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
-    with errors.status("") as status:
+    console = plain_console()
+    with plain_console(stderr=True).status("") as status:
         results = evaluate_models(models, asked, pooling, lambda line: status.update(Text(line)))
-    if results_file:  # before anything is drawn: hours of work depend on it
+    if results_file:  # before anything is drawn: nothing that was computed is lost
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)
-    for one in shown:
-        console.print(tables.terminal(one))
     for target in targets:
         tables.write_tables(shown, target)
+    for one in shown:
+        tables.print_table(one, console)
     for written in [*targets, *([results_file] if results_file else [])]:
-        console.print(f"written to {written}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"written to {written}")
 
 
 def case(
@@ -81,7 +81,7 @@ def case(
     from isotrope.evaluation.sets.senteval import load_sts
     from isotrope.evaluation.suite import checked_tasks
     from isotrope.post.names import check_name, open_encoder
-    from isotrope.report.tables import Table, terminal
+    from isotrope.report.tables import Table, print_table
 
     gold = None
     if not candidate:
@@ -100,7 +100,7 @@ def case(
         for row in rows
     ]
     header = ["sentence", *([] if gold is None else ["people"]), *models]
-    console.print(terminal(Table(f"{query} (rank in brackets)", header, cells)))
+    print_table(Table(f"{query} (rank in brackets)", header, cells), plain_console())
 
 
 def _write_json(results: Mapping[str, Mapping[str, Any]], target: Path) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-console = Console()
+from isotrope.console.plain import plain_console
 
 
 def report(
@@ -17,4 +16,4 @@ def report(
     """Show a run on one page: verdict, curves, the space before and after; plots beside it as .svg and .png."""
     from isotrope.report.run_page import write_report
 
-    console.print(f"written to {write_report(run, output)}", highlight=False, soft_wrap=True)
+    plain_console().print(f"written to {write_report(run, output)}")

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from isotrope.console.plain import escaped
 from isotrope.report.colours import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES
 from isotrope.types import Vector
 
@@ -89,7 +90,7 @@ def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[flo
     axes.axvline(0, color=MUTED, lw=1)
     axes.hlines(places, low, high, color=AFTER, lw=1.7)
     axes.plot(difference, places, "o", color=AFTER, ms=5)
-    axes.set_yticks(places, tasks)
+    axes.set_yticks(places, list(map(escaped, tasks)))
     axes.set_ylim(-0.6, len(tasks) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", labelcolor=INK)
@@ -202,7 +203,8 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = 
     places = push_apart(heights, 0.08)
     for colour, (name, (steps, values)), place in zip(_colours(len(curves)), curves.items(), places, strict=True):
         axes.annotate(
-            f"{name} {number.format(values[-1])}", (steps[-1], place), (7, 0), xycoords=("data", "axes fraction"),
+            f"{escaped(name)} {number.format(values[-1])}",
+            (steps[-1], place), (7, 0), xycoords=("data", "axes fraction"),
             textcoords="offset points", color=colour, va="center", annotation_clip=False,
         )  # fmt: skip
 

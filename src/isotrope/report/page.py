@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from isotrope.console.plain import escaped
 from isotrope.report.colours import CSS_NAMES
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Page:
 
     def html(self) -> str:
         """The page as one self-contained text."""
-        return _template().render(page=self)
+        return escaped(_template().render(page=self))
 
 
 def inline(text: str, name: str, title: str) -> str:

@@ -1,9 +1,8 @@
-"""What a run's folder says, finished or not."""
+"""What the page of a run says: read from the run's folder, finished or not."""
 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,14 @@ import numpy as np
 from isotrope.errors import UserError
 from isotrope.objective.preset import Preset, preset_names, read_preset
 from isotrope.objective.sources import cited_sources, flat
+from isotrope.run.cosines import Scored
+from isotrope.run.folder import RunFolder, Time
 from isotrope.types import Vector
 
 Curve = tuple[list[int], list[float]]  # steps, values
-TIMES = ("before", "after")
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms
+TIMES: tuple[Time, ...] = ("before", "after")
+RESULT_KEYS = ("verdict", "advice", "corpus", "selection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +44,22 @@ class RunRecord:
         Raises:
             UserError: the folder holds no run, or one of its files is damaged.
         """
-        if not (folder / "run.json").is_file():
-            raise UserError(f"{folder} holds no run", "name the folder that isotrope train wrote (its --output)")
-        if not (folder / "preset.toml").is_file():
-            raise UserError(f"{folder} holds a run that has not begun", "go on with it: isotrope train … --resume")
-        kept = {time: _arrays(folder / f"{time}.npz") for time in TIMES}
-        sample = folder / "sample.txt"
+        run = RunFolder(folder)
+        identity, preset, result = run.identity(), run.preset(), run.result()
+        if result and (lacking := [key for key in RESULT_KEYS if key not in result]):
+            remedy = "delete it, and go on with isotrope train --resume"
+            raise UserError(f"{folder / 'result.json'} is damaged: it lacks {lacking[0]!r}", remedy)
+        kept = {time: _joined(run.cosines(time)) for time in TIMES}
         return cls(
             folder=folder,
-            preset=read_preset(folder / "preset.toml"),
-            identity=_object(folder / "run.json"),
-            environment=_object(folder / "environment.json"),
-            result=_object(folder / "result.json"),
-            metrics=_lines(folder / "metrics.jsonl"),
-            gold=_joined(kept["before"], gold=True),
-            cosines={time: _joined(arrays, gold=False) for time, arrays in kept.items() if arrays},
-            sample=sample.read_text(encoding="utf-8").splitlines() if sample.is_file() else [],
+            preset=preset,
+            identity=identity,
+            environment=run.environment(),
+            result=result,
+            metrics=[record for record in run.metrics() if isinstance(record.get("step"), int)],
+            gold={task: gold for task, (gold, _) in kept["before"].items()},
+            cosines={time: {task: found for task, (_, found) in of.items()} for time, of in kept.items() if of},
+            sample=run.sample(),
         )
 
     @property
@@ -107,47 +109,9 @@ class RunRecord:
         ]  # fmt: skip
 
 
-def _object(path: Path) -> dict[str, Any]:
-    """A JSON object, or {} where the file is not there yet."""
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise _damaged(path)
-    return found
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The log's records; a kill may have cut the last line."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    try:
-        return [json.loads(line) for line in lines if line.endswith("}")]
-    except ValueError:
-        raise _damaged(path) from None
-
-
-def _arrays(path: Path) -> dict[str, Vector]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, zipfile.BadZipFile):
-        raise _damaged(path) from None
-
-
-def _joined(arrays: Mapping[str, Vector], gold: bool) -> dict[str, Vector]:
-    """Task -> its parts in the file's order, joined: gold scores (keys task/part/gold) or cosines (task/part)."""
-    tasks: dict[str, list[Vector]] = {}
-    for key, values in arrays.items():
-        task, _, *mark = key.split("/")
-        if bool(mark) == gold:
-            tasks.setdefault(task, []).append(values)
-    return {task: np.concatenate(parts) for task, parts in tasks.items()}
-
-
-def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged", "put it right, or take it away and have the report without it")
+def _joined(scored: Scored) -> dict[str, tuple[Vector, Vector]]:
+    """Task -> gold scores and cosines (N,), (N,) of its parts, joined."""
+    return {
+        task: (np.concatenate([gold for gold, _ in parts.values()]), np.concatenate([c for _, c in parts.values()]))
+        for task, parts in scored.items()
+    }

@@ -184,9 +184,7 @@ def _facts(record: RunRecord) -> Table:
 def _missing(record: RunRecord, reasons: list[str]) -> list[str]:
     """What the page leaves out, and why."""
     lines = [f"In-batch similarity, spectrum, neighbours, in part or whole: {reason}." for reason in reasons]
-    if record.cosines and not record.gold:
-        lines.append("Cosine by gold score: the run kept no gold scores.")
-    elif not record.cosines:
+    if not record.cosines:
         lines.append("Before and after, cosine by gold score: no labelled pairs judged this run.")
     if not any("score" in entry for entry in record.metrics):
         lines.append("Dev score: no evaluation on dev pairs so far.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,49 +20,45 @@ ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 
 
 def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, intervals: bool = False) -> list[Table]:
-    """Model → suite → task → result, as `evaluate_models` gives it, as tables.
+    """The results of `isotrope.evaluation.models.evaluate_models` as tables.
 
-    With `compare` also tests against the first model, with `intervals` 95 % intervals of Spearman's correlations.
+    Args:
+        results: model -> suite -> task -> result.
+        compare: also test each model against the first.
+        intervals: also give 95 % intervals of Spearman's correlations.
 
-    Raises UserError where models were judged on different cases.
+    Raises:
+        UserError: the models were judged on different cases.
     """
     models, found = list(results), []
-    for suite in next(iter(results.values())):
-        of_suite = {model: results[model][suite] for model in models}
-        found += tables(suite.removesuffix(OWN_DATA), of_suite, suite)
-        if intervals and suite.removesuffix(OWN_DATA) == "sts":
-            found.append(interval_table(suite, of_suite))
-        judge = SUITES[suite.removesuffix(OWN_DATA)].compare
-        if compare and judge is not None:
-            judged = {model: judge(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
-            measure = SUITES[suite.removesuffix(OWN_DATA)].measures[0].title
-            title = f"{suite}: {measure} against {models[0]} (before), paired bootstrap over the same cases"
-            found.append(before_after(title, {model: asdict(one) for model, one in judged.items()}, "model"))
+    for title in results[models[0]]:
+        name = title.removesuffix(OWN_DATA)
+        suite, of_suite = SUITES[name], {model: results[model][title] for model in models}
+        found += suite_tables(name, of_suite, title)
+        if intervals and name == "sts":
+            found.append(interval_table(title, of_suite))
+        if compare and suite.compare is not None:
+            judged = {model: asdict(suite.compare(of_suite[models[0]], of_suite[model], 0)) for model in models[1:]}
+            against = f"against {models[0]} (before), paired bootstrap over the same cases"
+            found.append(before_after(f"{title}: {suite.measures[0].title} {against}", judged, "model"))
     return found
 
 
-def tables(suite: str, results: ModelResults, title: str | None = None) -> list[Table]:
-    """The tables of one suite: one a measure, or one for all where there is a single task.
+def suite_tables(suite: str, results: ModelResults, title: str | None = None) -> list[Table]:
+    """The tables of one suite: one a measure, or one for all measures where there is a single task.
 
-    The average is taken where all tasks are there that the papers average over; of "sts" it is the exact mean, not the
-    mean of rounded cells.
+    A measure that no task has gets no table. The average is there where all tasks are that the papers average over;
+    of "sts" it is the exact mean, not the mean of rounded cells.
     """
     known, title = SUITES[suite], title or suite
     of_task = next(iter(results.values()))
-    tasks = list(of_task)
-    if len(tasks) == 1:
-        shown = [m for m in known.measures if not math.isnan(m.of(of_task[tasks[0]]))]
-        columns = [[m.scale * m.of(r[tasks[0]]) for r in results.values()] for m in shown]
-        return [
-            _table(
-                f"{title}: {SHORT_NAMES.get(tasks[0], tasks[0])}",
-                [m.title for m in shown],
-                columns,
-                shown,
-                list(results),
-            )
-        ]
-    return [_of_measure(suite, measure, results, title) for measure in known.measures]
+    if len(of_task) == 1:
+        (task,) = of_task
+        shown = [m for m in known.measures if not math.isnan(m.of(of_task[task]))]
+        columns = [[m.scale * m.of(r[task]) for r in results.values()] for m in shown]
+        return [_table(f"{title}: {SHORT_NAMES.get(task, task)}", [m.title for m in shown], columns, shown, results)]
+    found = (_of_measure(suite, measure, results, title) for measure in known.measures)
+    return [table for table in found if len(table.header) > 1]
 
 
 def interval_table(title: str, results: ModelResults) -> Table:
@@ -88,7 +84,7 @@ def _of_measure(suite: str, measure: Measure, results: ModelResults, title: str)
     if averaged and set(averaged) <= set(has):
         names.append("Avg.")
         columns.append([measure.scale * _average(suite, measure, r) for r in results.values()])
-    return _table(f"{title}: {measure.title}", names, columns, [measure] * len(names), list(results))
+    return _table(f"{title}: {measure.title}", names, columns, [measure] * len(names), results)
 
 
 def _average(suite: str, measure: Measure, result: Mapping[str, Any]) -> float:
@@ -98,10 +94,13 @@ def _average(suite: str, measure: Measure, result: Mapping[str, Any]) -> float:
     return sum(measure.of(result[task]) for task in tasks) / len(tasks)
 
 
-def _table(title: str, names: list[str], columns: list[list[float]], of: list[Measure], models: list[str]) -> Table:
+def _table(
+    title: str, names: list[str], columns: list[list[float]], measures: Sequence[Measure], models: Iterable[str]
+) -> Table:
     cells = [
-        [f"{value:.{2 if m.scale == 100 else 4}f}" for value in column] for m, column in zip(of, columns, strict=True)
+        ["" if math.isnan(value) else f"{value:.{2 if m.scale == 100 else 4}f}" for value in column]
+        for m, column in zip(measures, columns, strict=True)
     ]
-    rows = [[model, *row] for model, row in zip(models, zip(*cells, strict=True), strict=True)]
-    rounded = [[float(value) for value in column] for column in cells]
-    return Table(title, ["model", *names], rows, best_marks(rounded, [m.lower for m in of]))
+    rows = [[model, *(column[i] for column in cells)] for i, model in enumerate(models)]
+    rounded = [[float(text or "nan") for text in column] for column in cells]
+    return Table(title, ["model", *names], rows, best_marks(rounded, [m.lower for m in measures]))

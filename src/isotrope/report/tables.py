@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from rich.box import SIMPLE
+from rich.console import Console
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from isotrope.console.plain import escaped
 from isotrope.errors import UserError
 from isotrope.report.page import Page
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 
 Mark = Literal["best", "second"]
+WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -82,7 +86,7 @@ def markdown(tables: Sequence[Table]) -> str:
         notes = [line for note in table.notes for line in (note, "")]
         return [f"**{table.title}**", "", *head, *rows, "", *notes]
 
-    return "\n".join(line for table in tables for line in lines(table))
+    return escaped("\n".join(line for table in tables for line in lines(table)))
 
 
 def latex(tables: Sequence[Table]) -> str:
@@ -99,7 +103,7 @@ def latex(tables: Sequence[Table]) -> str:
             r"\bottomrule", r"\end{tabular}", r"\end{table}", *(f"% {_one_line(note)}" for note in table.notes), "",
         ]  # fmt: skip
 
-    return "\n".join(line for table in tables for line in lines(table))
+    return escaped("\n".join(line for table in tables for line in lines(table)))
 
 
 def terminal(table: Table) -> TerminalTable:
@@ -114,6 +118,12 @@ def terminal(table: Table) -> TerminalTable:
     for i, row in enumerate(table.rows):
         shown.add_row(*(Text(cell, styles.get(table.mark(i, j), "")) for j, cell in enumerate(row)))
     return shown
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Show a table. Where the console is no terminal, no cell is broken over lines, whatever the width."""
+    wide = None if console.is_terminal else WIDE
+    console.print(terminal(table), width=wide, crop=wide is None, soft_wrap=False)
 
 
 TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
@@ -136,15 +146,18 @@ def check_table_file(path: str | Path) -> Path:
 
 
 def check_file(target: Path) -> Path:
-    """A file that will be written: checked before the work whose result it is to hold.
+    """A file that will be written: checked before the work whose result it will hold.
 
     Raises:
-        UserError: its folder does not exist, or it is a folder.
+        UserError: its folder does not exist or cannot be written to; it is a folder or a device.
     """
-    if target.is_dir():
-        raise UserError(f"{target} is a folder", "name a file")
+    target = target.resolve() if target.is_symlink() else target
+    if target.exists() and not target.is_file():
+        raise UserError(f"{target} is {'a folder' if target.is_dir() else 'no ordinary file'}", "name a file")
     if not target.parent.is_dir():
         raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written", "make the folder")
+    if not os.access(target.parent, os.W_OK):
+        raise UserError(f"{target.parent} cannot be written to", "choose another folder")
     return target
 
 
