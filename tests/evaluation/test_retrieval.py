@@ -9,7 +9,6 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.errors import UserError
 from isotrope.evaluation import retrieval
-from isotrope.evaluation.clustering import v_measures
 from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval, reciprocal_ranks
 from isotrope.evaluation.sets.domains import Domain, same_class
 from oracle import retrieval as naive
@@ -121,16 +120,6 @@ def test_each_text_is_encoded_once() -> None:
     encoder = HashEncoder()
     evaluate_domain(encoder, same_class("toy", ["a b", "a c", "d e", "d f", "a b"], list("xxyyx")))
     assert encoder.calls == [["a b", "a c", "d e", "d f"]]
-
-
-def test_v_measure_knows_classes_from_noise_and_repeats_itself() -> None:
-    generator = np.random.default_rng(0)
-    labels = np.repeat(np.arange(5), 40)
-    apart = 10 * np.eye(5)[labels] + generator.normal(size=(200, 5))
-    noise = generator.normal(size=(200, 5))
-    assert v_measures(noise, labels).mean() < 0.2 < 0.7 < v_measures(apart, labels).mean()
-    np.testing.assert_array_equal(v_measures(noise, labels), v_measures(noise, labels))
-    assert len(set(v_measures(noise, labels))) > 1  # each run has its own start
 
 
 @pytest.mark.parametrize(

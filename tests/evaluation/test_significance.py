@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, spearmanr
 
 from isotrope.errors import UserError
-from isotrope.evaluation.significance import _differences, _ranks, _spearman, compare, compare_means
+from isotrope.evaluation.significance import _differences, _ranks, _spearman, compare, compare_means, compare_tasks
 from oracle.similarity import spearman as naive_spearman
 
 
@@ -178,3 +178,16 @@ def test_means_are_compared_on_the_same_cases() -> None:
     assert (worse.verdict, worse.difference) == ("worse", pytest.approx(-0.1))
     with pytest.raises(UserError, match="299"):
         compare_means(before, before[:299])
+
+
+def test_tasks_are_resampled_by_themselves() -> None:
+    generator = np.random.default_rng(0)
+    old = {name: generator.random(50) for name in "ab"}
+    new = {name: values + 0.1 * generator.standard_normal(50) for name, values in old.items()}
+    both = compare_tasks(old, new)
+    assert both.difference == pytest.approx(np.mean([new[n].mean() - old[n].mean() for n in "ab"]))
+    assert both.per_task["a"] == compare_tasks({"a": old["a"]}, {"a": new["a"]}).per_task["a"]
+    one = compare_means(old["a"], new["a"])
+    assert both.per_task["a"].difference == one.difference
+    with pytest.raises(UserError, match="different tasks"):
+        compare_tasks(old, {"a": new["a"]})

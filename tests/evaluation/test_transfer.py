@@ -1,25 +1,19 @@
 """Transfer: the batched classifiers against one plain classifier at a time, the protocol, the files, golden numbers."""
 
 import json
-import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from isotrope.errors import UserError
-from isotrope.evaluation import classifier, suite, transfer
+from isotrope.evaluation import transfer
 from isotrope.evaluation.classifier import (
-    CLASSIFIER_SETTINGS,
     ClassifierSetting,
-    TrainingSet,
-    split_dev,
-    train_classifiers,
     with_bias,
 )
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.transfer import CLASSES, TRANSFER_TASKS, Labelled, load_transfer
+from isotrope.evaluation.sets.transfer import TRANSFER_TASKS, Labelled, load_transfer
 from isotrope.evaluation.transfer import cross_validation, evaluate_transfer, given_dev, nested_folds
 from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
@@ -40,55 +34,6 @@ def toy(count=120, dimensions=7, classes=2, seed=0):
 
 def problem(x, y):
     return with_bias(x.numpy()), y
-
-
-@pytest.mark.parametrize(("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)])
-def test_equals_one_classifier_at_a_time(classes, name):
-    """Sets of unequal size and number of steps, penalties that differ, stops at different times."""
-    setting = SMALL.get(name) or CLASSIFIER_SETTINGS[name]
-    x, y = toy(170, classes=classes)
-    cuts = [np.random.default_rng(n).permutation(170) for n in range(4)]
-    sets = [TrainingSet(cut[:n], cut[n:]) for cut, n in zip(cuts, (129, 128, 135, 111), strict=True)]
-    penalties = np.tile([1e-5, 1e-2], (4, 1))
-    penalties[2] = 0.3
-    trained = train_classifiers(*problem(x, y), sets, penalties, classes, setting)
-    epochs = set()
-    for member, rows in enumerate(sets):
-        for column, penalty in enumerate(penalties[member]):
-            one = softmax.Classifier(7, classes, penalty, setting)
-            best = one.fit(x[rows.train], y[rows.train], (x[rows.dev], y[rows.dev]))
-            epochs.add(one.epochs)
-            assert trained.accuracy[member, column] == best
-            torch.testing.assert_close(trained.weights[member, column], one.weights(), atol=1e-5, rtol=0)
-            predicted = trained.predict(with_bias(x.numpy()), member, column)
-            assert predicted.tolist() == one.predict(x).tolist()
-    assert len(epochs) > 1  # else no set left before the others
-
-
-def test_no_more_than_200_epochs_and_those_of_the_last_round():
-    """Patience without end: SentEval looks at the count before a round, so the last one ends at 204."""
-    setting = replace(CLASSIFIER_SETTINGS["test"], tenacity=1000)
-    x, y = toy(60)
-    rows = TrainingSet(np.arange(40), np.arange(40, 60))
-    one = softmax.Classifier(7, 2, 1e-3, setting)
-    best = one.fit(x[rows.train], y[rows.train], (x[rows.dev], y[rows.dev]))
-    assert one.epochs == 204
-    trained = train_classifiers(*problem(x, y), [rows], np.array([[1e-3]]), 2, setting)
-    assert trained.accuracy[0, 0] == best
-    torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
-
-
-def test_held_out_rows_and_the_minibatches_after_them():
-    x, y = toy(110)
-    rows = np.random.default_rng(0).permutation(110)[:90]
-    held = split_dev(rows)
-    assert len(held.dev) == 4
-    assert sorted([*held.train, *held.dev]) == sorted(rows)
-    one = softmax.Classifier(7, 2, 1e-3, SMALL["adam"])
-    best = one.fit(x[rows], y[rows])
-    trained = train_classifiers(*problem(x, y), [held], np.array([[1e-3]]), 2, SMALL["adam"])
-    assert trained.accuracy[0, 0] == best
-    torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
 
 
 def test_nested_folds_are_the_protocol():
@@ -117,30 +62,6 @@ def test_given_dev_is_the_protocol_without_its_second_training(classes):
     test, dev = softmax.given_dev(*parts, classes, SMALL["rmsprop"])
     assert (100 * result["accuracy"], 100 * result["dev_accuracy"]) == pytest.approx((test, dev), abs=1e-9)
     assert (result["ntrain"], result["ntest"]) == (130, 50)
-
-
-def test_global_generators_stay_as_they_are():
-    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    nested_folds(*problem(*toy(90)), 2, SMALL["rmsprop"])
-    assert torch.equal(before[0], torch.random.get_rng_state())
-    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
-
-
-def test_threads_change_nothing(monkeypatch):
-    """The blocks are cut the same way, and one thread computes each."""
-    monkeypatch.setattr(classifier, "BLOCK", 3 * 16 * 8)  # three sets a block
-    x, y = problem(*toy(150))
-    sets = [
-        TrainingSet(rows[:100], rows[100:]) for rows in (np.random.default_rng(n).permutation(150) for n in range(8))
-    ]
-    results = []
-    for threads in (1, 3):
-        torch.set_num_threads(threads)
-        results.append(train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"]))
-        assert torch.get_num_threads() == threads
-        torch.set_num_threads(1)
-    assert torch.equal(results[0].weights, results[1].weights)
-    assert (results[0].accuracy == results[1].accuracy).all()
 
 
 def test_samples_are_sorted_by_words_then_class():
@@ -204,75 +125,6 @@ def test_minilm_gives_senteval_s_numbers(task):
     result = evaluate_transfer(encoder, task, DATA, "fast")[task]
     assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=0.005)
     assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=0.005)
-
-
-@needs_data
-def test_counts_and_classes():
-    counts = {"MR": [10662], "CR": [3775], "SUBJ": [10000], "MPQA": [10606], "SST2": [67349, 872, 1821]}
-    counts |= {"SST5": [8544, 1101, 2210], "TREC": [5452, 500], "MRPC": [4076, 1725]}
-    for task in TRANSFER_TASKS:
-        parts = load_transfer(DATA, task)
-        assert [len(part) for part in parts.values()] == counts[task]
-        for part in parts.values():
-            assert len(part.labels) == len(part.first) == len(part.second or part.first)
-            assert set(part.labels) == set(range(CLASSES[task]))
-            assert all(" ".join(s.split()) == s for s in part.first)
-
-
-@needs_data
-def test_text_is_as_in_the_files():
-    trec = load_transfer(DATA, "TREC")["train"]
-    assert (trec.first[0], trec.labels[0]) == ("How did serfdom develop in and then leave Russia ?", 1)
-    assert sum(not sentence.isascii() for sentence in trec.first) == 1  # latin-1
-    mrpc = load_transfer(DATA, "MRPC")["train"]
-    assert mrpc.first[0].startswith("Amrozi accused his brother")
-    assert mrpc.second[0].startswith("Referring to him as only")
-    assert mrpc.labels[0] == 1
-    cr = load_transfer(DATA, "CR")["all"]
-    assert cr.first.count("") == 4  # blank lines count
-    assert (cr.labels[0], cr.labels[-1]) == (1, 0)
-    sst = load_transfer(DATA, "SST5")["dev"]
-    assert sst.first[1] == "one long string of cliches ."
-    assert sst.labels[1] == 1
-
-
-DAMAGE = [
-    ("SUBJ", "subj.subjective", lambda t: b"".join(t.splitlines(True)[:20]), "20 .* 5000 .*a corrupt SUBJ"),
-    ("SUBJ", "subj.subjective", lambda t: b"".join(t.splitlines(True)[:20] * 250), "4980 .*repeated.*corrupt SUBJ"),
-    ("MR", "rt-polarity.neg", lambda t: t[: len(t) // 2], "samples found, 5331 expected"),
-    ("MR", "rt-polarity.neg", None, "rt-polarity.neg does not exist"),
-    ("MR", "rt-polarity.neg", b"rt-polarity.pos", "share 53.. sentences"),
-    ("CR", "custrev.neg", b"custrev.pos", "2407 samples found, 1368 expected"),
-    ("CR", "custrev.neg", lambda t: t.decode().encode("utf-16"), "UTF-16, latin-1 expected"),
-    ("TREC", "train_5500.label", lambda t: t.decode("latin-1").encode(), "UTF-8, latin-1 expected"),
-    ("TREC", "train_5500.label", lambda t: t.replace(b"DESC:manner", b"DESK:manner", 1), "line 1: 'DESK:manner"),
-    ("TREC", "TREC_10.label", b"train_5500.label", "5452 samples found, 500 expected"),
-    ("MRPC", "msr_paraphrase_train.txt", lambda t: t.replace(b"1\t702876", b"2\t702876", 1), "line 2: '2"),
-    ("MRPC", "msr_paraphrase_train.txt", lambda t: t.replace(b"702977\t", b"702977 ", 1), "line 2: '1"),
-    ("MRPC", "msr_paraphrase_test.txt", lambda t: t.replace(b"PCCW", b"\xe9", 1), "line 2: not UTF-8"),
-    ("SST5", "fine/sentiment-dev", lambda t: b"7" + t[1:], "line 1: '7"),
-    ("SST5", "fine/sentiment-dev", lambda t: b"", "0 samples found, 1101 expected"),
-]  # fmt: skip
-
-
-@needs_data
-@pytest.mark.parametrize(("task", "file", "damage", "words"), DAMAGE)
-def test_bad_data_is_named_in_one_line(tmp_path, task, file, damage, words):
-    folder = {"SST5": "SST"}.get(task, task)
-    copied = tmp_path / "downstream" / folder
-    shutil.copytree(DATA / "senteval/downstream" / folder, copied, copy_function=shutil.copyfile)
-    path = copied / file
-    if damage is None:
-        path.unlink()
-    elif isinstance(damage, bytes):
-        shutil.copyfile(copied / damage.decode(), path)
-    else:
-        path.write_bytes(damage(path.read_bytes()))
-    encoder = HashEncoder()
-    with pytest.raises(UserError, match=words) as caught:
-        suite.run(encoder, "transfer", tmp_path, tasks=[task], setting="fast")
-    assert "\n" not in str(caught.value)
-    assert not encoder.calls  # before long work
 
 
 def test_unknown_names_are_refused(tmp_path):

@@ -66,7 +66,7 @@ def compare(
     drawn: dict[str, Vector] = {}
     for task, (gold, old) in before.items():
         new = after[task][1]
-        generator = np.random.default_rng([seed, zlib.crc32(task.encode())])
+        generator = _generator(task, seed)
         once = np.ones((1, len(gold)), dtype=np.int64)  # the pairs as they are
         points[task] = float(_spearman(gold, old, once)[0]), float(_spearman(gold, new, once)[0])
         drawn[task] = _differences(gold, old, new, resamples, generator)
@@ -84,7 +84,7 @@ def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 100
     """
     _check(measured, measured, resamples)
     return {
-        task: _differences(gold, None, cosines, resamples, np.random.default_rng([seed, zlib.crc32(task.encode())]))
+        task: _differences(gold, None, cosines, resamples, _generator(task, seed))
         for task, (gold, cosines) in measured.items()
     }
 
@@ -120,12 +120,17 @@ def compare_tasks(
     points: dict[str, tuple[float, float]] = {}
     drawn: dict[str, Vector] = {}
     for task, old in before.items():
-        generator = np.random.default_rng([seed, zlib.crc32(task.encode())])
+        generator = _generator(task, seed)
         mean, other, drawn[task] = _mean_differences(old, after[task], resamples, generator)
         points[task] = mean, other
     per_task = {task: _judge(*points[task], drawn[task]) for task in before}
     old_mean, new_mean = np.mean(list(points.values()), axis=0)
     return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
+
+
+def _generator(task: str, seed: int) -> np.random.Generator:
+    """A task's own draws: they do not depend on the other tasks."""
+    return np.random.default_rng([seed, zlib.crc32(task.encode(errors="surrogateescape"))])
 
 
 def _mean_differences(

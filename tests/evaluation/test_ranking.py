@@ -12,9 +12,9 @@ from sklearn.metrics import ndcg_score
 import isotrope
 from isotrope.errors import UserError
 from isotrope.evaluation import ranking, suite
-from isotrope.evaluation.cases import case, find_list
+from isotrope.evaluation.cases import find_list
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.ranking import Choices, RankingList, kendall, ndcg_of, rank_sets, ranking_lists
+from isotrope.evaluation.ranking import Choices, kendall, ndcg_of, rank_sets, ranking_lists
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare_means
@@ -22,6 +22,8 @@ from oracle import ranking_tasks as naive
 from oracle.similarity import DATA, HashEncoder, needs_data
 
 values = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6)
+
+
 LITERAL = Choices()
 
 
@@ -208,18 +210,6 @@ def test_two_models_are_compared_list_by_list():
     assert len(before["ndcg"]) == len(after["ndcg"]) >= 80
 
 
-def test_case_table():
-    rows = case({"letters": Letters(), "hash": HashEncoder()}, "abc", ["d", "abc", "ab", "ab"], [1, 5, 3, 3])
-    assert [(r["sentence"], r["gold"], r["gold_rank"]) for r in rows] == [
-        ("abc", 5, 1), ("ab", 3, 2), ("ab", 3, 2), ("d", 1, 4),
-    ]  # fmt: skip
-    assert [r["models"]["letters"]["rank"] for r in rows] == [1, 2, 2, 4]
-    assert rows[0]["models"]["hash"]["cosine"] == pytest.approx(1)
-    unscored = case({"letters": Letters()}, "abc", ["d", "abc"])
-    assert [r["sentence"] for r in unscored] == ["d", "abc"]
-    assert unscored[0]["gold_rank"] is None
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -230,9 +220,6 @@ def test_case_table():
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
         (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
-        (lambda: case({}, "abc", []), "no sentence"),
-        (lambda: case({}, "abc", ["d"], [1, 2]), "2 scores for 1"),
-        (lambda: find_list([RankingList("A man", ["x"], np.ones(1))], "a woman"), "try 'A man'"),
         (lambda: suite.run(Letters(), "ranking", None, ["MR"]), "no task 'MR'"),
     ],
 )

@@ -1,8 +1,9 @@
-"""The report of a run: whole, self-contained, traced to the run's numbers, and safe with whatever text a user has."""
+"""The page of a run: whole, self-contained, traced to the run's numbers, safe with any text."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,14 +20,14 @@ from conftest import sentences
 from isotrope.cli.main import app
 from isotrope.errors import UserError
 from isotrope.evaluation.geometry import alignment, uniformity
-from isotrope.evaluation.gold_bands import by_gold_band, gold_scale
-from isotrope.evaluation.spectrum import effective_rank, unit, variance_shares
+from isotrope.evaluation.gold_bands import by_gold_band
 from isotrope.report import figures
 from isotrope.report.record import RunRecord
 from isotrope.report.run_page import PAPERS, write_report
-from isotrope.report.space import Space
 
 HOSTILE = "<script>alert('corpus')</script> & $\\frac{1}$ the river"
+
+
 EVERY = {"loss", "dev", "path", "cosines", "in-batch", "spectrum"}
 
 
@@ -143,40 +144,6 @@ def test_histograms_count_every_judging_pair_once(finished: Path, page: Page) ->
     assert sum(map(int, re.findall(r"n = (\d+)", svg))) == pairs
 
 
-def test_bands_hold_what_their_label_says() -> None:
-    gold = np.array([0, 0.2, 0.35, 0.5, 0.79, 0.8, 1.0])
-    bands = by_gold_band(gold, {"after": gold})
-    assert {label: values["after"].tolist() for label, values in bands} == {
-        "0–0.2": [0], "0.2–0.4": [0.2, 0.35], "0.4–0.6": [0.5], "0.6–0.8": [0.79], "0.8–1": [0.8, 1.0],
-    }  # fmt: skip
-    assert gold_scale(np.array([1.0, 4.6])) == (0, 5)
-    assert gold_scale(np.array([-1.0, 0.9])) == (-1, 0.9)
-    assert gold_scale(np.array([0.0, 100.0])) == (0, 100)
-
-
-def test_a_histogram_clips_what_lies_outside() -> None:
-    edges = np.linspace(-1, 1, 5)
-    assert figures.histogram(np.array([-1.01, -0.6, 0.0, 1.0, 1 + 1e-9]), edges).tolist() == [2, 0, 1, 2]
-
-
-def test_a_space_is_what_plain_loops_say() -> None:
-    vectors = np.random.default_rng(0).normal(size=(12, 4)) + 1
-    space, rows = Space.of(vectors), unit(vectors)
-    assert space.cosines == pytest.approx([rows[i] @ rows[j] for i in range(12) for j in range(i + 1, 12)])
-    values = np.sort(np.linalg.eigvalsh(np.cov(rows.T)))[::-1]
-    assert space.shares == pytest.approx(values / values.sum())
-    nearest = max((j for j in range(12) if j != 2), key=lambda j: rows[2] @ rows[j])
-    assert space.nearest[2][0] == (nearest, pytest.approx(rows[2] @ rows[nearest]))
-    assert [len(found) for found in space.nearest] == [3] * 6
-
-
-def test_effective_rank_counts_equal_directions() -> None:
-    assert effective_rank(np.full(7, 1 / 7)) == pytest.approx(7)
-    assert effective_rank(np.array([1.0, 0.0])) == pytest.approx(1)
-    line = np.outer(np.arange(5.0), [1.0, 2.0, 2.0])
-    assert effective_rank(variance_shares(line)) == pytest.approx(1)
-
-
 def test_the_log_holds_the_space_of_the_dev_sentences(finished: Path, pairs_file: Path) -> None:
     """Alignment and uniformity of the kept step are those of the saved model on the selecting half."""
     from isotrope.evaluation.sets.pairs import read_pairs
@@ -247,16 +214,13 @@ def test_several_terms_sets_and_tasks_are_drawn_apart(run: Path) -> None:
     assert "STS-B" in page.text
 
 
-def test_labels_are_pushed_apart_in_order() -> None:
-    assert figures.push_apart([0.5, 0.1, 0.52], 0.1) == pytest.approx([0.5, 0.1, 0.6])
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda run: (run / "run.json").unlink(), "holds no run"),
         (lambda run: (run / "result.json").write_text("{"), "result.json is damaged"),
-        (lambda run: (run / "metrics.jsonl").write_text("{x}\n"), "metrics.jsonl is damaged"),
+        (lambda run: (run / "result.json").write_text('{"verdict": "better"}'), "result.json is damaged: it lacks"),
+        (lambda run: (run / "before.npz").write_bytes((run / "before.npz").read_bytes()[:99]), "before.npz is damaged"),
         (lambda run: (run / "before.npz").write_text("no zip"), "before.npz is damaged"),
     ],
 )
@@ -310,3 +274,18 @@ def test_a_browser_shows_it(finished: Path, page: Page, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert picture.stat().st_size > 50_000, "an empty page compresses to less"
+
+
+def test_a_damaged_log_is_read_up_to_the_damage(run: Path) -> None:
+    whole = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(whole.splitlines()[0] + '\n{x}\n"no record"\n{"score": 1}\n')
+    assert "last record" not in Page(write_report(run)).text
+    (run / "metrics.jsonl").write_text('{"loss": 1}\n' + whole)
+    assert set(Page(write_report(run)).figures) == EVERY
+
+
+def test_a_name_that_is_not_utf_8_is_shown_escaped(run: Path) -> None:
+    named = run.with_name(os.fsdecode(b"[x] \xff"))
+    run.rename(named)
+    page = Page(write_report(named))
+    assert "[x] \\udcff" in page.text

@@ -1,0 +1,145 @@
+"""`isotrope evaluate` and `isotrope case`, from the command line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from isotrope.cli.main import app
+from isotrope.errors import UserError
+from wordbag import as_lines, own_pairs
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """The user's own pairs, in a file with a hostile name."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "[bold] mine [_x].tsv"
+    path.write_text(as_lines(own_pairs()), encoding="utf-8")
+    return path
+
+
+def judged_folder(folder: Path, shift: int) -> Path:
+    """A domain with judgements and no classes."""
+    mine = own_pairs()
+    (folder / "qrels").mkdir(parents=True)
+    texts = {f"d{i}": text for i, text in enumerate(mine.second)}
+    (folder / "corpus.tsv").write_text("".join(f"{key}\t{text}\n" for key, text in texts.items()))
+    (folder / "queries.tsv").write_text("".join(f"q{i}\t{mine.first[5 * i]}\n" for i in range(8)))
+    (folder / "qrels" / "test.tsv").write_text("".join(f"q{i}\td{5 * i + shift}\t1\n" for i in range(8)))
+    return folder
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def test_own_pairs_and_labelled_texts(tmp_path: Path, cached: Path, pairs: Path) -> None:
+    texts = tmp_path / "classes.tsv"
+    texts.write_text("".join(f"{a} {i}\t{i % 3}\n" for i, a in enumerate(own_pairs().second)))
+    outcome = invoke(
+        "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--suite", "sts", "--compare", "--pairs", pairs,
+        "--texts", texts, "--json", tmp_path / "r.json", "--table", tmp_path / "r.md",
+    )  # fmt: skip
+    assert outcome.exit_code == 0, outcome.output
+    kept = json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"]
+    assert kept.keys() == {"sts, own data", "retrieval, own data"}
+    assert "per_pair" not in kept["sts, own data"][pairs.stem]
+    assert "nDCG@10" in (tmp_path / "r.md").read_text()
+    assert pairs.stem in outcome.output, "a name is no markup"
+
+
+def test_several_judged_folders_have_no_v_measure_and_still_a_table(tmp_path: Path, cached: Path) -> None:
+    one, two = (judged_folder(tmp_path / name, shift) for name, shift in (("one", 0), ("two", 1)))
+    outcome = invoke("evaluate", "isotrope/tiny", "--texts", one, "--texts", two, "--json", tmp_path / "r.json")
+    assert outcome.exit_code == 0, outcome.output
+    assert "nDCG@10" in outcome.output
+    assert "V-measure" not in outcome.output
+    kept = json.loads((tmp_path / "r.json").read_text())
+    assert kept["isotrope/tiny"]["retrieval, own data"].keys() == {"one", "two"}
+
+
+def test_results_are_written_before_anything_is_drawn(
+    tmp_path: Path, cached: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from isotrope.report import scores
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the table cannot be drawn")
+
+    monkeypatch.setattr(scores, "all_tables", fail)
+    with pytest.raises(RuntimeError, match="cannot be drawn"):
+        invoke("evaluate", "isotrope/tiny", "--pairs", pairs, "--json", tmp_path / "r.json")
+    assert "isotrope/tiny" in json.loads((tmp_path / "r.json").read_text())
+
+
+@pytest.mark.parametrize("option", ["--json", "--table"])
+def test_a_full_disk_leaves_the_old_file(
+    tmp_path: Path, cached: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    target = tmp_path / "out" / "r.md"
+    target.parent.mkdir()
+    target.write_text("yesterday's")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("isotrope.store.atomic.os.fsync", full)
+    with pytest.raises(UserError, match="no space left to write"):
+        invoke("evaluate", "isotrope/tiny", "--pairs", pairs, option, target)
+    assert target.read_text() == "yesterday's"
+    assert [path.name for path in target.parent.iterdir()] == ["r.md"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--json", "none/r.json"], "does not exist"),
+        (["--table", "none/r.md"], "does not exist"),
+        (["--table", "r.pdf"], "no format"),
+        (["--json", "."], "is a folder"),
+        (["--json", "/dev/null"], "no ordinary file"),
+        (["--compare"], "one model"),
+    ],
+)
+def test_all_is_checked_before_the_work(
+    tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], problem: str
+) -> None:
+    from isotrope.evaluation import models
+
+    def begin(*_: object) -> None:
+        raise AssertionError("work began")
+
+    monkeypatch.setattr(models, "evaluate_models", begin)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=problem):
+        invoke("evaluate", "isotrope/tiny", "--pairs", pairs, *options)
+
+
+def test_a_case_shows_text_as_it_is(cached: Path) -> None:
+    outcome = invoke("case", "isotrope/tiny", "--query", "[/x] a river", "--candidate", "[bold]the sea[/nothing]")
+    assert outcome.exit_code == 0, outcome.output
+    assert "[/x] a river" in outcome.output
+    assert "[bold]the sea[/nothing]" in outcome.output
+
+
+def test_names_that_are_not_utf_8_on_an_ascii_terminal(tmp_path: Path, cached: Path) -> None:
+    """A file name of other bytes and an encoding that knows no arrow: the tables come, in characters it has."""
+    path = tmp_path / os.fsdecode(b"\xff[x]\xc3\xa9.tsv")
+    path.write_text(as_lines(own_pairs()), encoding="utf-8")
+    command = [sys.executable, "-m", "isotrope.cli", "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--compare"]
+    command += ["--pairs", str(path), "--json", str(tmp_path / "r.json")]
+    command += [word for end in ("md", "tex", "html") for word in ("--table", str(tmp_path / f"r.{end}"))]
+    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"\\udcff[x]?" in done.stdout
+    assert "\\udcff[x]é" in (tmp_path / "r.md").read_text(encoding="utf-8")
+    assert "\\udcff[x]é" in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -1,0 +1,80 @@
+"""Several models by name: what is asked, what is encoded once, what is remembered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
+from isotrope.evaluation.sets.domains import same_class
+from isotrope.report import scores
+from wordbag import Bag, own_pairs, results_of
+
+
+def test_every_sentence_is_encoded_once() -> None:
+    bag, pairs = Bag(), own_pairs()
+    remembering = RememberingEncoder(bag)
+    for suite in ("sts", "ranking", "geometry"):
+        assert json.dumps(results_of(remembering, suite, pairs)) == json.dumps(results_of(Bag(), suite, pairs))
+    assert sorted(bag.asked) == sorted({*pairs.first, *pairs.second})
+
+
+def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> None:
+    pairs = own_pairs()
+    for arguments, problem in (
+        (("nonsense",), "unknown suite 'nonsense'"),
+        (("transfer:slow",), "no setting 'slow'"),
+        (("sts", "CR"), "no task 'CR'"),
+        (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
+        (("sts", None, tmp_path / "none"), "none"),
+        (("retrieval", None, None, [pairs]), "takes no pairs"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            EvaluationRequest.read(*arguments)
+    assert not EvaluationRequest.read("sts", None, None, [pairs]).of_data
+    assert EvaluationRequest.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {
+        "sts": "test",
+        "transfer": "fast",
+    }
+
+
+def test_models_by_name_on_own_pairs(cached: Path) -> None:
+    asked = EvaluationRequest.read("sts,ranking,geometry,retrieval", None, None, [own_pairs()])
+    results = evaluate_models(["isotrope/tiny", "isotrope/tiny@cls"], asked)
+    titles = [table.title for table in scores.all_tables(results, compare=True)]
+    tests = "against isotrope/tiny (before), paired bootstrap over the same cases"
+    assert titles == [
+        "sts, own data: mine",
+        f"sts, own data: Spearman × 100 {tests}",
+        "ranking, own data: mine",
+        f"ranking, own data: KCC × 100 {tests}",
+        "geometry, own data: mine",
+    ]
+
+
+def test_results_on_own_data_are_remembered_until_the_data_change(
+    cached: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = own_pairs()
+    texts = same_class(
+        "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
+    )
+    asked = EvaluationRequest.read("sts", None, None, [pairs], [texts])
+    first = evaluate_models(["isotrope/tiny"], asked)
+
+    def forget(*_: object) -> None:
+        raise AssertionError("a sentence was encoded again")
+
+    monkeypatch.setattr(RememberingEncoder, "encode", forget)
+    assert evaluate_models(["isotrope/tiny"], asked) == first
+    changed = EvaluationRequest.read("sts", None, None, [own_pairs(seed=1)], [texts])
+    with pytest.raises(AssertionError, match="encoded again"):
+        evaluate_models(["isotrope/tiny"], changed)
+
+
+def test_two_own_files_of_one_name_are_refused() -> None:
+    with pytest.raises(UserError, match="two of the given files are called 'mine'"):
+        EvaluationRequest.read("sts", None, None, [own_pairs(), own_pairs(seed=1)])

@@ -1,0 +1,48 @@
+"""One door to every evaluation."""
+
+import json
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.evaluation import suite
+from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
+from oracle.similarity import DATA, HashEncoder, needs_data
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"suite": "transfr"}, "unknown suite 'transfr'.*choose from sts, transfer, "),
+        ({"suite": "sts", "tasks": ["STS17"]}, "no task 'STS17'.*STSBenchmark"),
+        ({"suite": "sts", "tasks": []}, "no task chosen"),
+        ({"suite": "sts", "setting": "fast"}, "no setting 'fast'"),
+        ({"suite": "geometry", "tasks": ["STS12"]}, "no task 'STS12'"),
+    ],
+)
+def test_suite_refuses_what_it_has_not(arguments, words, tmp_path):
+    with pytest.raises(UserError, match=words):
+        suite.run(HashEncoder(), data=tmp_path, **arguments)
+
+
+@needs_data
+def test_suite_result_has_the_fixed_shape():
+    result = suite.run(HashEncoder(), "sts", DATA, tasks=["STS13", "STSBenchmark"])
+    assert set(result) == {"STS13", "STSBenchmark"}
+    assert set(result["STS13"]["spearman"]) == {"all", "mean", "wmean"}
+    assert set(result["STSBenchmark"]["spearman"]) == {"dev", "test"}
+    assert json.loads(json.dumps(result)) == result
+    assert suite.run(HashEncoder(), "sts", DATA, tasks="STS13") == {"STS13": result["STS13"]}
+
+
+def test_average_as_the_papers_round_it():
+    """Six cells of 70.0049 and one of 70.006: 70.005 exactly, but the mean of the printed cells is 70.001."""
+    result = {task: {"spearman": {"test" if task in SPLITS else "all": 0.700049}} for task in STS_TASKS}
+    result["STS12"]["spearman"]["all"] = 0.70006
+    average = suite.average(result)
+    assert average.exact == pytest.approx((6 * 0.700049 + 0.70006) / 7, abs=1e-12)
+    assert round(average.exact, 4) == 0.7001
+    assert average.printed == 0.7000
+    del result["STS14"]
+    with pytest.raises(UserError, match="STS14"):
+        suite.average(result)

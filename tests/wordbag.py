@@ -1,0 +1,44 @@
+"""Scored pairs that can be made anywhere, and an encoder that understands them: for tests of the evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.suite import SUITES
+
+WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "over", "mat", "house", "tree", "small", "big"]
+
+
+def own_pairs(count: int = 40, seed: int = 0) -> Pairs:
+    """Graded by how many words two sentences share; each first sentence has several partners."""
+    generator = np.random.default_rng(seed)
+    first = [" ".join(generator.choice(WORDS, 6)) for _ in range(count // 5)]
+    rows = [(one, " ".join(generator.choice([*one.split(), *WORDS], 6))) for one in first for _ in range(5)]
+    gold = np.array([5 * len({*a.split()} & {*b.split()}) / 6 for a, b in rows])
+    return Pairs("mine", [a for a, _ in rows], [b for _, b in rows], gold)
+
+
+def as_lines(pairs: Pairs) -> str:
+    """Pairs as the text of a .tsv file."""
+    rows = zip(pairs.first, pairs.second, pairs.gold, strict=True)
+    return "".join(f"{first}\t{second}\t{gold}\n" for first, second, gold in rows)
+
+
+class Bag:
+    """Counts of words, so many of them."""
+
+    def __init__(self, known: int = len(WORDS)) -> None:
+        self.words = WORDS[:known]
+        self.asked: list[str] = []
+
+    def encode(self, sentences: list[str]) -> Any:
+        self.asked += sentences
+        return np.array([[s.split().count(w) for w in self.words] + [0.1] for s in sentences], dtype=np.float32)
+
+
+def results_of(encoder: Any, suite: str, pairs: Pairs) -> dict[str, Any]:
+    """A suite's results on one set of pairs."""
+    return {pairs.name: SUITES[suite].of_pairs(encoder, pairs)}
