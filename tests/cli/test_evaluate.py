@@ -18,6 +18,12 @@ from isotrope.errors import UserError
 from wordbag import as_lines, own_pairs
 
 
+@pytest.fixture(autouse=True)
+def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data folder would be evaluated too."""
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+
+
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     """The user's own pairs, in a file with a hostile name."""
