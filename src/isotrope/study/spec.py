@@ -21,7 +21,7 @@ Sentences = Annotated[int, Field(ge=2)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]  # one needs no list
 Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 Published = dict[str, float]  # column -> the printed number
-LOGGED = ("dev", "alignment", "uniformity")  # at every evaluation of a run
+CURVE_COLUMNS = ("dev", "alignment", "uniformity")  # at every evaluation of a run
 
 
 class _Record(BaseModel):
@@ -249,5 +249,5 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
             yield f"figures.{label}.x", kind
         if "columns" in figure.model_fields_set and figure.kind in ("cosines", "in_batch"):
             yield f"figures.{label}.columns", kind
-        if figure.kind == "curve" and not set(figure.columns) <= set(LOGGED):
-            yield f"figures.{label}.columns", f"{kind}, and a run logs {', '.join(LOGGED)} alone"
+        if figure.kind == "curve" and not set(figure.columns) <= set(CURVE_COLUMNS):
+            yield f"figures.{label}.columns", f"{kind}, and a run logs {', '.join(CURVE_COLUMNS)} alone"
