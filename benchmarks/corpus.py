@@ -39,7 +39,7 @@ from isotrope import load
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus, open_corpus
-from isotrope.text.tokens import reading
+from isotrope.text.tokens import token_data
 from isotrope.types import Batch
 from timing import show
 
@@ -61,7 +61,7 @@ def generate(path: Path, begin: int, count: int) -> Path:
 
 def read(model: SentenceTransformer, corpus: Corpus) -> None:
     """The data's side of a run: tokens, and the batches of the first steps."""
-    dataset, collator = reading(model, corpus, None, LENGTH, Console(quiet=True))
+    dataset, collator = token_data(model, corpus, None, LENGTH, Console(quiet=True))
     for rows in islice(PermutedBatches(len(corpus), BATCH, seed=0), BATCHES):
         collator(dataset.__getitems__(rows))
 
@@ -105,7 +105,7 @@ def tokens(folder: Path) -> dict[str, float]:
     model = load("isotrope/tiny", device="cpu")
     corpus = open_corpus(generate(folder / "text.txt", 0, SMALL), cache=folder / "corpora")
     plain = SentenceTransformerDataCollator(model.preprocess, max_length=LENGTH)
-    systems = {"store": reading(model, corpus, None, LENGTH, Console(quiet=True)), "text": (corpus.dataset, plain)}
+    systems = {"store": token_data(model, corpus, None, LENGTH, Console(quiet=True)), "text": (corpus.dataset, plain)}
     found = {}
     for name, (dataset, collator) in systems.items():
         times = []

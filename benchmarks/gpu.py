@@ -94,7 +94,7 @@ def measure(folder: Path, method: str, batch: int, compiled: bool, asked: argpar
     def step(features: dict[str, Tensor], rows: Tensor) -> None:
         with torch.autocast(asked.device, dtype=torch.bfloat16, enabled=asked.device == "cuda"):
             loss = torch.stack(list(objective([dict(features)], rows.to(asked.device)).values())).sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(objective.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()

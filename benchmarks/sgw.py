@@ -61,7 +61,7 @@ def measure(groups: int, repetitions: int) -> dict[str, Any]:
     z = (torch.randn(BATCH, DIM, generator=draw) @ torch.randn(DIM, DIM, generator=draw)).requires_grad_()
     weight = torch.randn(VIEWS, BATCH, DIM, generator=draw)
     orders = torch.stack([torch.randperm(DIM, generator=draw) for _ in range(VIEWS)])
-    component = SGW(DIM, groups, copies=VIEWS).train()
+    component = SGW(groups, copies=VIEWS, dim=DIM).train()
     batch, none = Batch(torch.arange(BATCH), draw), torch.zeros(BATCH, 0, DIM)
     forward: dict[str, Callable[[], Tensor]] = {
         "equation": lambda: group_whiten(z.expand(VIEWS, -1, -1), groups, orders),

@@ -39,8 +39,8 @@ from isotrope.objective.preset import Preset, build_objective, open_teachers, re
 from isotrope.run.fit import Trainer, _arguments
 from isotrope.run.state import ObjectiveState
 from isotrope.text.corpus import open_corpus
-from isotrope.text.tokens import reading
-from timing import clock, interleave, lines, ratio, show
+from isotrope.text.tokens import token_data
+from timing import System, clock, interleave, lines, ratio, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 BATCH, LENGTH, DROPOUT, RATE = 64, 32, 0.1, 3e-5
@@ -71,7 +71,7 @@ class Ours:
         text, ticks = self.folder / f"{repetition}.txt", Ticks()
         text.write_text("\n".join(self.batches(repetition)) + "\n", encoding="utf-8")
         corpus = open_corpus(text, cache=self.folder / "corpora")
-        dataset, collator = reading(self.model, corpus, None, LENGTH, Console(quiet=True))
+        dataset, collator = token_data(self.model, corpus, None, LENGTH, Console(quiet=True))
         teachers = open_teachers(self.preset, BuildContext.of(self.model, corpus=corpus))
         objective = build_objective(self.preset, self.model, repetition, teachers)
         arguments = _arguments(self.preset, self.folder, None, repetition, [])
@@ -138,7 +138,7 @@ class PlainLoop:
             twice = {key: value.repeat(2, 1) for key, value in batch.items()}
             first, second = self.model(**twice).last_hidden_state[:, 0].chunk(2)
             cosines = F.cosine_similarity(first[:, None], second[None], dim=-1)
-            F.cross_entropy(cosines / 0.05, torch.arange(BATCH)).backward()
+            F.cross_entropy(cosines / 0.05, torch.arange(BATCH)).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
@@ -189,7 +189,11 @@ def measure(shape: str, path: Path, repetitions: int, steps: int) -> dict[str, A
         os.environ["ISOTROPE_CACHE"] = place
         preset = read_preset("simcse", [f"encoder.backbone={name}", "views.mlp=false"])
         given = (lambda repetition: texts[repetition * size : (repetition + 1) * size], Path(place))
-        systems = {"ours": Ours(preset, *given), "a": SentenceTransformers(name, *given), "b": PlainLoop(name, *given)}
+        systems: dict[str, System] = {
+            "ours": Ours(preset, *given),
+            "a": SentenceTransformers(name, *given),
+            "b": PlainLoop(name, *given),
+        }
         times = interleave(systems | {"bound": Bound(name, round(2 * BATCH * mean))}, repetitions)
     return {
         "shape": shape,

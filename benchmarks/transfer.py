@@ -25,7 +25,13 @@ import torch
 from torch import Tensor
 
 from isotrope.evaluation import transfer
-from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS, ClassifierSetting, train_classifiers, with_bias
+from isotrope.evaluation.classifier import (
+    CLASSIFIER_SETTINGS,
+    ClassifierSetting,
+    split_dev,
+    train_classifiers,
+    with_bias,
+)
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.transfer import load_transfer
 
@@ -48,7 +54,7 @@ def features(data: Path, dimensions: int) -> tuple[Tensor, Tensor]:
 def warm_up(data: Path) -> None:
     """The first use of torch's optimizers imports what is not part of the work."""
     train_classifiers(
-        *features(data, 64), [transfer.split_dev(np.arange(200))], np.array([[1e-3]]), 2, CLASSIFIER_SETTINGS["test"]
+        *features(data, 64), [split_dev(np.arange(200))], np.array([[1e-3]]), 2, CLASSIFIER_SETTINGS["test"]
     )
 
 
