@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor, nn
 
-import isotrope.objective.objective
-import isotrope.objective.passes
-from conftest import ROOT, sentences
+from conftest import sentences
 from datasets import Dataset
 from isotrope import Objective, component, load
 from isotrope.encoder.context import BuildContext
-from isotrope.encoder.features import KEEP
-from isotrope.encoder.gradient_cache import embed_in_parts
 from isotrope.errors import UserError
 from isotrope.objective.preset import build_objective, read_preset
 from isotrope.run.state import ObjectiveState
@@ -67,17 +58,6 @@ def test_equal_views_are_refused(tiny_model: Path) -> None:
     model = student(tiny_model, dropout=0.0).train()
     with pytest.raises(UserError, match=r"equal.*dropout"):
         Objective(model, {"infonce": InfoNCE()})(columns(model, sentences(6)), None)
-
-
-def test_token_steps_touch_their_passes_alone(tiny_model: Path) -> None:
-    def blank(features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        return {**features, "input_ids": torch.full_like(features["input_ids"], 7)}
-
-    model = student(tiny_model, dropout=0.0).eval()
-    views = Objective(model, {"infonce": InfoNCE()}, tokens=[(blank, [1])]).encode(columns(model, sentences(4)), None)
-    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(4)), None)
-    assert torch.equal(views.stack[0], plain.stack[0])
-    assert not torch.allclose(views.stack[1], plain.stack[1])
 
 
 def test_every_step_changes_the_loss(tiny_model: Path) -> None:
@@ -187,59 +167,6 @@ def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) 
         again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
-def test_a_step_that_lengthens_its_pass_leaves_the_others(tiny_model: Path) -> None:
-    """Word repetition widens pass 1; what the padding hides changes nothing in pass 0."""
-    model = student(tiny_model, dropout=0.0).eval()
-    repeat = component("tokens", "repeat", ratio=0.5)
-    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(repeat, [1])])
-    views = objective.encode(columns(model, sentences(6)), None)
-    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(6)), None)
-    assert torch.allclose(views.stack[0], plain.stack[0], atol=1e-5)
-    assert not torch.allclose(views.stack[1], plain.stack[1], atol=1e-3)
-
-
-def test_token_steps_draw_anew_on_every_process(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each rank has sentences of its own, as it has dropout of its own; what all ranks compute stays the same."""
-    model = student(tiny_model, dropout=0.0).eval()
-    shuffle = component("tokens", "shuffle")
-    seen = []
-    for number in (0, 1, 0):
-        monkeypatch.setattr(isotrope.objective.objective, "process_rank", lambda number=number: number)
-        objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(shuffle, [1])], seed=3)
-        views = objective.encode(columns(model, sentences(6)), None)
-        seen.append((views.stack[1], torch.rand(3, generator=views.batch.generator)))
-    assert not torch.allclose(seen[0][0], seen[1][0], atol=1e-3)
-    assert torch.equal(seen[0][0], seen[2][0])
-    assert torch.equal(seen[0][1], seen[1][1])
-
-
-def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_model: Path, tmp_path: Path) -> None:
-    """Token steps draw for each rank's own (N, L); shuffled whitening, which all ranks share, must not notice."""
-    text = sentences(128)
-    table = tmp_path / "pairs.jsonl"
-    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:64], text[64:], strict=True))
-    table.write_text("\n".join(lines))
-    more = ["views.sgw.groups=16", 'views.order=["sgw", "mlp"]', "tokens.shuffle.on=[1]"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    arguments = [
-        str(ROOT / "tests" / "ranks.py"),
-        str(table),
-        str(tiny_model),
-        str(tmp_path / "two"),
-        "8",
-        "0.1",
-    ]
-    done = subprocess.run(
-        [*command, *arguments, *more], capture_output=True, text=True, timeout=900,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    first, second = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
-    assert "components.0.momentum.covariance" in first
-    for name, value in first.items():
-        assert torch.equal(value, second[name]), name
-
-
 class Queue(nn.Module):
     """The last batch's anchors as further negatives: a score step with a state."""
 
@@ -320,23 +247,3 @@ def test_a_users_own_script_needs_no_width(tiny_model: Path) -> None:
     assert torch.isfinite(objective(columns(model, sentences(6)), None)["infonce"])
     by_hand = component("views", "mlp", dim=32)
     assert Objective(model, {"infonce": InfoNCE()}, views=[by_hand]).views[0] is by_hand
-
-
-@pytest.mark.parametrize(("kind", "options", "embedded"), [
-    ("shuffle", {}, False), ("cutoff", {}, False), ("repeat", {}, False), ("cutoff", {"unit": "feature"}, True),
-])  # fmt: skip
-def test_only_erased_features_make_the_encoder_read_embeddings(
-    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, str], embedded: bool
-) -> None:
-    model = student(tiny_model).train()
-    step = component("tokens", kind, **options)
-    objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])])
-    seen = []
-
-    def spy(model: nn.Module, features: dict[str, Tensor], size: int | None) -> Tensor:
-        seen.append(KEEP in features)
-        return embed_in_parts(model, features, size)
-
-    monkeypatch.setattr(isotrope.objective.passes, "embed_in_parts", spy)
-    objective(columns(model, sentences(6)), None)
-    assert seen == [embedded]

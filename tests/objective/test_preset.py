@@ -11,7 +11,7 @@ import isotrope
 from isotrope.cli.presets import app
 from isotrope.errors import UserError
 from isotrope.objective.preset import build_objective, check_third_parties, preset_names, read_preset
-from isotrope.objective.sources import annotated, cited_sources, flat
+from isotrope.objective.sources import flat
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -21,13 +21,6 @@ def test_shipped_presets_resolve_and_read_back(name: str, tmp_path: Path) -> Non
     path.write_text(preset.toml(), encoding="utf-8")
     assert read_preset(str(path)).model_dump(exclude={"name"}) == preset.model_dump(exclude={"name"})
     assert preset.description
-
-
-@pytest.mark.parametrize("name", preset_names())
-def test_every_setting_of_a_shipped_preset_is_cited(name: str) -> None:
-    cited = cited_sources(name)
-    for key, value in cited.items():
-        assert value or key in {"description", "extends", "name"}, f"{name}: {key} has no source"
 
 
 @pytest.mark.parametrize(
@@ -61,12 +54,6 @@ def test_extends_overrides_and_removal(tmp_path: Path) -> None:
 def test_order_names_every_table_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"views\.order.*'mlp'"):
         read_preset("simcse", ['views.order=["mlp", "sgw"]'])
-
-
-def test_show_names_the_source_of_every_line() -> None:
-    text = annotated("simcse-bert-base", ["train.batch_size=32"])
-    assert "batch_size = 32                     # --set" in text
-    assert all("#" in line for line in text.splitlines() if " = " in line and not line.startswith("description"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Several processes: own draws for own sentences, one full batch for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+import isotrope.objective.objective
+import isotrope.objective.passes
+from conftest import ROOT, sentences
+from isotrope import Objective, component, load
+from isotrope.terms.infonce import InfoNCE
+
+
+def student(folder: Path, dropout: float = 0.1) -> SentenceTransformer:
+    return load(folder, "mean", dropout=dropout, device="cpu")
+
+
+def columns(model: SentenceTransformer, *texts: list[str]) -> list[dict[str, Tensor]]:
+    return [model.preprocess(text) for text in texts]
+
+
+def test_token_steps_draw_anew_on_every_process(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank has sentences of its own, as it has dropout of its own; what all ranks compute stays the same."""
+    model = student(tiny_model, dropout=0.0).eval()
+    shuffle = component("tokens", "shuffle")
+    seen = []
+    for number in (0, 1, 0):
+        monkeypatch.setattr(isotrope.objective.objective, "process_rank", lambda number=number: number)
+        objective = Objective(model, {"infonce": InfoNCE()}, tokens=[(shuffle, [1])], seed=3)
+        views = objective.encode(columns(model, sentences(6)), None)
+        seen.append((views.stack[1], torch.rand(3, generator=views.batch.generator)))
+    assert not torch.allclose(seen[0][0], seen[1][0], atol=1e-3)
+    assert torch.equal(seen[0][0], seen[2][0])
+    assert torch.equal(seen[0][1], seen[1][1])
+
+
+def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_model: Path, tmp_path: Path) -> None:
+    """Token steps draw for each rank's own (N, L); shuffled whitening, which all ranks share, must not notice."""
+    text = sentences(128)
+    table = tmp_path / "pairs.jsonl"
+    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:64], text[64:], strict=True))
+    table.write_text("\n".join(lines))
+    more = ["views.sgw.groups=16", 'views.order=["sgw", "mlp"]', "tokens.shuffle.on=[1]"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    arguments = [
+        str(ROOT / "tests" / "ranks.py"),
+        str(table),
+        str(tiny_model),
+        str(tmp_path / "two"),
+        "8",
+        "0.1",
+    ]
+    done = subprocess.run(
+        [*command, *arguments, *more], capture_output=True, text=True, timeout=900,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    first, second = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
+    assert "components.0.momentum.covariance" in first
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
