@@ -36,8 +36,8 @@ from datasets import Dataset, disable_progress_bars
 from isotrope import load
 from isotrope.encoder.context import BuildContext
 from isotrope.objective.preset import Preset, build_objective, open_teachers, read_preset
-from isotrope.run.fit import Trainer, _arguments
 from isotrope.run.state import ObjectiveState
+from isotrope.run.trainer import Trainer, training_arguments
 from isotrope.text.corpus import open_corpus
 from isotrope.text.tokens import token_data
 from timing import System, clock, interleave, lines, ratio, show
@@ -74,7 +74,7 @@ class Ours:
         dataset, collator = token_data(self.model, corpus, None, LENGTH, Console(quiet=True))
         teachers = open_teachers(self.preset, BuildContext.of(self.model, corpus=corpus))
         objective = build_objective(self.preset, self.model, repetition, teachers)
-        arguments = _arguments(self.preset, self.folder, None, repetition, [])
+        arguments = training_arguments(self.preset, self.folder, seed=repetition)
         arguments.eval_strategy = arguments.save_strategy = "no"
         trainer = Trainer(
             model=self.model,

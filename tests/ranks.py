@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import save_file
 
 import isotrope
-import isotrope.run.fit as fit_module
+import isotrope.run.prepare as prepare_module
 
 torch.set_num_threads(1)
 table, backbone, output, batch, dropout, *more = sys.argv[1:]
 built: list[Any] = []
-build = fit_module.build_objective
+build = prepare_module.build_objective
 
 
 def keep(*arguments: Any) -> Any:
@@ -23,7 +23,7 @@ def keep(*arguments: Any) -> Any:
     return built[-1]
 
 
-fit_module.build_objective = keep
+prepare_module.build_objective = keep
 isotrope.train(
     table, backbone=backbone, output=output, dev="none", test="none", positive="positive", text="text",
     overrides=[

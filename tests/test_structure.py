@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import grimp
@@ -115,10 +116,13 @@ def test_tests_mirror_the_package() -> None:
     assert not wrong, _listed(f"{path} tests no module of that name" for path in sorted(wrong))
 
 
-def test_the_face_is_what_the_design_says() -> None:
-    assert sorted(isotrope.__all__) == ["Objective", "component", "encode", "evaluate", "load", "train"]
-    for name in isotrope.__all__:
+def test_the_face_is_what_the_readme_uses() -> None:
+    named = {"Objective", "ObjectiveState", "SuiteEvaluator", "component", "encode", "evaluate", "load", "train"}
+    assert set(isotrope.__all__) == named | {"__version__"}
+    assert named | {"__version__"} <= set(dir(isotrope))
+    for name in named:
         assert callable(getattr(isotrope, name))
+    assert isotrope.__version__ == version("isotrope")
 
 
 def test_help_does_not_wait_for_torch() -> None:

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isotrope.bulk.encode import encode
     from isotrope.encoder import load
+    from isotrope.evaluation.evaluator import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
     from isotrope.objective.objective import Objective
     from isotrope.objective.registry import component
+    from isotrope.run.state import ObjectiveState
     from isotrope.run.train import train
+
+    __version__: str
 
 _FACE = {
     "train": "isotrope.run.train:train",
@@ -23,12 +27,24 @@ _FACE = {
     "load": "isotrope.encoder:load",
     "component": "isotrope.objective.registry:component",
     "Objective": "isotrope.objective.objective:Objective",
+    "ObjectiveState": "isotrope.run.state:ObjectiveState",
+    "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
 }
-__all__ = ["Objective", "component", "encode", "evaluate", "load", "train"]
+__all__ = [
+    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "encode", "evaluate", "load", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("isotrope")
     if name not in _FACE:
         raise AttributeError(f"module 'isotrope' has no attribute {name!r}")
     module, attribute = _FACE[name].split(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

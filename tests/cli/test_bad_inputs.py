@@ -210,7 +210,7 @@ FOLDER: dict[str, Mistake] = {
     "output is a file": (lambda b: b.train(output=b.file("note")), "note is a file … choose a folder"),
     "output is a dangling link": (
         lambda b: ((b.folder / "link").symlink_to("nowhere/below"), b.train(output="link"))[1],
-        "link cannot be written … another folder",
+        "link is a symbolic link … name the folder itself",
     ),
     "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … another name"),
     "output in /proc": (lambda b: b.train(output="/proc/run"), "/proc/run cannot be written … another folder"),
@@ -219,7 +219,10 @@ FOLDER: dict[str, Mistake] = {
         "full is not empty and holds no run … new or an empty folder",
     ),
     "output holds a run": (lambda b: b.earlier(), "holds a run already … --resume"),
-    "resume with another seed": (lambda b: b.earlier("--resume", preset="?"), "other settings: the preset … began"),
+    "resume with another preset": (
+        lambda b: b.earlier("--resume", preset={"train.epochs": 9}),
+        "other settings: … (then … began",
+    ),
     "resume a broken run": (
         lambda b: (b.earlier(), b.file("run/run.json", "{"), b.train("--resume"))[2],
         "run.json is damaged … another --output",

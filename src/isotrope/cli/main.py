@@ -9,10 +9,13 @@ import errno
 import logging
 import os
 import sys
+import time
 import warnings
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
 
 from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
@@ -24,19 +27,45 @@ from isotrope.cli.report import report
 from isotrope.cli.study import study
 from isotrope.cli.train import train
 from isotrope.cli.whiten import whiten
+from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. Typer would take a file's early end for Ctrl-D."""
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:
+            why = " ".join(str(error).split()) or "the file ends too early"
+            raise UserError(f"a file is empty or cut short ({why})", "make or fetch it again") from error
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
 for command in (quickstart, train, report, encode, evaluate, case, whiten, pretrain, study):
     app.command()(command)
-errors = Console(stderr=True)
+errors = plain_console(stderr=True)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"isotrope {version('isotrope')}")
+        raise typer.Exit
 
 
 @app.callback()
-def _about() -> None:
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, and end.")
+    ] = False,
+) -> None:
     """isotrope: a pile of plain sentences in, a better sentence-embedding model out, and the truth about it."""
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PATIENCE = 30  # seconds in which the first process finds the same error
 
 
 def main() -> None:
@@ -52,21 +81,38 @@ def main() -> None:
     except typer.TyperException as error:
         context, problem = getattr(error, "ctx", None), error.format_message()
         if problem.startswith("Usage: "):  # a command without a word more gets its help
-            errors.print(problem, highlight=False, markup=False, soft_wrap=True)
+            errors.print(problem)
             sys.exit(2)
         _fail(f"{problem.rstrip('.')}: see {context.command_path if context else 'isotrope'} --help", 2)
+    except BrokenPipeError:  # the reader of the output has gone, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+        if error.filename is None and error.errno not in FULL:
             raise
-        _fail(f"{error.filename!s:.60}… cannot be used ({error.strerror}): choose another name", 2)
+        _fail(_system_line(error), 2)
     except Stopped as stopped:
         _fail(f"{stopped}; go on with the same command and --resume", 130)
     except (KeyboardInterrupt, typer.Abort):
         _fail("stopped; nothing finished is lost: give the same command again (train: with --resume)", 130)
 
 
+def _system_line(error: OSError) -> str:
+    """What the system said of a file, with a remedy."""
+    if error.errno in FULL:
+        return f"no space left on the disk{f' ({error.filename})' if error.filename else ''}: free some, then go on"
+    name = str(error.filename)
+    shown = name if len(name) <= 200 else f"{name[:60]}…"
+    naming = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)
+    return f"{shown} cannot be used ({error.strerror}): {'choose another name' if naming else 'check the file'}"
+
+
 def _fail(line: str, code: int) -> None:
-    errors.print(f"isotrope: {line}", style="bold", highlight=False, markup=False, soft_wrap=True)
+    """End with one line. Of several processes the first speaks: the others wait until their launcher ends them."""
+    rank, count = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    if rank.isdecimal() and count.isdecimal() and 0 < int(rank) < int(count):
+        time.sleep(PATIENCE)
+    errors.print(f"isotrope: {' '.join(line.split())}", style="bold")
     sys.exit(code)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
-console = Console()
+console = plain_console()
 
 
 def train(
@@ -33,28 +34,24 @@ def train(
     negative: Annotated[list[str] | None, typer.Option(help="Columns of hard negatives, in tables.")] = None,
     log_to: Annotated[list[str] | None, typer.Option(help="Trackers: tensorboard, wandb, …")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
+    processes: Annotated[int, typer.Option(min=1, help="On this machine; each takes a batch of the size set.")] = 1,
 ) -> None:
     """Turn plain sentences into a better model, and say whether it is better."""
-    from isotrope.run.train import train as run
+    settings: dict[str, Any] = {
+        "corpus": corpus, "output": output, "preset": preset, "backbone": backbone, "dev": dev, "test": test,
+        "teachers": _pairs_of("--teacher", teacher or []), "data": data, "seed": seed, "sentences": sentences,
+        "overrides": set_ or [], "text": text, "positive": positive, "negatives": negative or [],
+        "log_to": log_to or [], "resume": resume,
+    }  # fmt: skip
+    from isotrope.run.launch import already_launched, launch
+    from isotrope.run.settings import RunSettings
+    from isotrope.run.train import run_training
 
-    finished = run(
-        corpus,
-        output=output,
-        preset=preset,
-        backbone=backbone,
-        teachers=_pairs_of("--teacher", teacher or []),
-        dev=dev,
-        test=test,
-        data=data,
-        seed=seed,
-        sentences=sentences,
-        overrides=set_ or [],
-        text=text,
-        positive=positive,
-        negatives=negative or [],
-        log_to=log_to or [],
-        resume=resume,
-    )
+    if processes > 1 and not already_launched(processes):
+        if code := launch(sys.argv[1:], processes):
+            raise typer.Exit(code if code > 0 else 128 - code)
+        return
+    finished = run_training(RunSettings(**settings))
     if finished.result:
         _tell(finished.folder, finished.result)
         _report(finished.folder)
@@ -80,11 +77,8 @@ def _tell(folder: Path, result: Mapping[str, Any]) -> None:
 
     if "comparison" in result:
         console.print(terminal(of_run(result["comparison"])))
-        c = result["comparison"]
-        interval = f"{100 * c['low']:+.2f} … {100 * c['high']:+.2f}, p = {c['p']:.3g}, paired bootstrap"
-        console.print(f"change {100 * c['difference']:+.2f} points (95 %: {interval})", highlight=False)
-    console.print(f"verdict: {result['verdict']}; {result['advice']}", highlight=False)
-    console.print(f"model: {folder / 'model'}", highlight=False, soft_wrap=True)
+    console.print(f"verdict: {result['verdict']}; {result['advice']}")
+    console.print(f"model: {folder / 'model'}")
 
 
 def _report(folder: Path) -> None:
@@ -94,7 +88,7 @@ def _report(folder: Path) -> None:
 
         with console.status("drawing the report"):
             page = write_report(folder)
-        console.print(f"report: {page}", highlight=False, soft_wrap=True)
+        console.print(f"report: {page}")
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__
-        console.print(f"no report ({why}); the run is whole", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"no report ({why}); the run is whole")

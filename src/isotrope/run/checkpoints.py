@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.store.atomic import sync, write_json
-from isotrope.store.cache import checksums
+from isotrope.store.cache import file_checksum
 from isotrope.store.mark import check_place, claim, put_mark, remove
 
 SEAL = "complete.json"  # file name -> its checksum; written last
@@ -44,10 +44,9 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 def seal(checkpoint: Path) -> None:
     """A checkpoint is whole from here on: its files are on the disk, and their checksums are kept beside them."""
-    contents = {name: total for name, total in checksums(checkpoint).items() if name != SEAL}
-    for path in (*checkpoint.iterdir(), checkpoint):
+    for path in (*checkpoint.rglob("*"), checkpoint):
         sync(path)
-    write_json(checkpoint / SEAL, contents)
+    write_json(checkpoint / SEAL, _contents(checkpoint))
 
 
 def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
@@ -75,6 +74,18 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
             remove(path)
 
 
+def keep_newest(folder: Path, count: int) -> None:
+    """Delete all but the newest ``count``, by their steps."""
+    keep_only(folder, _all(folder)[-count:])
+
+
+def _contents(checkpoint: Path) -> dict[str, str]:
+    """Path within the checkpoint -> checksum of each file, but for the seal, the mark and drafts."""
+    files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file()]
+    own = [path for path in files if path.name != SEAL and not path.name.startswith(".")]
+    return {path.relative_to(checkpoint).as_posix(): file_checksum(path) for path in own}
+
+
 def _all(folder: Path) -> list[Path]:
     named = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
     return sorted(named, key=checkpoint_step)
@@ -83,6 +94,6 @@ def _all(folder: Path) -> list[Path]:
 def _intact(checkpoint: Path) -> bool:
     try:
         expected = json.loads((checkpoint / SEAL).read_text(encoding="utf-8"))
-        return bool(expected == {name: total for name, total in checksums(checkpoint).items() if name != SEAL})
+        return bool(expected == _contents(checkpoint))
     except (OSError, ValueError, RecursionError):
         return False

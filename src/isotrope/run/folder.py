@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
 from isotrope.evaluation.sts import Cosines, Sets
 from isotrope.objective.preset import Preset, read_preset
 from isotrope.run.cosines import Scored, read_cosines, write_cosines
@@ -63,7 +63,10 @@ class RunFolder:
         """Everything was checked: keep what the run is. The identity is written first: with it, a run can resume."""
         if not self.begun:
             write_json(self.path / "run.json", dict(identity))
-        for name, text in (("preset.toml", preset.toml()), ("sample.txt", "".join(f"{s}\n" for s in sample))):
+        for name, text in (
+            ("preset.toml", printable(preset.toml())),
+            ("sample.txt", "".join(f"{s}\n" for s in sample)),
+        ):
             if not (self.path / name).is_file():
                 write_text(self.path / name, text)
         if not (self.path / "environment.json").is_file():

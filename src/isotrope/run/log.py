@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-Entry = dict[str, Any]
+from isotrope.store.records import Record, RecordLog
 
 
 class MetricsLog:
-    """An append-only file of records with a ``step``. A killed run's records after its checkpoint are forgotten."""
+    """An append-only file of records with a ``step``. Only the main process writes.
 
-    def __init__(self, path: Path, upto: int = 0, writing: bool = True) -> None:
-        """Open the log, keeping the records up to the step at which the run goes on. Only the main process writes."""
-        self.path, self.writing = path, writing
-        self.records: list[Entry] = []
-        if path.is_file():
-            lines = path.read_text(encoding="utf-8").splitlines()
-            records = [json.loads(line) for line in lines if line.endswith("}")]  # a kill may have cut the last line
-            self.records = [record for record in records if record["step"] <= upto]
-        if writing:
-            draft = path.with_suffix(".part")
-            draft.write_text("".join(json.dumps(record) + "\n" for record in self.records), encoding="utf-8")
-            draft.replace(path)
+    Args:
+        path: the file; what a killed run wrote there after its last checkpoint is forgotten.
+        begun: the records up to the step at which the run goes on.
+        writing: whether this process writes.
+    """
+
+    def __init__(self, path: Path, begun: Sequence[Record] = (), writing: bool = True) -> None:
+        self.writing = writing
+        self._log = RecordLog(path, writing)
+        self._log.records = list(begun)
+        self._log.keep(len(begun))
+
+    @property
+    def records(self) -> list[Record]:
+        """All records so far, oldest first."""
+        return self._log.records
 
     def add(self, step: int, **values: Any) -> None:
         """Append one record."""
-        record = {"step": step, **values}
-        self.records.append(record)
-        if self.writing:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+        self._log.add({"step": step, **values})
 
-    def evaluations(self) -> list[Entry]:
+    def evaluations(self) -> list[Record]:
         """The records of evaluations, oldest first."""
         return [record for record in self.records if "score" in record]

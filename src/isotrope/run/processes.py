@@ -6,6 +6,7 @@ import os
 
 from isotrope.errors import UserError
 
+NEEDED = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # of each of several processes
 REMEDY = "unset RANK and WORLD_SIZE, or start with isotrope train --processes N"
 
 
@@ -17,7 +18,8 @@ def process_number() -> int:
     """
     rank, count = os.environ.get("RANK", "0"), process_count()
     if not rank.isdecimal() or int(rank) >= count:
-        raise UserError(f"RANK={rank} and WORLD_SIZE={os.environ.get('WORLD_SIZE', '')} do not fit together", REMEDY)
+        what = f"RANK={rank} is not the number of one of {count} process{'es' if count > 1 else ''}"
+        raise UserError(what, REMEDY)
     return int(rank)
 
 
@@ -25,9 +27,11 @@ def process_count() -> int:
     """How many processes were started.
 
     Raises:
-        UserError: WORLD_SIZE is not a whole number from 1.
+        UserError: WORLD_SIZE is not a whole number from 1, or a launcher's other variables are missing.
     """
     count = os.environ.get("WORLD_SIZE", "1")
     if not count.isdecimal() or int(count) < 1:
         raise UserError(f"WORLD_SIZE={count} is not a number of processes", REMEDY)
+    if int(count) > 1 and (missing := [name for name in NEEDED if name not in os.environ]):
+        raise UserError(f"WORLD_SIZE={count}, but {missing[0]} is not set", REMEDY)
     return int(count)

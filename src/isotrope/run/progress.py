@@ -5,43 +5,37 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from isotrope.console.progress import Bar, progress
 from isotrope.run.log import MetricsLog
 
 
 class Narrator(TrainerCallback):
-    """A progress bar with loss and dev score (a terminal), or a line an evaluation (a file); logs the loss terms."""
+    """A progress bar with loss and dev score, a line an evaluation; logs the loss terms."""
 
     def __init__(self, console: Console, log: MetricsLog) -> None:
         self.console, self.log = console, log
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[said]}"),
-        )
-        times = (TimeElapsedColumn(), TimeRemainingColumn())
-        self.bar = Progress(*columns, *times, console=console, transient=True, disable=not console.is_terminal)
-        self.task = self.bar.add_task("training", total=None, said="")
-        self.said: dict[str, str] = {}
+        self.notes: dict[str, str] = {}
+        self.bar: Bar | None = None
+        self._shown = ExitStack()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the bar where the run goes on."""
-        self.bar.update(self.task, total=state.max_steps, completed=state.global_step)
-        if self.console.is_terminal:
-            self.bar.start()
+        self.bar = self._shown.enter_context(progress("trained", state.max_steps, self.console, unit="steps"))
+        self.bar.update(state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Advance."""
-        self.bar.update(self.task, completed=state.global_step)
+        if self.bar:
+            self.bar.update(state.global_step)
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
@@ -49,7 +43,7 @@ class Narrator(TrainerCallback):
         """Loss, its terms, gradient norm and learning rate, into the log."""
         if "loss" in logs:
             self.log.add(state.global_step, **{key: value for key, value in logs.items() if key != "epoch"})
-            self._say(loss=f"{logs['loss']:.4f}")
+            self._note(loss=f"{logs['loss']:.4f}")
 
     def evaluated(self, step: int, values: Mapping[str, float]) -> None:
         """Tell of an evaluation."""
@@ -57,20 +51,17 @@ class Narrator(TrainerCallback):
             f"{name} {100 * v:.2f}" if name == "score" else f"{name} {v:.4f}" for name, v in values.items()
         )
         if "score" in values:
-            self._say(dev=f"{100 * values['score']:.2f}")
-        self.console.print(f"step {step}: {text}", highlight=False, soft_wrap=True)
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take the bar away."""
-        self.close()
+            self._note(dev=f"{100 * values['score']:.2f}")
+        self.console.print(f"step {step}: {text}")
 
     def close(self) -> None:
         """Leave the terminal as it was, also after an error."""
-        self.bar.stop()
+        self._shown.close()
 
-    def _say(self, **values: str) -> None:
-        self.said.update(values)
-        self.bar.update(self.task, said="  ".join(f"{name} {value}" for name, value in self.said.items()))
+    def _note(self, **values: str) -> None:
+        self.notes |= values
+        if self.bar:
+            self.bar.update(note="  ".join(f"{name} {value}" for name, value in self.notes.items()))
 
 
 class CtrlC(TrainerCallback):

@@ -19,6 +19,7 @@ from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.run.log import MetricsLog
+from isotrope.store.atomic import draft_path, move, sync
 
 NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
 CLOSE = 0.8  # of the highest gold score: pairs above it are positives (STS-B: above 4 of 5; Gao et al., 2021)
@@ -95,6 +96,11 @@ class Selection(TrainerCallback):
         """Whether early stopping has ended the run."""
         return self.patience is not None and self.since >= self.patience
 
+    @property
+    def best_weights(self) -> Path | None:
+        """The file of the best weights so far; None before the first evaluation with a score."""
+        return self.weights(self.best_step) if self.best_step else None
+
     def weights(self, step: int) -> Path:
         """The file with the encoder's weights of an evaluation that was the best in its time."""
         return self.folder / f"best-{step}.safetensors"
@@ -117,16 +123,12 @@ class Selection(TrainerCallback):
         if "score" not in values:
             return
         if self._learn(state.global_step, values["score"]) and self.log.writing:
-            draft = self.folder / "best.part"
+            draft = draft_path(self.weights(state.global_step))
             save_model(kw["model"], str(draft))
-            draft.rename(self.weights(state.global_step))
+            sync(draft)
+            move(draft, self.weights(state.global_step))
         if self.exhausted:
             control.should_training_stop = control.should_save = True
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """A whole checkpoint stands: earlier bests are not needed any more."""
-        if self.log.writing:
-            self.prune()
 
     def restore(self, model: SentenceTransformer) -> int | None:
         """Put the best weights back into the model -> their step, or None where nothing was selected."""
@@ -134,9 +136,3 @@ class Selection(TrainerCallback):
             return None
         load_model(model, str(self.weights(self.best_step)), device=str(model.device))
         return self.best_step
-
-    def prune(self) -> None:
-        """Remove all kept weights but the best: earlier ones, and those after the checkpoint that a run resumes."""
-        for path in self.folder.glob("best-*.safetensors"):
-            if path != self.weights(self.best_step):
-                path.unlink()

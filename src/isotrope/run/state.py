@@ -1,9 +1,7 @@
-"""Checkpoints that are whole, objective included: what sentence-transformers leaves out when it saves and clips."""
+"""The objective in a checkpoint: what sentence-transformers leaves out when it saves and clips."""
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
+from isotrope.run.checkpoints import checkpoint_folder
 
-WEIGHTS, MARK = "objective.safetensors", "complete.json"
+WEIGHTS = "objective.safetensors"
 
 
 class ObjectiveState(TrainerCallback):
@@ -39,11 +38,10 @@ class ObjectiveState(TrainerCallback):
         return {name: value.contiguous() for name, value in state.items() if not name.startswith("model.")}
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Write the objective, and last of all the mark that makes the checkpoint a whole one."""
+        """Write the objective into the checkpoint."""
         if state.is_world_process_zero:
             folder = checkpoint_folder(Path(args.output_dir), state.global_step)
             save_file(self.own_state(), folder / WEIGHTS)
-            (folder / MARK).write_text(json.dumps({"step": state.global_step}))
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """At resume, take back what ``on_save`` wrote."""
@@ -70,19 +68,3 @@ class ObjectiveState(TrainerCallback):
     ) -> None:
         """Tell the components that keep up with the weights."""
         self.objective.after_step()
-
-
-def checkpoint_folder(output: Path, step: int) -> Path:
-    """Where transformers' trainer puts the checkpoint of a step."""
-    return output / f"checkpoint-{step}"
-
-
-def last_whole_checkpoint(output: Path, tidy: bool = True) -> Path | None:
-    """The newest checkpoint with its mark; with ``tidy``, half-written ones, left by a kill, are removed."""
-    whole = []
-    for folder in output.glob("checkpoint-*"):
-        if (folder / MARK).is_file():
-            whole.append(folder)
-        elif tidy:
-            shutil.rmtree(folder)
-    return max(whole, key=lambda folder: int(folder.name.rsplit("-", 1)[1]), default=None)

@@ -87,12 +87,11 @@ def open_corpus(
     columns = Columns(text, positive, tuple(negatives))
     cleaning = cleaning or Cleaning()
     sources = find_sources([paths] if isinstance(paths, str | Path) else paths)
-    settings = json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)])
-    key = content_checksum(sources, settings)
+    key = _key(sources, columns, cleaning)
 
     def make(draft: Path) -> None:
         report = _write_arrow(draft / _ARROW, sources, columns, cleaning, progress or (lambda lines: None))
-        if content_checksum(sources, settings) != key:
+        if _key(sources, columns, cleaning) != key:
             raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
         if report.kept < 2:
             kept = "no sentence" if report.kept == 0 else "a single sentence"
@@ -103,6 +102,26 @@ def open_corpus(
     folder = cached(cache / key, make)
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
     return Corpus(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
+
+
+def corpus_key(
+    paths: Iterable[Path | str] | Path | str,
+    *,
+    text: str | None = None,
+    positive: str | None = None,
+    negatives: Iterable[str] = (),
+) -> str:
+    """The key that the corpus will have, from the bytes of its files, before it is cleaned.
+
+    Raises:
+        UserError: a file is missing, empty, unreadable, or of an unknown kind.
+    """
+    sources = find_sources([paths] if isinstance(paths, str | Path) else paths)
+    return _key(sources, Columns(text, positive, tuple(negatives)), Cleaning())
+
+
+def _key(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
+    return content_checksum(sources, json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)]))
 
 
 def _write_arrow(

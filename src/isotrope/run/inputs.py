@@ -1,0 +1,151 @@
+"""What a run reads, and its identity: everything that decides the result, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isotrope.encoder.checksum import files_checksum
+from isotrope.errors import UserError, printable
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import Sets
+from isotrope.objective.preset import Preset, check_third_parties, preset_names, read_preset
+from isotrope.objective.sources import flat
+from isotrope.run.folder import RunFolder
+from isotrope.run.pairs import named_pairs
+from isotrope.run.processes import process_count
+from isotrope.run.settings import RunSettings
+from isotrope.text.corpus import corpus_key
+
+STUDENT = "initial"  # as a teacher's model: the run's own, before training
+WORDS = {"corpus": "the contents of the corpus or its columns", "backbone": "the files of the backbone"}
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """The small files of a run, read; of the large ones, the checksums.
+
+    Attributes:
+        settings: what was asked for.
+        preset: the resolved preset.
+        selecting: dev set -> pairs that choose the checkpoint.
+        judging: task -> part -> pairs that judge the result.
+        identity: what ``run.json`` keeps.
+    """
+
+    settings: RunSettings
+    preset: Preset
+    selecting: Mapping[str, Pairs]
+    judging: Sets
+    identity: Mapping[str, Any]
+
+
+def read_inputs(settings: RunSettings) -> RunInputs:
+    """Read what is small, take checksums of the rest. No model is loaded, no text is cleaned.
+
+    Raises:
+        UserError: a mistake in the preset, the pairs, or a path.
+    """
+    chosen = [] if settings.backbone is None else [f"encoder.backbone={json.dumps(settings.backbone)}"]
+    preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
+    check_third_parties(preset)
+    _refuse_preset_as_backbone(preset)
+    _refuse_output_in_corpus(settings)
+    data = settings.data or os.environ.get("ISOTROPE_DATA") or None
+    key = corpus_key(settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives)
+    judging, selecting = named_pairs(settings.dev, preset.train.select, settings.test, data)
+    identity = {
+        "preset": _settings_of(preset),
+        "backbone": files_checksum(preset.encoder.backbone),
+        "teachers": {label: [_checksum(model) for model in _models(table)] for label, table in preset.teachers.items()},
+        "corpus": key,
+        "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
+        "test": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()},
+        "seed": settings.seed,
+        "sentences": settings.sentences,
+        "processes": process_count(),
+    }
+    return RunInputs(settings, preset, selecting, judging, json.loads(json.dumps(identity)))
+
+
+def refuse_other_run(folder: RunFolder, identity: Mapping[str, Any], resume: bool) -> None:
+    """Check that a folder which holds a run holds this one, and that it is to be gone on with.
+
+    Raises:
+        UserError: ``resume`` is False, or something that decides the result differs: names it.
+    """
+    if not folder.begun:
+        return
+    if not resume:
+        problem = f"{folder.path} holds a run already"
+        raise UserError(problem, "add --resume to go on with it, or choose another --output")
+    if (found := _difference(folder.identity(), identity)) is not None:
+        problem = f"{folder.path} holds a run with other settings: {found}"
+        raise UserError(problem, "resume with those it began with, or choose another --output")
+
+
+def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What differs, in words; None where nothing does."""
+    for key, new in now.items():
+        if (old := then.get(key)) == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+            if key == "preset":
+                return f"{names[0]} = {new.get(names[0])!r} (then {old.get(names[0])!r})"
+            return f"the {key} {'pairs ' if key in ('dev', 'test') else ''}{', '.join(names)}"
+        return WORDS.get(key) or (f"the {key}" if isinstance(new, dict) else f"{key} = {new!r} (then {old!r})")
+    return None
+
+
+def _settings_of(preset: Preset) -> dict[str, Any]:
+    """Key -> value of all that is no model's name: a model counts by its files."""
+    skip = {"encoder.backbone", "description", "name"}
+    settings = {key: value for key, value in flat(preset).items() if key not in skip}
+    return {k: v for k, v in settings.items() if not (k.startswith("teachers.") and k.endswith((".models", ".model")))}
+
+
+def _models(table: Mapping[str, Any]) -> list[str]:
+    return [str(model) for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))]
+
+
+def _checksum(model: str) -> str:
+    return model if model == STUDENT else files_checksum(model)
+
+
+def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset:
+    """The preset with its teachers' models replaced; a preset's name among them must have been."""
+    tables = {label: dict(table) for label, table in preset.teachers.items()}
+    known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
+    for name in given:
+        if name not in known:
+            raise UserError(
+                f"--teacher {name}: the preset {preset.name} has no such teacher",
+                f"it has: {', '.join(sorted(known)) or 'none'}",
+            )
+    for label, table in tables.items():
+        models = given.get(label) or [model for name in table.get("models", ()) for model in given.get(name, [name])]
+        if untrained := [model for model in models if model in preset_names()]:
+            problem = f"the teacher {label} is the preset {untrained[0]}, which is not trained yet"
+            raise UserError(problem, f"train it, then add --teacher {untrained[0]}=RUN/model")
+        table |= {"models": list(models)} if models else {}
+    return preset.model_copy(update={"teachers": tables})
+
+
+def _refuse_preset_as_backbone(preset: Preset) -> None:
+    if preset.encoder.backbone in preset_names():
+        problem = f"encoder.backbone = {preset.encoder.backbone!r} is a preset"
+        raise UserError(problem, "train it first, then give its model: --backbone RUN/model")
+
+
+def _refuse_output_in_corpus(settings: RunSettings) -> None:
+    """A run within a folder of text would be read as text when it is resumed."""
+    output = Path(settings.output).resolve()
+    for path in map(Path, settings.paths):
+        if path.is_dir() and output.is_relative_to(path.resolve()):
+            problem = f"{printable(str(settings.output))} lies in the corpus folder {printable(str(path))}"
+            raise UserError(problem, "choose an --output elsewhere")

@@ -1,0 +1,73 @@
+"""The last step of a run: the new model against the one it began with, on the same pairs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from isotrope.errors import UserError
+from isotrope.evaluation.significance import compare
+from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score, similarities
+from isotrope.run.cosines import Scored
+from isotrope.run.fit import TrainingOutcome
+from isotrope.run.folder import Time
+from isotrope.run.prepare import TrainingPlan
+from isotrope.run.processes import process_number
+
+ADVICE = {
+    "better": "use the new model",
+    "worse": "keep the model you began with",
+    "cannot be told": "keep the model you began with, or give the run more text or more pairs to be judged on",
+}
+WITHOUT_PAIRS = "name labelled pairs (--dev FILE.tsv, or --data) to have it judged"
+
+
+def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
+    """Compare before and after, by a paired bootstrap over the judging pairs -> what ``result.json`` keeps.
+
+    Raises:
+        UserError: a model gives no usable vectors.
+    """
+    measure(plan, "after")
+    corpus = plan.sample.corpus
+    return {
+        "preset": plan.preset.name,
+        "backbone": plan.preset.encoder.backbone,
+        "seed": plan.settings.seed,
+        "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(plan.sample)},
+        "selection": {"sets": list(plan.selecting), **asdict(outcome)},
+        **_verdict(plan.judging, *(_cosines(plan.folder.cosines(time)) for time in ("before", "after"))),
+    }
+
+
+def measure(plan: TrainingPlan, time: Time) -> None:
+    """Encode the judging pairs with the model as it is now, unless an earlier call of the same run has kept them."""
+    if process_number() != 0 or not plan.judging:
+        return
+    try:
+        kept = plan.folder.cosines(time)
+    except UserError as error:  # it can be made again
+        plan.console.print(f"{error.problem}; it is made again")
+        kept = {}
+    if {task: set(parts) for task, parts in kept.items()} != {task: set(parts) for task, parts in plan.judging.items()}:
+        count = sum(len(part) for parts in plan.judging.values() for part in parts.values())
+        plan.console.print(f"encoding {count:,} pairs that judge the run ({time})")
+        plan.folder.write_cosines(time, plan.judging, similarities(plan.model, plan.judging))
+
+
+def _cosines(scored: Scored) -> Cosines:
+    return {task: {part: cosines for part, (_, cosines) in parts.items()} for task, parts in scored.items()}
+
+
+def _verdict(sets: Sets, before: Cosines, after: Cosines) -> dict[str, Any]:
+    """Scores, comparison, verdict, advice."""
+    if not sets:
+        return {"verdict": "cannot be told", "advice": WITHOUT_PAIRS}
+    comparison = asdict(compare(main_pairs(sets, before), main_pairs(sets, after), seed=0))
+    return {
+        "verdict": comparison["verdict"],
+        "advice": ADVICE[comparison["verdict"]],
+        "comparison": comparison,
+        "before": score(sets, before),
+        "after": score(sets, after),
+    }

@@ -1,0 +1,96 @@
+"""Several processes on one machine, started as torchrun starts them, but quiet: an error is one line of the first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+import torch
+
+from isotrope.errors import UserError
+from isotrope.run.processes import process_count
+
+LOOK = 0.1  # seconds between two looks at the processes
+GRACE = 30.0  # seconds for the others to end after one has
+
+
+def launch(arguments: Sequence[str], processes: int) -> int:
+    """Run ``python -m isotrope.cli ARGUMENTS`` in several processes -> the exit code: the first one's, if it failed.
+
+    Each has RANK, WORLD_SIZE and what else torch.distributed asks for. With GPUs, each takes one.
+
+    Raises:
+        UserError: more processes than GPUs.
+    """
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < processes:
+        raise UserError(f"--processes {processes} on a machine with {gpus} GPUs", f"choose at most {gpus}")
+    common = {
+        "WORLD_SIZE": processes,
+        "LOCAL_WORLD_SIZE": processes,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": _port(),
+    }
+    common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or max(1, (os.cpu_count() or 1) // processes)
+    running = []
+    for number in range(processes):
+        own = {**common, "RANK": number, "LOCAL_RANK": number}
+        environment = {**os.environ, **{name: str(value) for name, value in own.items()}}
+        # In a session of its own: a terminal's Ctrl-C reaches it once, from here.
+        command = [sys.executable, "-m", "isotrope.cli", *arguments]
+        running.append(subprocess.Popen(command, env=environment, start_new_session=True))
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        for process in running:
+            if process.poll() is None:
+                process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return _wait(running)
+    finally:
+        for process in running:
+            process.kill()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def already_launched(processes: int) -> bool:
+    """Whether this process is one of those that were asked for.
+
+    Raises:
+        UserError: it is one of another number of processes.
+    """
+    if "RANK" not in os.environ and "WORLD_SIZE" not in os.environ:
+        return False
+    if process_count() != processes:
+        problem = f"--processes {processes}, but WORLD_SIZE={process_count()}"
+        raise UserError(problem, "leave --processes out where another launcher starts the processes")
+    return True
+
+
+def _wait(running: Sequence[subprocess.Popen[bytes]]) -> int:
+    """Until all have ended. When one fails, the others have a moment to end, and are ended then."""
+    failed: float | None = None
+    while any(process.poll() is None for process in running):
+        codes = [process.poll() for process in running]
+        if failed is None and any(codes):
+            failed = time.monotonic()
+        if codes[0] or (failed is not None and time.monotonic() - failed > GRACE):
+            for process in running:
+                process.kill()
+        time.sleep(LOOK)
+    codes = [process.returncode for process in running]
+    return codes[0] or next((code for code in codes if code), 0)
+
+
+def _port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

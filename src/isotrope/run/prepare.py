@@ -1,0 +1,139 @@
+"""The first step of a run: every check, and everything that training needs, built once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers.integrations import get_available_reporting_integrations
+
+from isotrope.encoder import load
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.fast.compiled import compile_layers
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import Sets
+from isotrope.objective.objective import Objective
+from isotrope.objective.preset import Preset, build_objective, open_teachers
+from isotrope.run.folder import RunFolder
+from isotrope.run.inputs import RunInputs
+from isotrope.run.processes import process_count, process_number
+from isotrope.run.settings import RunSettings
+from isotrope.store.cache import cache_folder
+from isotrope.text.batches import PermutedBatches
+from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.sample import Sample
+
+WATCHED = 1000  # sentences for the label-free signals
+SHOWN = 500  # of these, kept for the report
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A run that has passed every check.
+
+    Attributes:
+        settings: what was asked for; ``preset`` is resolved.
+        folder: of the run; it has begun.
+        model: the student, as it is before training.
+        objective: the loss, teachers included.
+        sample: the rows to train on.
+        watched: sentences for the label-free signals: the same for every seed.
+        selecting: dev set -> pairs that choose the checkpoint.
+        judging: task -> part -> pairs that judge the result.
+        trackers: where transformers reports to.
+        console: where isotrope reports to.
+    """
+
+    settings: RunSettings
+    preset: Preset
+    folder: RunFolder
+    model: SentenceTransformer
+    objective: Objective
+    sample: Sample
+    watched: list[str]
+    selecting: Mapping[str, Pairs]
+    judging: Sets
+    trackers: list[str]
+    console: Console
+
+
+def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingPlan:
+    """Load, clean, build and check. The folder is written to only after the last check.
+
+    Raises:
+        UserError: a mistake of the user's.
+    """
+    settings, preset = inputs.settings, inputs.preset
+    trackers = _trackers(settings.log_to)
+    model = _student(preset)
+    corpus = open_corpus(
+        settings.paths, cache=cache_folder("corpora"), text=settings.text, positive=settings.positive,
+        negatives=settings.negatives,
+    )  # fmt: skip
+    if corpus.key != inputs.identity["corpus"]:
+        raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
+    limit, batch = settings.sentences, preset.train.batch_size
+    PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=process_count())  # refuses too few rows
+    sample = Sample(corpus, limit, settings.seed)
+    torch.manual_seed(settings.seed)  # of the head's first weights
+    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path)
+    objective = build_objective(preset, model, settings.seed, context=context)
+    _refuse_equal_views(objective, corpus, preset)
+    if preset.train.compile:
+        compile_layers(model)
+    watched = Sample(corpus, min(WATCHED, len(corpus)), seed=0).texts()
+    if process_number() == 0:
+        folder.begin(inputs.identity, preset, watched[:SHOWN])
+        _announce(console, preset, sample, selects=bool(inputs.selecting))
+    objective.teachers = open_teachers(preset, context)
+    return TrainingPlan(
+        settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
+    )
+
+
+def _trackers(names: Iterable[str]) -> list[str]:
+    """The trackers asked for, all of which transformers knows and finds installed."""
+    asked, here = list(names), get_available_reporting_integrations()
+    for name in asked:
+        if name not in here:
+            known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
+            raise UserError(f"tracker {name!r} is unknown or not installed", known)
+    return asked
+
+
+def _student(preset: Preset) -> SentenceTransformer:
+    """The encoder to train; its own length stays for use, ``train.max_length`` is for training alone."""
+    settings = preset.encoder
+    model = load(settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize)
+    longest = getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length)
+    if preset.train.max_length > longest:
+        problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
+        raise UserError(problem, f"choose at most {longest}")
+    return model
+
+
+def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) -> None:
+    """The objective's own check of its first step, before anything long or written; its state stays as it was."""
+    model, before = objective.model, {name: t.clone() for name, t in objective.components.state_dict().items()}
+    rows = corpus.dataset[: preset.train.batch_size]
+    columns = [model.preprocess(rows[name], max_length=preset.train.max_length) for name in corpus.columns]
+    features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
+    with torch.no_grad():
+        objective.train().to(model.device).view(features, None)
+    objective.components.load_state_dict(before)
+    model.eval()
+
+
+def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -> None:
+    console.print(str(sample.corpus.report))
+    console.print(
+        f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {preset.train.epochs:g} epochs, "
+        f"batches of {preset.train.batch_size}"
+    )
+    if not selects:
+        console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")

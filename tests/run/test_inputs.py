@@ -1,0 +1,93 @@
+"""What decides a result is compared when a run is resumed, and also when it is finished."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.run.train import Run
+from small_runs import small_run, unfinished
+
+
+def test_pairs_that_were_changed_since_do_not_resume_a_run(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    begun = shutil.copytree(finished.folder, tmp_path / "run")
+    (begun / "result.json").unlink()
+    changed = tmp_path / pairs_file.name
+    changed.write_text(pairs_file.read_text().replace("\t", " or so\t", 1))
+    with pytest.raises(UserError, match=r"the (dev|test) pairs pairs"):
+        small_run(tiny_model, corpus_file, begun, dev=str(changed), resume=True)
+
+
+def test_another_dev_set_is_another_run(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), sentences=64)
+    (run.folder / "result.json").unlink()
+    with pytest.raises(UserError, match="the dev pairs pairs"):
+        small_run(tiny_model, corpus_file, run.folder, dev="none", test="none", sentences=64, resume=True)
+
+
+@pytest.mark.parametrize("done", [True, False])
+@pytest.mark.parametrize("what", ["corpus", "dev", "test", "backbone", "processes", "sentences"])
+def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
+    finished: Run, what: str, done: bool, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Before any text is cleaned or a model is loaded."""
+    begun = shutil.copytree(finished.folder, tmp_path / "run") if done else unfinished(finished, tmp_path / "run")
+    model, corpus = tiny_model, corpus_file
+    options: dict[str, object] = {"dev": str(pairs_file)}
+    if what == "corpus":
+        corpus = tmp_path / corpus_file.name
+        corpus.write_text(corpus_file.read_text() + "one more sentence\n")
+    elif what == "dev":
+        changed = tmp_path / pairs_file.name
+        changed.write_text(pairs_file.read_text().replace("\t", " or so\t"))
+        options = {"dev": str(changed)}
+    elif what == "test":
+        options["test"] = "none"
+    elif what == "backbone":
+        model = shutil.copytree(tiny_model, tmp_path / "tiny")
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-3}))
+    elif what == "sentences":
+        options["sentences"] = 304
+    else:
+        for name in ("LOCAL_RANK", "RANK"):
+            monkeypatch.setenv(name, "0")
+        for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            monkeypatch.setenv(name, "2")
+    for name in ("open_corpus", "load"):
+        monkeypatch.setattr(f"isotrope.run.prepare.{name}", lambda *_, **__: pytest.fail("it has begun to work"))
+    expected = {"corpus": "the contents of the corpus", "backbone": "the files of the backbone", "dev": "the dev pairs"}
+    expected |= {"test": "(dev|test) pairs", "processes": "processes = 2 .then 1.", "sentences": "sentences = 304"}
+    with pytest.raises(UserError, match=f"other settings: .*{expected[what]}"):
+        small_run(model, corpus, begun, resume=True, **options)
+
+
+def test_the_same_files_in_another_place_are_the_same_run(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "tiny")
+    corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
+    again = small_run(model, Path(corpus), finished.folder, dev=str(dev), resume=True)
+    assert again.result == finished.result
+
+
+def test_a_changed_setting_is_named(finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path) -> None:
+    with pytest.raises(UserError, match=r"train.warmup = 0.5 .then 0.0.: resume with those"):
+        small_run(tiny_model, corpus_file, finished.folder, "train.warmup=0.5", dev=str(pairs_file), resume=True)
+
+
+def test_output_within_the_corpus_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """Its files would be read as text when the run is resumed."""
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    shutil.copy(corpus_file, texts / "a.txt")
+    with pytest.raises(UserError, match="lies in the corpus folder"):
+        small_run(tiny_model, texts, texts / "run")
+    assert [path.name for path in texts.iterdir()] == ["a.txt"]

@@ -1,0 +1,39 @@
+"""Trainings of some 20 steps for tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import isotrope
+from isotrope.run.train import Run
+
+SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
+SMALL += ["train.learning_rate=1e-3", "encoder.pooling=mean"]
+
+
+def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
+    """320 sentences, 16 a batch: 20 steps, 2 checkpoints."""
+    return isotrope.train(
+        corpus, backbone=str(model), output=output, overrides=[*SMALL, *overrides], **{"sentences": 320, **options}
+    )  # type: ignore[arg-type]
+
+
+def unfinished(run: Run, folder: Path) -> Path:
+    """A copy of a finished run, as it is when all steps are done and nothing else."""
+    copy = shutil.copytree(run.folder, folder)
+    for name in ("result.json", "after.npz"):
+        (copy / name).unlink(missing_ok=True)
+    shutil.rmtree(copy / "model")
+    return copy
+
+
+def torchrun(*arguments: str, processes: int) -> None:
+    """Another launcher's processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
