@@ -357,6 +357,23 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read(tmp_path / "v"), Hashes().encode(["a", "b"]))
 
 
+@pytest.mark.parametrize("content", ["a\nb\nc\ne\n", "a\nb\nc\nd\nmore\n", "a\nb\nc\n"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_that_changes_while_it_is_read_gives_no_output(tmp_path: Path, name: str, content: str) -> None:
+    """Its vectors would be kept as those of the file as it was; then fault 3 of issue 13."""
+    file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
+
+    def change(done: int) -> None:
+        if done == 2:
+            file.write_text(content)
+
+    with pytest.raises(UserError, match="the files have changed while they were read: delete"):
+        encode(Hashes(), file, tmp_path / name, shard=2, progress=change)
+    assert not (tmp_path / name).is_file()
+    with pytest.raises(UserError, match="other files, or the files have changed since"):
+        encode(Hashes(), file, tmp_path / name, shard=2)
+
+
 def test_a_foreign_work_folder_is_refused(tmp_path: Path) -> None:
     """Issue 13: only what carries our mark is deleted."""
     file = write(tmp_path / "c.txt", ["a", "b"])

@@ -109,6 +109,8 @@ def encode(
             raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to begin anew")
         bar.update(manifest.done, total=manifest.rows)
         _go_on(manifest, store, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
+        if content_checksum(sources, "") != made_from["files"]:
+            raise _changed(store.folder)
         written = store.finish(manifest)
         if store.whole:
             store.clear()  # the first shard first: where it is gone, the whole file is there
@@ -187,13 +189,17 @@ def _go_on(
     while manifest.done < manifest.rows:
         sentences = _next_shard(texts, manifest.made_from["shard"])  # n sentences
         if not sentences or manifest.done + len(sentences) > manifest.rows:
-            raise UserError("the files have changed while they were read", f"delete {store.folder} to begin anew")
+            raise _changed(store.folder)
         vectors = _shard_vectors(encoder, sentences, batch_size, manifest, report)  # (n, D)
         store.append(manifest, sentences, vectors)
         manifest.done += len(sentences)
         manifest.shards += 1
         manifest.save(store.folder)  # from here on the shard counts
         report(manifest.done)
+
+
+def _changed(folder: Path) -> UserError:
+    return UserError("the files have changed while they were read", f"delete {folder} to begin anew")
 
 
 def _next_shard(texts: Iterator[str], size: int) -> list[str]:
