@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +103,21 @@ def test_a_model_with_broken_weights_is_refused_and_nothing_is_written(
     with pytest.raises(UserError, match="gave NaN"):
         whiten(tmp_path / "broken", corpus_file, tmp_path / "white")
     assert not (tmp_path / "white").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_paths_that_are_not_utf8_or_look_like_markup(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """The text may lie there; a model cannot, since safetensors opens no such path."""
+    odd = tmp_path / os.fsdecode(b"Gr\xfc\xdfe")
+    (odd / "[").mkdir(parents=True)
+    text = Path(shutil.copy(corpus_file, odd / "[/x].txt"))
+    command = ["whiten", str(tiny_model), str(text), "--k", "4", "--sentences", "100", "--output"]
+    result = CliRunner().invoke(app, [*command, str(tmp_path / "[/x]white")])
+    assert result.exit_code == 0, result.output
+    assert "[/x]white" in result.output
+    with pytest.raises(UserError, match=r"Gr\\udcfc\\udcdfe/white is not a path in UTF-8"):
+        whiten(tiny_model, text, odd / "white")
+    shutil.copytree(tiny_model, odd / "model")
+    with pytest.raises(UserError, match="model is not a path in UTF-8"):
+        whiten(odd / "model", text, tmp_path / "other")
+    assert {path.name for path in odd.iterdir()} == {"[", "model"}

@@ -21,7 +21,7 @@ from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
 from isotrope.encoder.quiet import without_bars
 from isotrope.encoder.weights import missing_tensors, refuse_missing
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
 
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights)
 SHIPPED = {
@@ -147,6 +147,8 @@ def locate(model: str) -> str:
         return _shipped(model)
     path = Path(model).expanduser()
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model)
+    if printable(str(path.absolute())) != str(path.absolute()):
+        raise UserError(f"{model} is not a path in UTF-8", "rename the folder: no model can be loaded from there")
     if path.is_dir():
         if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
             raise UserError(

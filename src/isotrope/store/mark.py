@@ -10,7 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
 
 MARK = ".isotrope"
 DRAFT = ".isotrope-draft"  # how the name of an unfinished file or folder ends: such names are ours too
@@ -38,8 +38,11 @@ def check_place(folder: Path, kind: str) -> bool:
         Whether it was taken before.
 
     Raises:
-        UserError: it is a file or a link, holds anything else, or is for another kind of work.
+        UserError: it is a file or a link, holds anything else, is for another kind of work, or its path is not UTF-8,
+            which safetensors and tokenizers cannot open.
     """
+    if printable(str(folder.absolute())) != str(folder.absolute()):
+        raise UserError(f"{folder} is not a path in UTF-8", "choose another folder")
     if folder.is_symlink():
         raise UserError(f"{folder} is a symbolic link", "name the folder itself")
     if folder.exists() and not folder.is_dir():
