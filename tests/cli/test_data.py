@@ -103,6 +103,11 @@ def test_mistakes_end_with_one_line(
 
 
 WEB: dict[str, tuple[Callable[[Web], object], list[str], str]] = {
+    "control characters": (
+        lambda web: (web.pages.update({"/at/a.txt": 503}), setattr(web, "reason", "\x1b[2J[/x]")),
+        [],
+        "a.txt is refused (503 \\x1b[2J[/x]) … try later",
+    ),
     "redirect to no address": (
         lambda web: web.pages.update({"/at/a.txt": "http://[::1"}),
         [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+import isotrope
 from isotrope.console.plain import escaped, plain_console
 
 
@@ -75,3 +77,17 @@ def test_an_ascii_standard_output() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert done.stdout == b"na?ve ? [/x] \\udcff\n"
+
+
+def test_every_line_goes_through_such_a_console() -> None:
+    """No other module builds a console or a bar of its own."""
+    package = Path(isotrope.__file__).parent
+    own = re.compile(r"(?<![\w.])(Console|Progress|print|tqdm)\(")
+    found = [
+        f"{path.relative_to(package)}:{number}: {line.strip()}"
+        for path in package.rglob("*.py")
+        if path.parent.name != "console"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if own.search(line)
+    ]
+    assert not found
