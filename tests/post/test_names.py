@@ -112,6 +112,18 @@ def test_mistakes_in_files_are_named(glove, tmp_path):
     (tmp_path / "counts").write_text("the many\n")
     with pytest.raises(UserError, match="line 1: no word with its count"):
         open_encoder(f"{glove}+sif:freq={tmp_path / 'counts'}")
+    for text, words in {
+        "the nan": "nan is no count",
+        "the -1": "no count",
+        "the 0": "counts no word",
+        " ": "no word",
+    }.items():
+        (tmp_path / "counts").write_text(text + "\n")
+        with pytest.raises(UserError, match=words):
+            open_encoder(f"{glove}+sif:freq={tmp_path / 'counts'}")
+    glove.write_text("\u00b2 \u00b2\nthe 1 2\n")
+    with pytest.raises(UserError, match="line 1: no word vector"):
+        open_encoder(str(glove))
 
 
 @settings(max_examples=30, deadline=None)

@@ -41,6 +41,12 @@ def test_whitening_leaves_out_directions_that_are_not_used():
     np.testing.assert_array_equal(whitening(x, 6)[1], matrix)
 
 
+@pytest.mark.parametrize("vector", [np.zeros(6), np.full(6, 3.7)])
+def test_one_vector_for_all_sentences_cannot_be_whitened(vector):
+    with pytest.raises(UserError, match="all 50 sentences have the same vector"):
+        whitening(np.tile(vector, (50, 1)))
+
+
 def test_whitening_wants_enough_sentences():
     with pytest.raises(UserError, match="6 sentences cannot whiten 6 dimensions: fit on more"):
         whitening(anisotropic(rows=6))

@@ -34,7 +34,7 @@ class WordVectors:
         self.source = source_of(Path(path))
         head = list(islice(lines(self.source), 2))
         first = head[0].rstrip().split(" ")
-        self.header = len(head) == 2 and len(first) == 2 and all(cell.isdigit() for cell in first)
+        self.header = len(head) == 2 and len(first) == 2 and all(cell.isdecimal() for cell in first)
         self.dim = int(first[1]) if self.header else len(first) - 1
         if self.dim < 2 or self._numbers(head[self.header]) is None:
             raise UserError(f"{path}, line {1 + self.header}: no word vector", _FORMAT)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,11 @@ def read_counts(path: str | Path) -> dict[str, float]:
             word, count = cells[0].lower(), float(cells[1])
         except (IndexError, ValueError):
             raise UserError(f"{path}, line {number}: no word with its count", "give one of each a line") from None
+        if not 0 <= count < inf:
+            raise UserError(f"{path}, line {number}: {count} is no count", "give a number from 0")
         counts[word] = counts.get(word, 0.0) + count
+    if not sum(counts.values()):
+        raise UserError(f"{path} counts no word", "give a word and its count a line")
     return counts
 
 

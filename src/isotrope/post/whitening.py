@@ -21,7 +21,7 @@ def whitening(vectors: Matrix, k: int | None = None) -> tuple[Matrix, Matrix]:
     Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1.
 
     Raises:
-        UserError: more dimensions are asked for than there are; too few sentences for them.
+        UserError: more dimensions are asked for than there are; too few sentences for them; all have the same vector.
     """
     rows, dim = vectors.shape
     wanted = dim if k is None else k
@@ -35,6 +35,8 @@ def whitening(vectors: Matrix, k: int | None = None) -> tuple[Matrix, Matrix]:
     centred = vectors - mean
     values, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
     values, directions = values[::-1], directions[:, ::-1]
+    if values[0] <= ROUNDING * np.mean(vectors**2):
+        raise UserError(f"all {rows} sentences have the same vector", "check the model: nothing can be whitened")
     live = min(wanted, int(np.sum(values > ROUNDING * values[0])))
     return mean, directions[:, :live] / np.sqrt(values[:live])
 
