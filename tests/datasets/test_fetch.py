@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
 import resource
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -86,3 +90,29 @@ def test_the_bar_knows_its_total(web: Web, source: DataSource, tmp_path: Path) -
     with progress("downloaded", None, plain_console(quiet=True), unit="bytes") as bar:
         fetch_data(tmp_path, bar=bar)
     assert bar.done == bar.total == len(TEXT) + 8
+
+
+def test_kills_at_random_moments(web: Web, source: DataSource, tmp_path: Path) -> None:
+    """Issue 13: what has arrived is gone on with, and only a whole file takes its place."""
+    draw, ranges = random.Random(0), set()
+    web.pause = 0.0005
+    for number in range(6):
+        folder = tmp_path / str(number)
+        child = os.fork()
+        if not child:
+            try:
+                fetch_data(folder, official=number % 2 == 1)
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        time.sleep(draw.uniform(0.05, 0.8))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if (folder / "one" / "a.txt").exists():
+            assert (folder / "one" / "a.txt").read_bytes() == TEXT
+        web.asked.clear()
+        fetch_data(folder)
+        ranges |= {wanted for _, wanted in web.asked}
+        assert sorted(path.name for path in (folder / "one").iterdir()) == ["a.txt", "b.txt"]
+        assert check_data(folder)[0].state == "right"
+    assert len(ranges) > 2  # some went on from where they were

@@ -27,6 +27,7 @@ class Bar:
             TextColumn("{task.fields[count]}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("left"),
             TextColumn("{task.fields[note]}", markup=False),
         )
         self.drawn = Progress(*columns, console=console, transient=True, disable=not console.is_interactive)

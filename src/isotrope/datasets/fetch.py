@@ -16,7 +16,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import part_path
 from isotrope.store.disk import writing
 from isotrope.store.lock import alone
-from isotrope.store.mark import remove
+from isotrope.store.mark import DRAFT, remove
 
 
 def fetch_data(
@@ -62,6 +62,8 @@ def fetch_data(
                 if files := missing[source.name]:
                     say(f"{source.name}: {source.rows}; licence: {source.licence}; {source.home}")
                     _fetch(source, files, folder / source.folder, mirror, official, bar.advance if bar else _nowhere)
+                    for part in (folder / source.folder).glob(f".*{DRAFT}"):
+                        remove(part)  # of another way to the same files
                 else:
                     say(f"{source.name}: there already")
     return list(chosen)
