@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 import isotrope
 from conftest import sentences
-from isotrope.run import fit
+from isotrope.run import fit, trainer
 from isotrope.text import tokens as token_store
 from isotrope.text.corpus import Corpus, open_corpus
 from isotrope.text.sample import RowIds
@@ -176,15 +176,13 @@ def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
     def plain(model: SentenceTransformer, corpus: Corpus, rows: RowIds | None, length: int, console: Console) -> object:
         return corpus.dataset, SentenceTransformerDataCollator(model.preprocess, max_length=length)
 
-    weights, loading = {}, fit._loading
-    for name, change in {
-        "store": {},
-        "gpu": {"_loading": lambda gpu: loading(True)},
-        "plain": {"token_data": plain},
-    }.items():
+    weights, loading = {}, trainer._loading
+    for name in ("store", "gpu", "plain"):
         with monkeypatch.context() as patch:
-            for function, other in change.items():
-                patch.setattr(fit, function, other)
+            if name == "gpu":
+                patch.setattr(trainer, "_loading", lambda gpu: loading(True))
+            if name == "plain":
+                patch.setattr(fit, "token_data", plain)
             run = isotrope.train(
                 corpus_file, backbone=str(tiny_model), output=tmp_path / name, dev="none", test="none", sentences=96,
                 overrides=["train.batch_size=16", "train.max_length=8", "train.learning_rate=1e-3"],
