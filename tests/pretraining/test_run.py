@@ -2,11 +2,13 @@
 
 import io
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import traceback
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +98,51 @@ def test_another_process_has_the_same_vocabulary_and_weights(corpus, finished, t
     subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True)
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "model" / name).read_bytes() == (finished / "model" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_two_at_once(corpus, finished, tmp_path):
+    """Of two processes that want the folder one gives way; whatever was killed, the next call ends as undisturbed."""
+    expected = (finished / "model" / "model.safetensors").read_bytes()
+    draw, began = random.Random(0), time.monotonic()
+    assert Child(corpus, tmp_path / "timed").wait() == 0
+    length = time.monotonic() - began
+    for number in range(12):
+        output = tmp_path / f"killed-{number}"
+        for _ in range(2):
+            children = [Child(corpus, output) for _ in range(1 + number % 2)]
+            time.sleep(draw.uniform(0.02, 0.9) * length)
+            for one in children:
+                one.kill()
+            assert {one.wait() for one in children} <= {0, 2, -signal.SIGKILL}
+        assert Child(corpus, output).wait() == 0
+        assert (output / "model" / "model.safetensors").read_bytes() == expected
+        assert {path.name for path in output.iterdir()} == {path.name for path in finished.iterdir()}
+
+
+class Child:
+    """A run in a fork: exit code 0, 2 for a user's error, 1 for anything else."""
+
+    def __init__(self, corpus: Path, output: Path) -> None:
+        self.process = os.fork()
+        if not self.process:
+            code = 1
+            try:
+                run_toy(corpus, output, resume=True)
+                code = 0
+            except UserError as error:
+                code = 2
+                sys.stderr.write(f"{error}\n")
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+
+    def kill(self) -> None:
+        os.kill(self.process, signal.SIGKILL)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from isotrope.pretraining.prepare import START, prepare_blocks, prepare_tokenize
 from isotrope.pretraining.recipe import Recipe, recipe_of
 from isotrope.pretraining.schedule import Schedule, reschedule
 from isotrope.pretraining.tokenizer import SPECIAL
-from isotrope.pretraining.trainer import PretrainingTrainer, training_arguments
+from isotrope.pretraining.trainer import PretrainingTrainer, pretraining_arguments
 from isotrope.run.checkpoints import keep_only, whole_checkpoints
 from isotrope.run.progress import CtrlC
 from isotrope.store.atomic import new_folder, write_json
@@ -117,7 +117,7 @@ def pretrain(
             keeper = Keeper(output / "metrics.jsonl", schedule, recipe.step_tokens, checkpoint_minutes, console, bar)
             trainer = PretrainingTrainer(
                 model=model,
-                args=training_arguments(checkpoints, recipe, schedule, seed, compile),
+                args=pretraining_arguments(checkpoints, recipe, schedule, seed, compile),
                 data_collator=MaskingCollator(recipe, len(tokenizer), START, len(SPECIAL), seed, attention),
                 train_dataset=Blocks(blocks, schedule.steps * recipe.batch, seed),
                 eval_dataset=Blocks(unseen, len(unseen), seed),

@@ -36,7 +36,7 @@ def diverged(step: int, rate: float) -> UserError:
     return UserError(f"training diverged at step {step}: the loss is not finite", remedy)
 
 
-def training_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule, seed: int, compile: bool) -> Any:
+def pretraining_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule, seed: int, compile: bool) -> Any:
     """The trainer's arguments; losses and checkpoints are asked for by the Keeper."""
     gpu = torch.cuda.is_available()
     return TrainingArguments(

@@ -10,7 +10,7 @@ from typing import Any
 
 from isotrope.store.atomic import sync, write_json
 from isotrope.store.cache import file_checksum
-from isotrope.store.mark import check_place, claim, put_mark, remove
+from isotrope.store.mark import check_place, claim, remove
 
 SEAL = "complete.json"  # file name -> its checksum; written last
 MARKED_AS = "checkpoint"  # of the mark
@@ -69,8 +69,7 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
     """Delete all checkpoints but some. Never what does not carry our mark."""
     for path in _all(folder):
         if path not in kept:
-            check_place(path, MARKED_AS)
-            put_mark(path, MARKED_AS)  # a kill may have cut it short
+            claim(path, MARKED_AS)  # a kill may have cut its mark short
             remove(path)
 
 
