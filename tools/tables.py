@@ -133,7 +133,7 @@ def ranking() -> str:
 
 @cache
 def studies() -> dict[str, dict[str, Any]]:
-    """Folder -> record of every committed study, all that it says said anew of its scores."""
+    """Folder -> record of every committed study, its tests computed again from its scores."""
     files = sorted(HERE.glob("studies/*/study.json"))
     if not files:
         return {}
@@ -163,7 +163,7 @@ def methods() -> str:
     title = "Spearman × 100: mean ± standard deviation (seeds); best bold, second in italics"
     table = Table(title, ["", *header], rows, best_marks(columns, [False] * len(found)))
     said = [record["note"] for record in found.values()]
-    said.append("What stands behind it, and what of it can be told from chance: [studies](docs/studies.md).")
+    said.append("For the runs, and which differences are significant, see [studies](docs/studies.md).")
     return "\n\n".join(["### What the methods give", markdown([table]).strip(), *said])
 
 
@@ -212,7 +212,7 @@ def ran() -> str:
 
 
 def scores() -> str:
-    """Each study's scores, with what has to be known beside them."""
+    """Each study's scores, with what a reader has to know."""
     if not studies():
         return "No study is committed yet."
     from isotrope.report.tables import markdown

@@ -10,7 +10,10 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import read_preset
+from isotrope.store.lock import alone
+from isotrope.store.mark import claim
 from isotrope.study import study
+from isotrope.study.search import search_settings
 from isotrope.study.spec import read_study, with_tuned
 from studies import quiet, write_study
 
@@ -19,8 +22,6 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("optuna")
-    from isotrope.study.search import search_settings
-
     rows = """
     [rows.SimCSE]
     [rows.Whitened]
@@ -56,3 +57,24 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     search_settings(file, output=tmp_path / "out", rows=["SimCSE"], sentences=64, console=quiet())
     trials = {json.loads(p.read_text())["key"] for p in tmp_path.glob("out/cells/*/result.json")}
     assert len(trials) == len(results) + 1 + 2, "other text is another search"
+
+
+def test_a_damaged_search_is_one_line_and_a_second_one_is_refused(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("optuna")
+    rows = "[rows.A]\n[search]\ntrials = 1\n[search.keys]\n'train.warmup' = [0.0, 0.1]\n"
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
+    output = tmp_path / "out"
+    claim(output, "study")
+    with alone(output), pytest.raises(UserError, match="in use by another process"):
+        search_settings(file, output=output, console=quiet())
+    (output / "search.db").write_bytes(b"no database " * 400)
+    with pytest.raises(UserError, match=r"search\.db is damaged: delete it"):
+        search_settings(file, output=output, console=quiet())
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "mine.txt").touch()
+    with pytest.raises(UserError, match="holds no study"):
+        search_settings(file, output=foreign, console=quiet())
+    assert [path.name for path in foreign.iterdir()] == ["mine.txt"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -13,15 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
 from isotrope.study.document import pages
-from isotrope.study.progress import Board
-from isotrope.study.spec import read_study
-from studies import numbers, planned, quiet
+from studies import numbers, quiet
 
 
 def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -> None:
@@ -74,17 +70,6 @@ def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, t
         assert (finished.folder / name).read_text() == page
     record["rows"][0]["scores"]["0"]["Avg."] += 1
     assert recomputed(record)["differences"] != record["differences"], "what is said is said of the scores"
-
-
-def test_progress_shows_rows_seeds_and_means(finished: Study, small: Path) -> None:
-    made = planned(read_study(small, {"seeds": 4}), finished.folder)
-    shown = Console(width=120, record=True, file=io.StringIO())
-    shown.print(Board(made, 2, shown))
-    text = shown.export_text()
-    mean = np.mean([scores["Avg."] for scores in finished.record["rows"][0]["scores"].values()])
-    assert "3 of 4" in text
-    assert f"{mean:.2f}" in text
-    assert "2 of 10 cells left" in text
 
 
 def test_differences_are_those_of_scipy_and_of_the_bootstrap(finished: Study) -> None:

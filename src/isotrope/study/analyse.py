@@ -48,9 +48,9 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
 
 
 def recomputed(record: Record) -> Record:
-    """A study's record with all that is said of its scores said anew, without the cells.
+    """A study's record with its tests computed again from its scores, without the cells.
 
-    What was found over pairs stays as it was found: it takes every cell's resamples.
+    The tests over pairs stay as they are: they need every cell's resamples.
     """
     found = {(one["row"], one["than"], one["column"]): one["pairs"] for one in record["differences"] + record["claims"]}
 

@@ -1,0 +1,53 @@
+"""How far a study is, in words and as a table."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from isotrope.study import Study
+from isotrope.study.progress import Board
+from isotrope.study.spec import read_study
+from studies import measured, planned, spec_of
+
+
+def test_progress_shows_rows_seeds_and_means(finished: Study, small: Path) -> None:
+    made = planned(read_study(small, {"seeds": 4}), finished.folder)
+    shown = Console(width=120, record=True, file=io.StringIO())
+    shown.print(Board(made, 2, shown))
+    text = shown.export_text()
+    mean = np.mean([scores["Avg."] for scores in finished.record["rows"][0]["scores"].values()])
+    assert "3 of 4" in text
+    assert f"{mean:.2f}" in text
+    assert "2 of 10 cells left" in text
+
+
+def test_what_is_left_is_said_with_each_cell(corpus_file: Path, tmp_path: Path) -> None:
+    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n[rows.B]\npreset = 'dclr'\n"), tmp_path)
+    said = Console(record=True, width=200, file=io.StringIO())
+    board = Board(made, 1, said)
+    first, second, *_ = made.cells.values()
+    board.started(first)
+    measured(made, lambda _: {"Avg.": 50.0})
+    record = first.record()
+    assert record is not None
+    board.finished(first, record)
+    board.started(second)
+    board.failed(second, "no memory")
+    lines = said.export_text().splitlines()
+    assert lines[0].startswith(f"{first.label}, seed 0: Avg. 50.00 (0 s); {len(made.cells) - 1} of {len(made.cells)}")
+    assert lines[1] == f"{second.label}, seed {second.seed} failed: no memory"
+    assert board.lost == {second.key: "no memory"}
+
+
+def test_a_damaged_cell_is_said_and_counts_as_not_finished(corpus_file: Path, tmp_path: Path) -> None:
+    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n"), tmp_path)
+    first, second = measured(made, lambda _: {"Avg.": 50.0}).cells.values()
+    first.result.write_text("{}")
+    said = Console(record=True, width=400, file=io.StringIO())
+    assert Board(made, 1, said).results.keys() == {second.key}
+    (line,) = said.export_text().splitlines()
+    assert line.endswith("is damaged: A, seed 0 is run again")
