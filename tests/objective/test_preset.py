@@ -121,6 +121,13 @@ def test_a_term_with_the_name_of_a_field_of_the_log_is_refused(label: str) -> No
     assert label not in read_preset("simcse", [f"scores.{label}.kind=noise"]).terms
 
 
+@pytest.mark.parametrize("on", ["1", "[]", "[-1]", '["one"]', "true", "[[1]]"])
+def test_the_passes_of_a_token_step_are_a_list(on: str) -> None:
+    with pytest.raises(UserError, match=r"tokens\.shuffle\.on = .* is not possible.*on = \[1\]"):
+        read_preset("simcse", [f"tokens.shuffle.on={on}"])
+    assert read_preset("simcse", ["tokens.shuffle.on=[0, 1]"]).tokens["shuffle"]["on"] == [0, 1]
+
+
 def test_the_width_is_the_models() -> None:
     with pytest.raises(UserError, match=r"views\.mlp\.dim is an unknown key.*the model's width"):
         read_preset("simcse", ["views.mlp.dim=5"])

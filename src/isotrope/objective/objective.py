@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from isotrope.encoder.context import BuildContext, built
 from isotrope.errors import UserError
 from isotrope.objective.distributed import gather_rows, process_rank
-from isotrope.objective.passes import TextColumn, encode_columns
+from isotrope.objective.passes import TextColumn, encode_columns, possible_size, refuse_equal_views
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -63,17 +63,16 @@ class Objective(nn.Module):
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
-        if mini_batch_size is not None and mini_batch_size < 1:
-            raise UserError(f"mini_batch_size = {mini_batch_size} is not possible", "choose 1 or more, or leave it out")
-        context = context or BuildContext.of(model)
-        self.model, self.passes, self.seed, self.mini_batch_size, self.step = model, passes, seed, mini_batch_size, 0
+        self.model, self.passes, self.seed, self.step = model, passes, seed, 0
+        self.mini_batch_size, context = possible_size(mini_batch_size), context or BuildContext.of(model)
         self.tokens = [(built(step, context), on) for step, on in tokens]
         self.views, self.teachers = built(list(views), context), built(dict(teachers or {}), context)
         ends = [list(scores), dict(terms)]
         self.scores, self.terms = built(ends, context)
         self.narrow = {dim: built(deepcopy(ends), replace(context, width=dim)) for dim in dims}
         used = list(self.narrow.values()) or [[self.scores, self.terms]]
-        self.parts = [*self.views, *(part for steps, named in used for part in (*steps, *named.values()))]
+        self.parts = [step for step, _ in self.tokens] + self.views
+        self.parts += [part for steps, named in used for part in (*steps, *named.values())]
         # Components with weights or running statistics train, move between devices and are saved with the objective.
         self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
 
@@ -92,9 +91,8 @@ class Objective(nn.Module):
         views = self.encode(columns, labels)
         for step in self.views:
             views = step(views)
-        if self.training and self.step == 0 and torch.equal(views.stack[0], views.stack[-1]):
-            remedy = "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view"
-            raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
+        if self.training and self.step == 0:
+            refuse_equal_views(views.stack)
         return views
 
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
@@ -119,7 +117,7 @@ class Objective(nn.Module):
 
     def after_step(self) -> None:
         """Tell the components that ask for it that the optimizer has made a step (moving averages, queues)."""
-        for part in self.parts:
+        for part in (*self.parts, *self.teachers.values()):
             if hasattr(part, "after_step"):
                 part.after_step(self)
 

@@ -10,9 +10,32 @@ from torch import Tensor, nn
 
 from isotrope.encoder.features import stacked, whole
 from isotrope.encoder.gradient_cache import embed_in_parts
+from isotrope.errors import UserError
 from isotrope.types import TokenStep
 
 TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …
+
+
+def possible_size(mini_batch_size: int | None) -> int | None:
+    """The number of sentences that go through the encoder at a time; None for all.
+
+    Raises:
+        UserError: it is below 1.
+    """
+    if mini_batch_size is not None and mini_batch_size < 1:
+        raise UserError(f"mini_batch_size = {mini_batch_size} is not possible", "choose 1 or more, or leave it out")
+    return mini_batch_size
+
+
+def refuse_equal_views(stack: Tensor) -> None:
+    """A contrast of a sentence with itself teaches nothing.
+
+    Raises:
+        UserError: the first and the last of the views (V, N, D) are equal.
+    """
+    if torch.equal(stack[0], stack[-1]):
+        remedy = "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view"
+        raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
 
 
 def encode_columns(

@@ -211,6 +211,9 @@ def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
         remedy = "choose 2 or more, or a view step with copies"
         raise UserError("views.passes = 1 leaves one view, with nothing to compare it with", remedy)
     for label in labels:
+        on = table[label].get("on", [1])
+        if stage == "tokens" and not (isinstance(on, list) and on and all(number in range(64) for number in on)):
+            raise UserError(f"tokens.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
         if not isinstance(kind := table[label].get("kind", label), str):
             raise UserError(
                 f"{stage}.{label}.kind = {kind!r} is not a name", f"choose one of {', '.join(kinds(stage))}"
