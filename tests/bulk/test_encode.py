@@ -466,7 +466,7 @@ def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
 def test_too_little_space_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write(tmp_path / "c.txt", ["a"] * 100)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_000))
-    with pytest.raises(UserError, match=r"the array of vectors needs .* GB are free"):
+    with pytest.raises(UserError, match=r"the array of vectors needs .* MB are free"):
         encode(Hashes(), file, tmp_path / "v.npy")
     assert entries(tmp_path) == {"c.txt"}
 

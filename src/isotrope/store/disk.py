@@ -72,11 +72,14 @@ def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, 
         UserError: fewer than ``needed`` bytes are free where ``folder`` lies; names ``what`` needs them.
     """
     if needed > (free := free_bytes(folder)):
-        problem = f"{what} needs {needed / 1e9:.1f} GB in {folder}, where {free / 1e9:.1f} GB are free"
-        raise UserError(problem, remedy)
+        raise UserError(f"{what} needs {_size(needed)} in {folder}, where {_size(free)} are free", remedy)
 
 
 def free_bytes(folder: Path) -> int:
     """Free bytes where ``folder`` lies or will lie."""
     place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     return shutil.disk_usage(place).free
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
