@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -128,7 +129,7 @@ def test_hostile_text_is_text(page: Page) -> None:
 
 def test_the_same_run_gives_the_same_page(finished: Path, page: Page, tmp_path: Path) -> None:
     assert write_report(finished, tmp_path / "elsewhere" / "page.html").read_text(encoding="utf-8") == page.source
-    assert {path.stem for path in (tmp_path / "elsewhere" / "page").iterdir()} == EVERY
+    assert {path.stem for path in (tmp_path / "elsewhere" / "page").glob("[!.]*")} == EVERY
 
 
 def test_histograms_count_every_judging_pair_once(finished: Path, page: Page) -> None:
@@ -289,3 +290,24 @@ def test_a_name_that_is_not_utf_8_is_shown_escaped(run: Path) -> None:
     run.rename(named)
     page = Page(write_report(named))
     assert "[x] \\udcff" in page.text
+
+
+def test_figures_are_not_written_into_a_folder_that_is_not_ours(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "loss.svg").write_text("mine")
+    with pytest.raises(UserError, match="holds no report"):
+        write_report(run, tmp_path / "page.html")
+    assert (tmp_path / "page" / "loss.svg").read_text() == "mine"
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_full_disk_leaves_the_old_page(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run / "report.html").write_text("yesterday's")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("isotrope.store.atomic.os.fsync", full)
+    with pytest.raises(UserError, match="no space left to write"):
+        write_report(run)
+    assert (run / "report.html").read_text() == "yesterday's"

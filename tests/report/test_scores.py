@@ -28,3 +28,13 @@ def test_the_average_is_the_papers(data: Path, cached: Path) -> None:
     (table,) = scores.suite_tables("sts", {"bag": result})
     assert table.header[-1] == "Avg."
     assert table.rows[0][-1] == f"{100 * average(result).exact:.2f}"
+
+
+def test_a_measure_that_no_task_has_gets_no_table_and_one_that_some_have_gets_theirs() -> None:
+    judged = {"ndcg@10": 0.5, "mrr@10": 0.4, "recall@10": 0.3, "recall@100": 0.2}
+    two = {"m": {"a": judged, "b": judged}}
+    assert [table.title for table in scores.suite_tables("retrieval", two)] == [
+        f"retrieval: {name}" for name in ("nDCG@10", "MRR@10", "recall@10", "recall@100")
+    ]
+    last = scores.suite_tables("retrieval", {"m": {"a": judged, "b": judged | {"v_measure": 0.6}}})[-1]
+    assert (last.title, last.header, last.rows) == ("retrieval: V-measure", ["model", "b"], [["m", "60.00"]])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.report.page import Page
-from isotrope.report.tables import Table, best_marks, check_table_file, latex, markdown, write_tables
+from isotrope.report.tables import Table, best_marks, check_table_file, latex, markdown, print_table, write_tables
 
 
 def test_marks() -> None:
@@ -43,3 +45,32 @@ def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
     for ending in (".md", ".tex", ".html"):
         write_tables([TABLE], check_table_file(tmp_path / f"x{ending}"))
         assert "2.00" in (tmp_path / f"x{ending}").read_text()
+
+
+def test_words_notes_and_a_missing_header_in_every_format() -> None:
+    table = Table("settings", ["", "", ""], [["a", "b\nc", "1"]], words=2, notes=["of one\nrun"])
+    assert markdown([table]) == "**settings**\n\n|  |  |  |\n|---|---|---:|\n| a | b c | 1 |\n\nof one\nrun\n"
+    assert r"\begin{tabular}{llr}" in latex([table])
+    assert "\n% of one run\n" in latex([table])
+    html = Page("t", tables=[table]).html()
+    assert "<thead>" not in html
+    assert '<td>b\nc</td><td class="number">1</td>' in html
+    assert '<p class="note">of one\nrun</p>' in html
+
+
+def test_the_terminal_shows_text_as_it_is_and_breaks_no_cell_where_there_is_none() -> None:
+    console = plain_console(file=io.StringIO(), width=30)
+    name = "[/x] [bold]" + 40 * "long "
+    print_table(Table("[red]t[/y]", ["model", "n"], [[name, "1"]], {(0, 1): "best"}), console)
+    shown = console.file.getvalue()
+    assert name.strip() in shown
+    assert "[red]t[/y]" in shown
+
+
+def test_control_characters_and_bytes_that_are_no_text_are_escaped() -> None:
+    table = Table("t", ["a"], [["\x1b[31m \udcff"]])
+    for text in (markdown([table]), latex([table]), Page("t", tables=[table]).html()):
+        assert "\x1b" not in text
+        assert "x1b" in text
+        assert "udcff" in text
+        text.encode("utf-8")

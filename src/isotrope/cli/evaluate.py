@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from isotrope.console.plain import plain_console
+from isotrope.console.progress import progress
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
@@ -52,14 +52,14 @@ def evaluate(
     results_file = tables.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
-    console = plain_console()
-    with plain_console(stderr=True).status("") as status:
-        results = evaluate_models(models, asked, pooling, lambda line: status.update(Text(line)))
+    with progress("evaluated", len(models) * asked.parts, plain_console(stderr=True), "results") as bar:
+        results = evaluate_models(models, asked, pooling, lambda done, doing: bar.update(done, note=doing))
     if results_file:  # before anything is drawn: nothing that was computed is lost
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)
     for target in targets:
         tables.write_tables(shown, target)
+    console = plain_console()
     for one in shown:
         tables.print_table(one, console)
     for written in [*targets, *([results_file] if results_file else [])]:

@@ -80,6 +80,12 @@ class EvaluationRequest:
         """Whether the data folder is asked for."""
         return self.data is not None or not (self.pairs or self.domains)
 
+    @property
+    def parts(self) -> int:
+        """How many results there will be for one model, each computed and remembered for itself."""
+        of_pairs = sum(SUITES[suite].of_pairs is not None for suite in self.suites)
+        return len(self.suites) * self.of_data + of_pairs * len(self.pairs) + len(self.domains)
+
 
 class RememberingEncoder:
     """An encoder that encodes every distinct sentence once, however many suites need it."""
@@ -100,7 +106,7 @@ def evaluate_models(
     models: Sequence[str],
     asked: EvaluationRequest,
     pooling: str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    progress: Callable[[int, str], None] = lambda done, doing: None,
 ) -> dict[str, dict[str, Any]]:
     """Evaluate models by name: model -> suite -> task -> result. Own data stands under "SUITE, own data".
 
@@ -110,7 +116,7 @@ def evaluate_models(
         models: folders, names of the hub, word vectors, as `open_encoder` takes them.
         asked: what to evaluate.
         pooling: of the models; None: each its own.
-        say: is told what is being done.
+        progress: is told how many of ``len(models) * asked.parts`` results are there, and which one comes now.
 
     Raises:
         UserError: as `isotrope.evaluate` and `open_encoder` do; all names are checked before work begins.
@@ -118,13 +124,15 @@ def evaluate_models(
     for name in models:
         check_name(name)
     results: dict[str, dict[str, Any]] = {}
+    done = 0
     for name in models:
         opened = open_encoder(name, pooling)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
         encoder: Encoder = RememberingEncoder(opened) if known else opened  # one fitted on the target wants it whole
         results[name] = {}
         for suite, key, compute in _parts(encoder, asked):
-            say(f"{name}: {suite}")
+            progress(done, f"{name}: {suite}")
+            done += 1
             found = remembered_result({"model": known, **key}, compute) if known else compute()
             results[name].setdefault(suite, {}).update(found)
     return results

@@ -13,11 +13,11 @@ import numpy as np
 from isotrope.errors import UserError
 from isotrope.objective.preset import Preset, preset_names, read_preset
 from isotrope.objective.sources import cited_sources, flat
+from isotrope.report.figures import Curve
 from isotrope.run.cosines import Scored
 from isotrope.run.folder import RunFolder, Time
 from isotrope.types import Vector
 
-Curve = tuple[list[int], list[float]]  # steps, values
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms
 TIMES: tuple[Time, ...] = ("before", "after")
 RESULT_KEYS = ("verdict", "advice", "corpus", "selection")

@@ -20,6 +20,7 @@ from isotrope.report.space import Space, neighbour_tables, spaces
 from isotrope.report.tables import Table
 from isotrope.store.atomic import new_file, write_text
 from isotrope.store.disk import writing
+from isotrope.store.mark import claim
 
 SIGNS = {"better": "▲", "worse": "▼", "cannot be told": "◆", "unfinished": "…"}
 PAPERS = {  # name as the captions give it -> where to read it
@@ -52,17 +53,18 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
         The path of the page.
 
     Raises:
-        UserError: the folder holds no run or a damaged one, or the page cannot be written.
+        UserError: the folder holds no run or a damaged one; the page cannot be written; the folder for its figures
+            holds something else.
     """
     record = RunRecord.read(Path(run))
     page = Path(output) if output is not None else record.folder / "report.html"
     folder = page.with_suffix("")
     if page.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{page} is no name for a page", "end it with .html")
-    if page.is_dir() or (folder.exists() and not folder.is_dir()):
-        raise UserError(f"{page} or the folder {folder} for its figures cannot be made", "choose another --output")
-    with writing(page.parent), figures.style():
-        folder.mkdir(exist_ok=True)
+    if page.is_dir():
+        raise UserError(f"{page} is a folder", "choose another --output")
+    with writing(page.parent, again="run the same command again"), figures.style():
+        claim(folder, "report")
         seen, missing = spaces(record)
         plots = list(_plots(record, seen))
         drawn = [_drawn(plot, folder) for plot in plots]

@@ -122,8 +122,11 @@ def terminal(table: Table) -> TerminalTable:
 
 def print_table(table: Table, console: Console) -> None:
     """Show a table. Where the console is no terminal, no cell is broken over lines, whatever the width."""
-    wide = None if console.is_terminal else WIDE
-    console.print(terminal(table), width=wide, crop=wide is None, soft_wrap=False)
+    width = console.width
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(terminal(table), soft_wrap=False)
+    console.width = width
 
 
 TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
