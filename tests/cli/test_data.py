@@ -180,7 +180,7 @@ def test_list_fetch_and_check(
     monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path))
     assert in_process(["data", "list", "--addresses"], monkeypatch) == 0
     out = capfd.readouterr().out
-    assert re.search(r"One +transfer +a test +9002 lines +0.2 +none +sha256", out)
+    assert re.search(r"One +transfer +a test +9002 lines +none +sha256 +0.2", out)
     assert f"One: {web.base}/at/b.txt\n" in out
     assert in_process(["data", "fetch"], monkeypatch) == 0
     assert in_process(["data", "check"], monkeypatch) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Column, Table
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="The data of the evaluation: list it, fetch it, check it, prepare it.")
 console, errors = plain_console(), plain_console(stderr=True)
-WIDE = 400  # columns of a table in a file or a pipe
 
 Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
 Only = Annotated[str | None, typer.Option(help="Data sets or groups (sts, transfer, …), with commas; all.")]
@@ -28,13 +26,14 @@ def data_list(
 ) -> None:
     """Every data set: what it is, its rows, size, licence, and how a download is verified."""
     from isotrope.datasets.sources import choose
+    from isotrope.report.tables import Table, print_table
 
     chosen = choose(_names(only))
-    shown = _table("name", "group", "what", "rows", "MB", "licence", "verified by")
-    for source in chosen:
-        size = "?" if source.size is None else f"{source.size / 1e6:.1f}"
-        shown.add_row(source.name, source.group, source.title, source.rows, size, source.licence, source.verified)
-    _show(shown)
+    header = ["name", "group", "what", "rows", "licence", "verified by", "MB"]
+    sizes = [f"{one.size / 1e6:.1f}" if one.size else "?" for one in chosen]
+    words = [[one.name, one.group, one.title, one.rows, one.licence, one.verified] for one in chosen]
+    rows = [[*row, size] for row, size in zip(words, sizes, strict=True)]
+    print_table(Table("data sets", header, rows, words=6), console)
     for source in chosen if addresses else ():
         for line in (source.home, *source.archives, *map(source.url, source.files)):
             console.print(f"{source.name}: {line}")
@@ -62,6 +61,7 @@ def data_fetch(
 def data_check(folder: Folder = None, only: Only = None) -> None:
     """Say what is missing, corrupt or swapped, and the remedy; exit code 2 if anything is."""
     from isotrope.datasets.checking import check_data
+    from isotrope.report.tables import Table, print_table
 
     target = _given(folder)
     checked = check_data(target, _names(only))
@@ -71,10 +71,8 @@ def data_check(folder: Folder = None, only: Only = None) -> None:
     if not wrong:
         return
     findings = [finding for one in wrong for finding in one.findings]
-    shown = _table("file", "is", "in full", "remedy")
-    for finding in findings:
-        shown.add_row(finding.path, finding.kind, finding.detail, finding.remedy)
-    _show(shown)
+    rows = [[finding.path, finding.kind, finding.detail, finding.remedy] for finding in findings]
+    print_table(Table(f"findings in {target}", ["file", "is", "in full", "remedy"], rows, words=4), console)
     first, remedy = findings[0], findings[0].remedy
     if any(finding.remedy != remedy for finding in findings):
         remedy = f"isotrope data fetch {target}, then isotrope data prepare {target}: both leave what is right"
@@ -108,14 +106,6 @@ def _given(folder: str | None) -> str:
     if not folder:
         raise UserError("no data folder given", "name one, or set ISOTROPE_DATA")
     return folder
-
-
-def _table(*names: str) -> Table:
-    return Table(*(Column(name, overflow="fold") for name in names), box=None)
-
-
-def _show(table: Table) -> None:
-    plain_console(width=None if console.is_terminal else WIDE).print(table)
 
 
 def _say(line: str) -> None:

@@ -17,10 +17,10 @@ console = plain_console()
 def presets_list() -> None:
     """Every preset, a line each."""
     from isotrope.objective.preset import preset_names, read_preset
-    from isotrope.report.tables import Table, terminal
+    from isotrope.report.tables import Table, print_table
 
     rows = [(name, read_preset(name).description) for name in preset_names()]
-    console.print(terminal(Table("presets", ("preset", "what it is"), rows, words=2)))
+    print_table(Table("presets", ("preset", "what it is"), rows, words=2), console)
 
 
 @app.command("show")
@@ -36,7 +36,7 @@ def presets_diff(first: str, second: str) -> None:
     """What differs between two presets."""
     from isotrope.objective.preset import read_preset
     from isotrope.objective.sources import flat
-    from isotrope.report.tables import Table, terminal
+    from isotrope.report.tables import Table, print_table
 
     left, right = (flat(read_preset(name)) for name in (first, second))
     rows = [
@@ -47,4 +47,4 @@ def presets_diff(first: str, second: str) -> None:
     if not rows:
         console.print("nothing differs")
         return
-    console.print(terminal(Table(f"{first} and {second}", ("key", first, second), rows, words=3)))
+    print_table(Table(f"{first} and {second}", ("key", first, second), rows, words=3), console)

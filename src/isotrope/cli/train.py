@@ -73,10 +73,10 @@ def _pairs_of(option: str, given: list[str]) -> dict[str, list[str]]:
 def _tell(folder: Path, result: Mapping[str, Any]) -> None:
     """Before → after, the verdict, where things lie."""
     from isotrope.report.comparison import of_run
-    from isotrope.report.tables import terminal
+    from isotrope.report.tables import print_table
 
     if "comparison" in result:
-        console.print(terminal(of_run(result["comparison"])))
+        print_table(of_run(result["comparison"]), console)
     console.print(f"verdict: {result['verdict']}; {result['advice']}")
     console.print(f"model: {folder / 'model'}")
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from isotrope.quickstart.measures import FOUR_MODELS
-from isotrope.report.tables import Table, terminal
+from isotrope.report.tables import Table, print_table
 
 
 def show_result(result: Mapping[str, Any], folder: Path, console: Console) -> None:
@@ -21,7 +21,7 @@ def show_result(result: Mapping[str, Any], folder: Path, console: Console) -> No
         console: from `isotrope.console.plain.plain_console`.
     """
     text, measures, agreed = result["text"], result["measures"], result["grading_agreement"]["spearman"]
-    console.print(terminal(measures_table(measures)))
+    print_table(measures_table(measures), console)
     meanings = {
         "retrieval": f"MRR@10 × 100 of a docstring's body by its first sentence, {text['queries']:,} queries",
         "similarity": f"Spearman × 100 on 330 graded pairs (the two graders: {100 * agreed:.1f})",

@@ -110,13 +110,13 @@ def terminal(table: Table) -> TerminalTable:
     """For rich's console; best bold, second best underlined."""
     styles = {"best": "bold", "second": "underline"}
     shown = TerminalTable(
-        title=Text(table.title), box=SIMPLE, show_header=any(table.header),
-        caption=Text("\n".join(table.notes)) if table.notes else None, caption_justify="left",
+        title=_text(table.title), box=SIMPLE, show_header=any(table.header),
+        caption=_text("\n".join(table.notes)) if table.notes else None, caption_justify="left",
     )  # fmt: skip
     for place, name in enumerate(table.header):
-        shown.add_column(Text(name), justify="left" if place < table.words else "right", overflow="fold")
+        shown.add_column(_text(name), justify="left" if place < table.words else "right", overflow="fold")
     for i, row in enumerate(table.rows):
-        shown.add_row(*(Text(cell, styles.get(table.mark(i, j), "")) for j, cell in enumerate(row)))
+        shown.add_row(*(_text(cell, styles.get(table.mark(i, j), "")) for j, cell in enumerate(row)))
     return shown
 
 
@@ -191,3 +191,8 @@ def _in_markdown(text: str) -> str:
 
 def _in_latex(text: str) -> str:
     return _one_line(text).translate(_TEX)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Escaped before rich measures it."""
+    return Text(escaped(text), style)
