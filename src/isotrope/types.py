@@ -1,4 +1,4 @@
-"""The records that flow from text to loss, and what may stand between them.
+"""The records that flow from text to loss, and the components between them.
 
     text → tokens ─token steps→ encoder ×passes → Views ─view steps→ Views → cosine
          → Scores ─score steps→ Scores ─terms→ loss

@@ -162,7 +162,7 @@ def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("thirdparty:Nope", "Nope"),
         ("nowhere:Nope", "nowhere"),
         ("thirdparty:function", "not a class"),
-        ("subprocess:Popen", 'its class must say stage = "terms"'),
+        ("subprocess:Popen", 'its class must declare stage = "terms"'),
     ):
         with pytest.raises(UserError, match=said):
             check_third_parties(read_preset(str(preset), [f"terms.plain.kind={kind}"]))

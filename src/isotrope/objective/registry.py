@@ -1,6 +1,6 @@
 """Components by name: ``terms/infonce.py`` is ``component("terms", "infonce")``, and nothing else has to know of it.
 
-A component is a class that says so: ``stage = "terms"`` in its body. Its name, a preset's ``kind``, is one of
+A component is a class that declares its stage: ``stage = "terms"`` in its body. A preset names it by ``kind``, one of
 
     infonce                 the file terms/infonce.py
     released.softmax_bce    the file released/softmax_bce.py: what released code does instead of its paper
@@ -41,7 +41,7 @@ def component_class(stage: str, kind: str) -> type:
     """The class behind a component's name; a third party's module is imported.
 
     Raises:
-        UserError: unknown stage or kind; a class that does not say that it is a component of this stage.
+        UserError: unknown stage or kind; a class that does not declare that it is a component of this stage.
     """
     if not is_third_party(kind):
         if kind not in (known := kinds(stage)):
@@ -56,7 +56,7 @@ def component_class(stage: str, kind: str) -> type:
     if not inspect.isclass(cls):
         raise UserError(f"kind = {kind!r} is not a class", "name a module:Class")
     if _stage_of(cls) != stage:
-        raise UserError(f"kind = {kind!r} is no component of {stage}", f'its class must say stage = "{stage}"')
+        raise UserError(f"kind = {kind!r} is no component of {stage}", f'its class must declare stage = "{stage}"')
     return cls
 
 

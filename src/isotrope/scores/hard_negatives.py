@@ -9,7 +9,7 @@ from isotrope.types import Scores
 
 @dataclass(frozen=True)
 class HardNegatives:
-    """All negatives stand in every anchor's denominator; without negatives nothing changes. BibTeX: gao2021simcse."""
+    """All negatives join every anchor's denominator. Without negatives nothing changes. BibTeX: gao2021simcse."""
 
     stage = "scores"
 

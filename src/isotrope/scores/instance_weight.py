@@ -44,8 +44,8 @@ class InstanceWeight:
         threshold: φ; above 1 nothing is removed.
         noise: weight the extra candidates too, as the paper does and its code does not. They are points in the
             student's space: the teacher must have as many dimensions.
-        relative: measure φ from the batch's mean cosine (0) to equality (1). Some models give any two sentences .8,
-            others .1, and so do narrow and broad domains: an absolute φ would remove all negatives, or none.
+        relative: measure φ from the batch's mean cosine (0) to equality (1). Two sentences have a cosine of 0.8 in
+            some models and narrow domains, and of 0.1 in others: an absolute φ would remove all negatives, or none.
 
     Raises:
         UserError: ``noise``, and the teacher has other dimensions than the student.

@@ -59,8 +59,8 @@ def ascend(
 class Noise:
     """int(``ratio``·N) vectors from N(0, 1) join every anchor's denominator. BibTeX: zhou2022dclr.
 
-    ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: it is √D ≈ 28 long and goes
-    .004 far. ``relative`` measures ``step_size`` in lengths of the drawn vector. The paper does not give its τ_u.
+    ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: its length is √D ≈ 28, and
+    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper does not give τ_u.
     """
 
     stage = "scores"

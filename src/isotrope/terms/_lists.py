@@ -1,4 +1,4 @@
-"""Lists of a batch: row i holds what anchor i says of every sentence, its positive on the diagonal."""
+"""Lists of a batch: row i holds the scores of anchor i with every sentence, its positive on the diagonal."""
 
 from __future__ import annotations
 

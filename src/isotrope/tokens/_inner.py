@@ -1,4 +1,4 @@
-"""Which tokens a token step may touch, told from the attention mask alone."""
+"""Which tokens a token step may touch, read from the attention mask alone."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def rotations(matrices: Tensor) -> tuple[Tensor, Tensor]:
 def _angle(first: Tensor, second: Tensor, between: Tensor) -> tuple[Tensor, Tensor]:
     """The turn (cos, sin) that diagonalises [[first, between], [between, second]], the smaller value first."""
     gap = second - first
-    swap = gap < 0  # then by a right angle more: exactly, so that a channel without variance stays by itself
+    swap = gap < 0  # a right angle more, exactly: a channel without variance does not mix with others
     half = torch.atan2(2 * torch.where(swap, -between, between), gap.abs()) / 2
     cos, sin = half.cos(), half.sin()
     return torch.where(swap, -sin, cos), torch.where(swap, cos, sin)

@@ -61,13 +61,13 @@ class SGW(nn.Module):
     """(P, N, D) -> (P·copies, N, D): every view whitened by its own statistics, with its own shuffle. BibTeX:
     zhuo2023whitenedcse.
 
-    ``copies`` whitenings of each pass stand side by side: passes = 1 and copies = 3 is the paper's text, passes = 3 its
-    released code. Hard negatives take the anchor view's mean and matrix, and change neither.
+    Each pass is whitened ``copies`` times. The paper's text has passes = 1 and copies = 3, its released code passes = 3.
+    Hard negatives are whitened with the anchor view's mean and matrix, and change neither.
 
-    Eq. 13's momentum statistics of all passes serve evaluation mode, where channels keep their order, so that every
-    sentence has one result whatever its batch; in training they take over where N <= C, or always with ``running``.
-    They count the batch at hand, with gradient, and start at the first batch's mean and mean variance. Evaluation
-    before any training has none, and uses the batch's.
+    Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and channels keep their order,
+    so that a sentence has one result whatever its batch. In training they whiten where N <= C, and always with
+    ``running``. They count the batch at hand, with gradient, and start at the first batch's mean and mean variance.
+    Evaluation before any training has none yet, and uses the batch's.
 
     Args:
         groups: k, their number; it divides D.
