@@ -80,7 +80,6 @@ def test_no_module_is_longer_than_a_sitting() -> None:
     assert not long, _listed(f"{name}: {count} lines" for name, count in long.items())
 
 
-@unfinished
 def test_one_place_renames() -> None:
     found = {name: list(filter(None, map(_renames, _calls(tree)))) for name, tree in TREES.items()}
     assert found.pop("store/atomic.py")
@@ -88,7 +87,6 @@ def test_one_place_renames() -> None:
     assert not wrong, _listed(wrong)
 
 
-@unfinished
 def test_the_store_alone_writes_and_deletes() -> None:
     found = {
         name: list(filter(None, map(_writes, _calls(tree))))

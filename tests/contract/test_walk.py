@@ -1,0 +1,72 @@
+"""The walk of corpus and preset through a training: each door between two rooms is passed once, in this order."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import isotrope
+from isotrope.console.plain import plain_console
+from isotrope.run.settings import RunSettings
+from isotrope.run.train import run_training
+
+SOURCE = f"{Path(isotrope.__file__).parent}/"
+
+WALK = [
+    "run/train.py -> run/inputs.py:read_inputs",
+    "run/inputs.py -> objective/preset.py:read_preset",  # the preset, resolved
+    "run/inputs.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
+    "run/train.py -> run/prepare.py:prepare",
+    "run/prepare.py -> encoder/load.py:load",
+    "run/prepare.py -> text/corpus.py:open_corpus",  # read and cleaned
+    "text/corpus.py -> store/cache.py:cached",
+    "run/prepare.py -> objective/preset.py:build_objective",
+    "run/prepare.py -> objective/preset.py:open_teachers",
+    "run/train.py -> run/fit.py:fit",
+    "run/fit.py -> text/tokens.py:token_data",
+    "text/tokens.py -> store/cache.py:cached",
+    "run/train.py -> encoder/export.py:save",
+    "run/train.py -> run/judge.py:judge",
+]
+
+
+@contextmanager
+def calls_between_files() -> Iterator[list[str]]:
+    """Collects every call from one file of the package to a function of another, other code in between left out."""
+    found: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or not (name := frame.f_code.co_filename).startswith(SOURCE):
+            return
+        caller = frame.f_back
+        while caller and not caller.f_code.co_filename.startswith(SOURCE):
+            caller = caller.f_back
+        if caller and (by := caller.f_code.co_filename) != name:
+            found.append(f"{by[len(SOURCE) :]} -> {name[len(SOURCE) :]}:{frame.f_code.co_qualname}")
+
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+def test_corpus_and_preset_pass_each_door_once(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
+    settings = RunSettings(
+        corpus=corpus_file, output=tmp_path / "run", backbone=str(tiny_model), dev="none", test="none", sentences=64,
+        overrides=("train.batch_size=16", "train.epochs=1"),
+    )  # fmt: skip
+    with calls_between_files() as calls:
+        run_training(settings, plain_console(file=io.StringIO()))
+    functions = {door.partition(" -> ")[2] for door in WALK}
+    assert [call for call in calls if call.partition(" -> ")[2] in functions] == WALK
