@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from conftest import ROOT, sentences
+from isotrope.cli.main import PATIENCE
 from small_runs import torchrun
 
 
@@ -33,3 +40,74 @@ def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: 
         ranks = [load_file(tmp_path / f"{run}-{rank}.safetensors") for rank in (0, 1)]
         for name in ranks[0]:
             assert torch.equal(ranks[0][name], ranks[1][name]), (run, name)
+
+
+def train(*more: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "isotrope.cli", "train", *map(str, more)]
+    own = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=own, check=False)
+
+
+def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
+    """As under torchrun; the first process alone speaks."""
+    text, table = sentences(640), tmp_path / "pairs.jsonl"
+    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:320], text[320:], strict=True))
+    table.write_text("\n".join(lines))
+    settings = ("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-3")
+    common = [table, "--backbone", tiny_model, "--text", "text", "--positive", "positive"]
+    common += [word for setting in settings for word in ("--set", setting)]
+    weights = {}
+    for name, processes, batch in (("one", 1, 16), ("two", 2, 8)):
+        more = ["--processes", processes, "--set", f"train.batch_size={batch}", "--output", tmp_path / name]
+        done = train(*common, *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count("verdict: ") == 1
+        assert json.loads((tmp_path / name / "run.json").read_text())["processes"] == processes
+        weights[name] = load_file(tmp_path / name / "model" / "model.safetensors")
+    for name, value in weights["one"].items():
+        assert torch.allclose(value, weights["two"][name], atol=1e-5), name
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_users_mistake_is_one_line_of_the_first_process(processes: int, tiny_model: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    done = train("no.txt", "--output", tmp_path / "run", "--backbone", tiny_model, "--processes", processes)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "isotrope: no.txt does not exist: check the path of the corpus\n"
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_under_torchrun_the_first_process_alone_speaks(tiny_model: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m"]
+    command += ["isotrope.cli", "train", "no.txt", "--output", str(tmp_path / "run"), "--backbone", str(tiny_model)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stderr.count("isotrope: ") == 1
+    assert "no.txt does not exist" in done.stderr
+
+
+def test_half_a_launcher_is_one_line(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    done = train(corpus_file, "--output", tmp_path / "run", "--backbone", tiny_model, RANK="1")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "--processes N" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    words = ["--set", "train.epochs=40", "--set", "train.batch_size=16", "--set", "train.eval_steps=10"]
+    command = [sys.executable, "-m", "isotrope.cli", "train", corpus_file, "--backbone", tiny_model]
+    command += ["--sentences", "64", "--output", tmp_path / "run", "--processes", "2", *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = subprocess.Popen(list(map(str, command)), env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, **pipes)
+    assert running.stdout is not None
+    for line in running.stdout:
+        if line.startswith("step 10:"):
+            running.send_signal(signal.SIGINT)
+            break
+    _, err = running.communicate(timeout=120)
+    assert running.returncode == 130, err
+    assert err.count("isotrope: ") == 1
+    assert "go on with the same command and --resume" in err
+    done = train(*command[4:], "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "verdict: " in done.stdout

@@ -49,7 +49,7 @@ def train(
 
     if processes > 1 and not already_launched(processes):
         if code := launch(sys.argv[1:], processes):
-            raise typer.Exit(code if code > 0 else 128 - code)
+            sys.exit(code if code > 0 else 128 - code)
         return
     finished = run_training(RunSettings(**settings))
     if finished.result:

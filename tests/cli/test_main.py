@@ -1,0 +1,71 @@
+"""Every outcome has its exit code and its line."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import isotrope
+from isotrope.cli import main as cli
+from isotrope.errors import Stopped, UserError
+
+
+def ended(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["isotrope", *words])
+    try:
+        cli.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (UserError("x[/y]\nz", "mend it"), 2, "x[/y] z: mend it"),
+        (EOFError(), 2, "a file is empty or cut short (the file ends too early): make or fetch it again"),
+        (EOFError("Ran out of input"), 2, "a file is empty or cut short (Ran out of input): make or fetch it again"),
+        (PermissionError(errno.EACCES, "Permission denied", "a[b]"), 2, "a[b] cannot be used (Permission denied)"),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300), 2, "choose another name"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "no space left on the disk: free some, then go on"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "a\udcff.txt"), 2, "a\\udcff.txt cannot be used"),
+        (Stopped("stopped after step 3 of 9"), 130, "stopped after step 3 of 9; go on with the same command"),
+        (KeyboardInterrupt(), 130, "stopped; nothing finished is lost"),
+    ],
+)
+def test_an_error_is_one_line_with_its_code(
+    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An early end of a file is not taken for Ctrl-D; data is shown as it is."""
+    monkeypatch.setattr("isotrope.report.run_page.write_report", raising(error))
+    assert ended(["report", "somewhere"], monkeypatch) == code
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert f"isotrope: {line}" in err or line in err
+
+
+def test_what_is_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.report.run_page.write_report", raising(ZeroDivisionError()))
+    monkeypatch.setattr(sys, "argv", ["isotrope", "report", "somewhere"])
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(["--version"], monkeypatch) == 0
+    assert capsys.readouterr().out == f"isotrope {isotrope.__version__}\n"
+
+
+def test_a_shell_can_complete_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(["--help"], monkeypatch) == 0
+    assert "--install-completion" in capsys.readouterr().out
