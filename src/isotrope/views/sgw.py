@@ -61,7 +61,7 @@ class SGW(nn.Module):
     """(P, N, D) -> (P·copies, N, D): every view whitened by its own statistics, with its own shuffle. BibTeX:
     zhuo2023whitenedcse.
 
-    Each pass is whitened ``copies`` times. The paper's text has passes = 1 and copies = 3, its released code passes = 3.
+    Each pass is whitened ``copies`` times. The paper's text has passes = 1 and copies = 3, its code passes = 3.
     Hard negatives are whitened with the anchor view's mean and matrix, and change neither.
 
     Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and channels keep their order,
