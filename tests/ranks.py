@@ -18,8 +18,8 @@ built: list[Any] = []
 build = prepare_module.build_objective
 
 
-def keep(*arguments: Any) -> Any:
-    built.append(build(*arguments))
+def keep(*arguments: Any, **options: Any) -> Any:
+    built.append(build(*arguments, **options))
     return built[-1]
 
 

@@ -23,7 +23,7 @@ from isotrope import Objective, component, load
 from isotrope.encoder import gradient_cache
 from isotrope.errors import UserError
 from isotrope.objective.preset import build_objective, read_preset
-from isotrope.run import fit
+from isotrope.run import prepare as prepare_module
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch
 
@@ -271,7 +271,12 @@ def test_two_processes_in_mini_batches_equal_one_with_the_full_batch(
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
     built: list[Objective] = []
-    monkeypatch.setattr(fit, "build_objective", lambda *given: built.append(build_objective(*given)) or built[-1])
+
+    def keep(*given: Any, **options: Any) -> Objective:
+        built.append(build_objective(*given, **options))
+        return built[-1]
+
+    monkeypatch.setattr(prepare_module, "build_objective", keep)
     isotrope.train(
         table, backbone=str(tiny_model), output=tmp_path / "one", dev="none", test="none", positive="positive",
         text="text", overrides=[*SETTINGS, "train.batch_size=16", "encoder.dropout=0", "train.accumulation=2"],
