@@ -79,7 +79,7 @@ def test_an_override_of_3000_levels_is_refused(override: str) -> None:
 
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "latin.toml").write_bytes('description = "caf\xe9"\n'.encode("latin-1"))
+    (tmp_path / "latin.toml").write_bytes('description = "é"\n'.encode("latin-1"))
     with pytest.raises(UserError, match=r"latin\.toml cannot be read"):
         read_preset(tmp_path / "latin.toml")
     (tmp_path / "broken.toml").write_text("[train\n")
