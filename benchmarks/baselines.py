@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.evaluation.ranking import Choices, evaluate_ranking
+from isotrope.evaluation.ranking import RankingChoices, evaluate_ranking
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -111,13 +111,13 @@ def ranking(data: str) -> dict[str, Any]:
         remembered = Remembered(Hash() if name == "hash" else open_encoder(name))
         result: dict[str, Any] = {"test": brief(evaluate_ranking(remembered, STS_TASKS, data))}
         result["all"] = brief(evaluate_ranking(remembered, STS_TASKS, data, "all"))
-        result["choices"] = [
-            {"choices": other, **average(evaluate_ranking(remembered, STS_TASKS, data, choices=Choices(**other)))}
-            for other in OTHER_CHOICES
-        ]
+        result["choices"] = []
+        for other in OTHER_CHOICES:
+            found = evaluate_ranking(remembered, STS_TASKS, data, choices=RankingChoices(**other))
+            result["choices"].append({"choices": other, **average(found)})
         models[name] = result
         print(name, json.dumps(result["test"]["average"]), json.dumps(result["all"]["average"]))
-    return {"choices": asdict(Choices()), "models": models}
+    return {"choices": asdict(RankingChoices()), "models": models}
 
 
 def brief(result: dict[str, Any]) -> dict[str, Any]:

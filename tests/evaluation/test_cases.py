@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.evaluation.cases import case, find_list
+from isotrope.evaluation.cases import case_table, find_list
 from isotrope.evaluation.ranking import RankingList
 from oracle.similarity import HashEncoder
 
@@ -17,13 +17,13 @@ class Letters:
 
 
 def test_case_table():
-    rows = case({"letters": Letters(), "hash": HashEncoder()}, "abc", ["d", "abc", "ab", "ab"], [1, 5, 3, 3])
+    rows = case_table({"letters": Letters(), "hash": HashEncoder()}, "abc", ["d", "abc", "ab", "ab"], [1, 5, 3, 3])
     assert [(r["sentence"], r["gold"], r["gold_rank"]) for r in rows] == [
         ("abc", 5, 1), ("ab", 3, 2), ("ab", 3, 2), ("d", 1, 4),
     ]  # fmt: skip
     assert [r["models"]["letters"]["rank"] for r in rows] == [1, 2, 2, 4]
     assert rows[0]["models"]["hash"]["cosine"] == pytest.approx(1)
-    unscored = case({"letters": Letters()}, "abc", ["d", "abc"])
+    unscored = case_table({"letters": Letters()}, "abc", ["d", "abc"])
     assert [r["sentence"] for r in unscored] == ["d", "abc"]
     assert unscored[0]["gold_rank"] is None
 
@@ -31,8 +31,8 @@ def test_case_table():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: case({}, "abc", []), "no sentence"),
-        (lambda: case({}, "abc", ["d"], [1, 2]), "2 scores for 1"),
+        (lambda: case_table({}, "abc", []), "no sentence"),
+        (lambda: case_table({}, "abc", ["d"], [1, 2]), "2 scores for 1"),
         (lambda: find_list([RankingList("A man", ["x"], np.ones(1))], "a woman"), "try 'A man'"),
     ],
 )

@@ -14,7 +14,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation import ranking, suite
 from isotrope.evaluation.cases import find_list
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.ranking import Choices, kendall, ndcg_of, rank_sets, ranking_lists
+from isotrope.evaluation.ranking import RankingChoices, kendall, ndcg_of, rank_sets, ranking_lists
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare_means
@@ -24,7 +24,7 @@ from oracle.similarity import DATA, HashEncoder, needs_data
 values = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6)
 
 
-LITERAL = Choices()
+LITERAL = RankingChoices()
 
 
 @settings(max_examples=150, deadline=None)
@@ -68,7 +68,7 @@ def check_every_list(encoder, tasks, setting="test", variants=(LITERAL,)):
 
 @needs_data
 def test_equals_scipy_and_scikit_learn_on_every_list_of_the_hash_encoder():
-    variants = [LITERAL, Choices(tau="c", gain="exponential", at=3, side="first", duplicates="mean")]
+    variants = [LITERAL, RankingChoices(tau="c", gain="exponential", at=3, side="first", duplicates="mean")]
     # every sentence of STS15 that occurs often stands on both sides: none has four pairs on the first one
     assert check_every_list(HashEncoder(), [t for t in STS_TASKS if t != "STS15"], variants=variants) > 1000
     assert check_every_list(HashEncoder(), ["STS15"]) == 84
@@ -116,7 +116,7 @@ def test_lists_equal_the_definition(side):
     for task in ("STS13", "STS16"):
         parts = load_sts(DATA, task).values()
         pairs = [row for p in parts for row in zip(p.first, p.second, p.gold.tolist(), strict=True)]
-        got = ranking_lists(parts, Choices(side=side))
+        got = ranking_lists(parts, RankingChoices(side=side))
         plain = naive.lists(pairs, side, 3)
         assert {one.query: list(zip(one.candidates, one.gold.tolist(), strict=True)) for one in got} == plain
 
@@ -126,7 +126,9 @@ def test_counts_and_the_door():
     result = suite.run(HashEncoder(), "ranking", DATA, ["STS12", "STS16"])
     assert {task: (r["lists"], r["constant"]) for task, r in result.items()} == {"STS12": (105, 14), "STS16": (46, 9)}
     assert json.loads(json.dumps(result)) == result
-    with_zero = ranking.evaluate_ranking(HashEncoder(), ["STS12"], DATA, choices=Choices(constant="zero"))["STS12"]
+    with_zero = ranking.evaluate_ranking(HashEncoder(), ["STS12"], DATA, choices=RankingChoices(constant="zero"))[
+        "STS12"
+    ]
     assert (with_zero["lists"], with_zero["constant"]) == (119, 14)
     assert with_zero["kendall"] == pytest.approx(result["STS12"]["kendall"] * 105 / 119)
     everything = suite.run(HashEncoder(), "ranking", DATA, ["STSBenchmark"], setting="all")["STSBenchmark"]
@@ -149,7 +151,8 @@ def star(golds, query="abc"):
 
 def test_a_perfect_order_and_its_reverse():
     perfect, worst = (
-        rank_sets(Letters(), {"x": [star(g)]}, Choices(more_than=4))["x"] for g in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+        rank_sets(Letters(), {"x": [star(g)]}, RankingChoices(more_than=4))["x"]
+        for g in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
     )
     assert (perfect["kendall"], perfect["ndcg"]) == pytest.approx((1, 1))
     assert worst["kendall"] == pytest.approx(-1)
@@ -161,21 +164,21 @@ def test_more_than_three_pairs_and_a_pair_with_itself_counts_once():
     assert ranking_lists([star([3, 2, 1])]) == []
     (one,) = ranking_lists([star([4, 3, 2, 1])])
     assert (one.query, one.candidates) == ("abc", ["abc", "ab", "a", "d"])
-    assert len(ranking_lists([star([3, 2, 1])], Choices(more_than=2))) == 1
+    assert len(ranking_lists([star([3, 2, 1])], RankingChoices(more_than=2))) == 1
 
 
 def test_repeated_pairs_are_kept_or_merged():
     twice = Pairs("t", ["q", "q", "x", "q"], ["x", "y", "q", "z"], np.array([1.0, 2.0, 4.0, 0.0]))
     (kept,) = ranking_lists([twice])
     assert kept.candidates == ["x", "y", "x", "z"]
-    (merged,) = ranking_lists([twice], Choices(duplicates="mean", more_than=2))
+    (merged,) = ranking_lists([twice], RankingChoices(duplicates="mean", more_than=2))
     assert (merged.candidates, merged.gold.tolist()) == (["x", "y", "z"], [2.5, 2.0, 0.0])
-    assert ranking_lists([twice], Choices(duplicates="mean")) == []  # three sentences are not more than three
+    assert ranking_lists([twice], RankingChoices(duplicates="mean")) == []  # three sentences are not more than three
 
 
 def test_constant_lists_are_left_out_or_nought():
     both = [star([2, 2, 2, 2], query="ff"), star([4, 3, 2, 1])]
-    skipped, nought = (rank_sets(Letters(), {"x": both}, Choices(constant=c))["x"] for c in ("skip", "zero"))
+    skipped, nought = (rank_sets(Letters(), {"x": both}, RankingChoices(constant=c))["x"] for c in ("skip", "zero"))
     assert (skipped["lists"], skipped["constant"]) == (1, 1)
     assert (nought["lists"], nought["constant"]) == (2, 1)
     assert nought["kendall"] == pytest.approx(skipped["kendall"] / 2)
@@ -213,10 +216,10 @@ def test_two_models_are_compared_list_by_list():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Choices(tau="d"), "tau = 'd'"),
-        (lambda: Choices(side="left"), "either, first, second"),
-        (lambda: Choices(at=0), "at = 0"),
-        (lambda: Choices(more_than=0), "more_than = 0"),
+        (lambda: RankingChoices(tau="d"), "tau = 'd'"),
+        (lambda: RankingChoices(side="left"), "either, first, second"),
+        (lambda: RankingChoices(at=0), "at = 0"),
+        (lambda: RankingChoices(more_than=0), "more_than = 0"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
         (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),

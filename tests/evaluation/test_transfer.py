@@ -13,7 +13,7 @@ from isotrope.evaluation.classifier import (
     with_bias,
 )
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.transfer import TRANSFER_TASKS, Labelled, load_transfer
+from isotrope.evaluation.sets.transfer import TRANSFER_TASKS, LabelledTexts, load_transfer
 from isotrope.evaluation.transfer import cross_validation, evaluate_transfer, given_dev, nested_folds
 from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
@@ -65,7 +65,7 @@ def test_given_dev_is_the_protocol_without_its_second_training(classes):
 
 
 def test_samples_are_sorted_by_words_then_class():
-    part = Labelled(["b b", "", "a", "c c", "d d", "e"], None, np.array([1, 1, 1, 0, 1, 0]))
+    part = LabelledTexts(["b b", "", "a", "c c", "d d", "e"], None, np.array([1, 1, 1, 0, 1, 0]))
     x, y = transfer._problem(part, Embedded(HashEncoder(), part.first))
     expected = ["", "e", "a", "c c", "b b", "d d"]  # equals stay in the file's order
     torch.testing.assert_close(x[:, :-1], torch.from_numpy(HashEncoder().encode(expected)))
@@ -74,7 +74,7 @@ def test_samples_are_sorted_by_words_then_class():
 
 
 def test_pairs_are_difference_and_product():
-    part = Labelled(["a a", "b", "c"], ["d", "e e", "f"], np.array([0, 1, 1]))
+    part = LabelledTexts(["a a", "b", "c"], ["d", "e e", "f"], np.array([0, 1, 1]))
     x, y = transfer._problem(part, Embedded(HashEncoder(), part.first + part.second))
     u, v = HashEncoder().encode(["c", "b", "a a"]), HashEncoder().encode(["f", "e e", "d"])
     np.testing.assert_allclose(x[:, :-1].numpy(), np.c_[np.abs(u - v), u * v], atol=1e-7)

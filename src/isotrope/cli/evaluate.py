@@ -75,8 +75,7 @@ def case(
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
 ) -> None:
     """Rank the sentences that people compared with one query, or your own: the case tables of RankCSE."""
-    from isotrope.evaluation.cases import case as rows_of
-    from isotrope.evaluation.cases import find_list
+    from isotrope.evaluation.cases import case_table, find_list
     from isotrope.evaluation.ranking import ranking_lists
     from isotrope.evaluation.sets.senteval import load_sts
     from isotrope.evaluation.suite import checked_tasks
@@ -90,7 +89,7 @@ def case(
         query, candidate, gold = found.query, found.candidates, found.gold.tolist()
     for name in models:
         check_name(name)
-    rows = rows_of({name: open_encoder(name, pooling) for name in models}, query, candidate, gold)
+    rows = case_table({name: open_encoder(name, pooling) for name in models}, query, candidate, gold)
     cells = [
         [
             row["sentence"],

@@ -17,7 +17,7 @@ from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder
 
 
-def case(
+def case_table(
     encoders: Mapping[str, Encoder], query: str, candidates: Sequence[str], gold: Sequence[float] | None = None
 ) -> list[dict[str, Any]]:
     """The rows of a case table for any models and any query, best gold score first, else as given.

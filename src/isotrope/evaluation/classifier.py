@@ -101,7 +101,7 @@ def split_dev(rows: Indices) -> TrainingSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedClassifiers:
     """The best state of each classifier by its dev accuracy, the earliest among equals, and that accuracy."""
 
     accuracy: Matrix  # (F, R)
@@ -126,9 +126,9 @@ def train_classifiers(
     penalties: Matrix,  # (F, R)
     classes: int,  # K
     setting: ClassifierSetting,
-) -> Trained:
+) -> TrainedClassifiers:
     """Train F × R classifiers, each until its own early stop, and keep the best state of each."""
-    trained = Trained(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
+    trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
     steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
     with _workers() as workers:
         for count in sorted(set(steps)):  # nearly always one

@@ -16,10 +16,11 @@ class SuiteEvaluator(BaseEvaluator):
     """A suite as a sentence-transformers evaluator: one metric a task, and their mean under `SUITE_score`, fractions.
 
     Give it to a trainer as `evaluator=`; `metric_for_best_model` is then "eval_" + `primary_metric`. The arguments are
-    those of `isotrope.evaluate`. By default STS on the dev splits of STS-B and SICK-R: what selects a model is not what
-    it is reported on.
+    those of `isotrope.evaluate`. The default is STS on the dev splits of STS-B and SICK-R: a model is not selected on
+    what it is reported on.
 
-    Raises UserError for an unknown suite, task or setting, at once.
+    Raises:
+        UserError: an unknown suite, task or setting; before any work.
     """
 
     def __init__(

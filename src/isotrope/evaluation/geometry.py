@@ -32,7 +32,8 @@ _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 def alignment(x: Embeddings, y: Embeddings) -> float:
     """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better.
 
-    Raises UserError for shapes that differ, and for a row that is zero or not finite.
+    Raises:
+        UserError: the shapes differ, or a row is zero or not finite.
     """
     a, b = _unit(x), _unit(y)
     if a.shape != b.shape:
@@ -43,8 +44,10 @@ def alignment(x: Embeddings, y: Embeddings) -> float:
 def uniformity(x: Embeddings) -> float:
     """Log of the mean of exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better.
 
-    Exact, in blocks: memory grows with N, not with N². Raises UserError for fewer than two rows, and for a row that is
-    zero or not finite.
+    Exact, in blocks: memory grows with N, not with N².
+
+    Raises:
+        UserError: fewer than two rows, or a row is zero or not finite.
     """
     a = _unit(x, at_least=2)
     total = 0.0
@@ -59,7 +62,8 @@ def uniformity(x: Embeddings) -> float:
 def mean_cosine(x: Embeddings) -> float:
     """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one.
 
-    Raises UserError for fewer than two rows, and for a row that is zero or not finite.
+    Raises:
+        UserError: fewer than two rows, or a row is zero or not finite.
     """
     a = _unit(x, at_least=2)
     n, common = len(a), a.sum(axis=0)
@@ -74,12 +78,16 @@ def evaluate_geometry(encoder: Encoder, data: str | Path | None) -> dict[str, di
 def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
-    "alignment" of the "positives", the pairs whose score lies above four fifths of the scale (None without any; of a
-    scale to 5: above 4); of the distinct "sentences": "uniformity", "mean_cosine", "iso_score" of the vectors as they
-    are, "effective_rank" and the covariance "spectrum" (shares, largest first) of the vectors on the unit sphere, where
-    cosines live. "bands" holds the cosines by gold score: see `cosine_bands`.
+    Keys:
+        positives: how many pairs have a score above four fifths of the scale (above 4, on a scale to 5).
+        alignment: of these pairs; None without any.
+        sentences: how many distinct sentences there are; the following are taken over them.
+        uniformity, mean_cosine, iso_score: of the vectors as they are.
+        effective_rank, spectrum: of the covariance of the unit vectors; the spectrum as shares, largest first.
+        bands: the cosines by gold score, see `cosine_bands`.
 
-    Raises UserError for an encoder that does not give (n, D) numbers, or gives one vector for all.
+    Raises:
+        UserError: the encoder does not give (n, D) finite numbers, or gives one vector for all sentences.
     """
     embedded = Embedded(encoder, (*pairs.first, *pairs.second))
     low, high = gold_scale(pairs.gold)

@@ -35,8 +35,8 @@ Part = tuple[str, Mapping[str, Any], Callable[[], dict[str, Any]]]
 class EvaluationRequest:
     """What is to be evaluated: suites on the data folder, and the user's own pairs and domains.
 
-    With data of the user's own and no data folder, his own alone is evaluated: pairs by those of the suites that take
-    pairs, a domain by retrieval.
+    With own data and no data folder, only the own data is evaluated: pairs by those of the suites that take pairs, a
+    domain by retrieval.
     """
 
     suites: Mapping[str, str]  # suite -> setting

@@ -4,7 +4,7 @@ RankCSE (Liu et al., ACL 2023), Appendix G, https://aclanthology.org/2023.acl-lo
 occurs in more than three scored pairs is a query, the other sentences of its pairs are its list. Kendall's coefficient
 (KCC) and NDCG (Järvelin and Kekäläinen, 2002, https://doi.org/10.1145/582415.582418) compare the order of the cosines
 with that of the scores; a task's number is the mean over its lists. No code of the authors is public: what the appendix
-leaves open stands in `Choices`.
+leaves open stands in `RankingChoices`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RANKING_SETTINGS: Mapping[str, tuple[str, ...]] = {"test": ("test",), "all": ("t
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class RankingChoices:
     """What Appendix G leaves open. The defaults read it literally, and are ours where it says nothing.
 
     Attributes:
@@ -87,7 +87,7 @@ def evaluate_ranking(
     tasks: Sequence[str],
     data: str | Path | None,
     setting: str = "test",
-    choices: Choices = Choices(),
+    choices: RankingChoices = RankingChoices(),
 ) -> dict[str, Any]:
     """Rank every list of some STS tasks; see `rank_sets` for the result and `load_sts` for `data`.
 
@@ -102,7 +102,7 @@ def evaluate_ranking(
 def rank_sets(
     encoder: Encoder,
     sets: Mapping[str, Sequence[Pairs]],
-    choices: Choices = Choices(),
+    choices: RankingChoices = RankingChoices(),
 ) -> dict[str, Any]:
     """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once over all sets.
 
@@ -123,7 +123,7 @@ def rank_sets(
     return {name: _score(some, embedded, choices) for name, some in lists.items()}
 
 
-def ranking_lists(sets: Iterable[Pairs], choices: Choices = Choices()) -> list[RankingList]:
+def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
     """The queries of some pairs with their lists, in order of first occurrence: what there is to rank."""
     found: dict[str, list[tuple[str, float]]] = {}
     for pairs in sets:
@@ -182,7 +182,7 @@ def _merged(list_: list[tuple[str, float]]) -> list[tuple[str, float]]:
     return [(sentence, float(np.mean(golds))) for sentence, golds in scores.items()]
 
 
-def _score(lists: list[RankingList], embedded: Embedded, choices: Choices) -> dict[str, Any]:
+def _score(lists: list[RankingList], embedded: Embedded, choices: RankingChoices) -> dict[str, Any]:
     ordered = [one for one in lists if np.ptp(one.gold) > 0]
     kept = ordered if choices.constant == "skip" else lists
     flat = Pairs(

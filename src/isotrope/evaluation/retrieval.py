@@ -48,7 +48,8 @@ def evaluate_retrieval(
 
     All data is read before anything is encoded. Gives for each task what `evaluate_domain` gives.
 
-    Raises UserError as `load_domain` does, and where the encoder's output has the wrong shape or is not finite.
+    Raises:
+        UserError: as `load_domain` does; the encoder's output has the wrong shape or is not finite.
     """
     domains = {task: load_domain(data, task, setting) for task in tasks}
     return {task: evaluate_domain(encoder, domain) for task, domain in domains.items()}

@@ -1,8 +1,9 @@
-"""Is the new model better, or was it luck? A paired bootstrap over sentence pairs.
+"""Is the new model better, or is the difference chance? A paired bootstrap over sentence pairs.
 
-Both models are scored on the same resampled pairs, so that what makes a pair hard for both cancels out. It answers for
-the choice of test pairs alone, not for the training seed: that takes several runs. Tasks are resampled independently;
-STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is slightly narrow.
+Both models are scored on the same resampled pairs. What makes a pair hard for both models cancels out.
+The test covers the choice of test pairs, not the training seed: for the seed, train several times.
+Each task is resampled independently. STSBenchmark repeats pairs of STS12 … STS16, so the interval of their average is
+slightly too narrow.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16; for the paired form Koehn,
 Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.
@@ -29,10 +30,16 @@ _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two models on the same pairs. Scores are Spearman correlations as fractions, averaged over the tasks.
+    """Two models on the same pairs. Scores are fractions, averaged over the tasks.
 
-    `low` and `high` bound the difference after − before with 95 % confidence; `p` is two-sided. The verdict is "better"
-    or "worse" exactly where p ≤ 0.05, which is where the interval leaves out 0.
+    Attributes:
+        before, after: the scores.
+        difference: after − before.
+        low, high: the 95 % interval of the difference.
+        p: two-sided.
+        resamples: how many were drawn.
+        verdict: "better" or "worse" where p ≤ 0.05, which is exactly where the interval does not contain 0.
+        per_task: the same of each task.
     """
 
     before: float
@@ -52,14 +59,20 @@ def compare(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Comparison:
-    """Test whether `after` differs from `before`.
+    """Test whether Spearman's correlation of ``after`` differs from that of ``before``.
 
-    Each maps a task to its gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.main_pairs`
-    gives them. Every task draws from its own generator, seeded by `seed` and its name: the same call gives the same
-    numbers, a task's numbers do not depend on its company, and swapping the models changes the sign alone.
+    Every task draws from its own generator, seeded by ``seed`` and its name. The same call gives the same numbers, a
+    task's numbers do not depend on the other tasks, and swapping the models changes only the sign.
 
-    Raises UserError where the two differ in tasks, gold scores or lengths, where there is no task, or where `resamples`
-    is below 100.
+    Args:
+        before: task -> gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.main_pairs`
+            gives them.
+        after: the same of the other model.
+        resamples: at least 100.
+        seed: of the draws.
+
+    Raises:
+        UserError: the two differ in tasks, gold scores or lengths; there is no task; too few resamples.
     """
     _check(before, after, resamples)
     points: dict[str, tuple[float, float]] = {}
@@ -76,11 +89,12 @@ def compare(
 
 
 def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
-    """One model's Spearman on every resample of a task's pairs: task → (gold, cosines) to task → (R,).
+    """One model's Spearman correlation on every resample: task -> (gold, cosines) gives task -> (R,).
 
-    The resamples depend on the task's name, its size and `seed` alone, so any two models' draws can be compared later.
+    The resamples depend only on the task's name, its size and ``seed``: any two models' draws can be compared later.
 
-    Raises UserError where `resamples` is below 100.
+    Raises:
+        UserError: fewer than 100 resamples.
     """
     _check(measured, measured, resamples)
     return {
@@ -101,9 +115,10 @@ def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after
 
 
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
-    """Test whether the mean of one number a case, such as a query's reciprocal rank, differs: (N,), (N,) in one order.
+    """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,) in one order.
 
-    Raises UserError where `resamples` is below 100 or the two differ in length.
+    Raises:
+        UserError: fewer than 100 resamples, or the two differ in length.
     """
     return _judge(*_mean_differences(before, after, resamples, np.random.default_rng(seed)))
 
@@ -111,9 +126,10 @@ def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: in
 def compare_tasks(
     before: Mapping[str, Vector], after: Mapping[str, Vector], resamples: int = 1000, seed: int = 0
 ) -> Comparison:
-    """`compare_means` for several tasks, each resampled by itself; the difference is the mean of theirs.
+    """`compare_means` for several tasks, each resampled independently. The difference is the mean over the tasks.
 
-    Raises UserError where the two differ in tasks or lengths, where there is none, or `resamples` is below 100.
+    Raises:
+        UserError: the two differ in tasks or lengths; there is no task; fewer than 100 resamples.
     """
     if not before or before.keys() != after.keys():
         raise _different_tasks(before, after)

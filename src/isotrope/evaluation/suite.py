@@ -134,24 +134,41 @@ def run(
     tasks: Sequence[str] | None = None,
     setting: str = "test",
 ) -> dict[str, Any]:
-    """Evaluate anything with `encode(list[str])`; a result a task, in fractions, ready for JSON.
+    """Evaluate an encoder on a suite: task -> result, in fractions, ready for JSON.
 
-    `data` is the folder that holds `senteval/` and `domain/` (None: ISOTROPE_DATA); `tasks` some of the suite's tasks
-    (None: all). What a task's result holds stand in `isotrope.evaluation`: `sts.score` ("sts"; the setting "dev" takes
-    the dev splits alone), `transfer.evaluate_transfer` ("transfer"; settings "test" and "fast"), `ranking.rank_sets`
-    ("ranking"; "test", "all"), `geometry.pair_geometry` ("geometry") and `retrieval.evaluate_domain` ("retrieval";
-    "test", "dev"). Keys that begin with "per_" hold the single cases, which `paired_cases` pairs.
+    The functions that describe the results, in `isotrope.evaluation`:
 
-    Raises UserError for an unknown suite, task or setting, bad data, or an encoder that does not give (n, D) numbers.
+    ========== ============================== ====================================
+    suite      result of a task               settings
+    ========== ============================== ====================================
+    sts        `sts.score`                    test; dev: the dev splits alone
+    transfer   `transfer.evaluate_transfer`   test; fast: SentEval's for prototypes
+    ranking    `ranking.rank_sets`            test; all: every split
+    geometry   `geometry.pair_geometry`       test
+    retrieval  `retrieval.evaluate_domain`    test; dev
+    ========== ============================== ====================================
+
+    Keys that begin with "per_" hold the single cases, for `paired_cases`.
+
+    Args:
+        encoder: anything with ``encode(list[str])`` that gives one vector a sentence.
+        suite: one of the above.
+        data: the folder that holds ``senteval/`` and ``domain/``; None: the one that ISOTROPE_DATA names.
+        tasks: some of the suite's tasks; None: all.
+        setting: one of the suite's settings.
+
+    Raises:
+        UserError: an unknown suite, task or setting; bad data; an encoder that does not give (n, D) finite numbers.
     """
     chosen = checked_tasks(suite, tasks, setting)
     return SUITES[suite].evaluate(encoder, chosen, data, setting)
 
 
 def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
-    """The tasks of a suite that are meant; before a model is loaded.
+    """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model is loaded.
 
-    Raises UserError for an unknown suite, task or setting.
+    Raises:
+        UserError: an unknown suite, task or setting.
     """
     if suite not in SUITES:
         raise UserError(f"unknown suite {suite!r}", f"choose from {', '.join(SUITES)}")
@@ -169,7 +186,7 @@ def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting:
 
 
 def main_scores(suite: str, result: Mapping[str, Result]) -> dict[str, float]:
-    """The one number of each task that papers compare, as a fraction (of "geometry": alignment, lower is better)."""
+    """The one number of each task that papers compare, as a fraction; of "geometry" alignment, lower is better."""
     return {task: SUITES[suite].measures[0].of(of_task) for task, of_task in result.items()}
 
 

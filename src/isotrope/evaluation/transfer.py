@@ -41,7 +41,7 @@ from isotrope.evaluation.classifier import (
     with_bias,
 )
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.transfer import CLASSES, Labelled, load_transfer
+from isotrope.evaluation.sets.transfer import CLASSES, LabelledTexts, load_transfer
 from isotrope.types import Encoder, Matrix
 
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
@@ -108,7 +108,9 @@ def given_dev(
     return _result(_percent(correct), max(percents), count, correct)
 
 
-def _evaluate(encoder: Encoder, parts: dict[str, Labelled], classes: int, setting: ClassifierSetting) -> dict[str, Any]:
+def _evaluate(
+    encoder: Encoder, parts: dict[str, LabelledTexts], classes: int, setting: ClassifierSetting
+) -> dict[str, Any]:
     embedded = Embedded(encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ()))))
     problems = {split: _problem(part, embedded) for split, part in parts.items()}
     if "all" in problems:
@@ -118,7 +120,7 @@ def _evaluate(encoder: Encoder, parts: dict[str, Labelled], classes: int, settin
     return cross_validation(problems["train"], problems["test"], classes, setting)
 
 
-def _problem(part: Labelled, embedded: Embedded) -> Problem:
+def _problem(part: LabelledTexts, embedded: Embedded) -> Problem:
     """Features (N, D + 1) and classes (N,), sorted as SentEval sorts them: the folds depend on the order."""
     lengths = np.array([[len(s.split()) for s in texts] for texts in (part.first, part.second or part.first)])
     order = np.lexsort((part.labels, lengths[1], lengths[0]))  # stable; the last key decides first

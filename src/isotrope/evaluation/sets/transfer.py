@@ -57,7 +57,7 @@ LabelledRow = tuple[str, str | None, int]  # sentence, the second one of a pair,
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelledTexts:
     """N sentences, or sentence pairs, each with its class 0 … K − 1."""
 
     first: list[str]  # (N,)
@@ -68,7 +68,7 @@ class Labelled:
         return len(self.first)
 
 
-def load_transfer(data: str | Path | None, task: str) -> dict[str, Labelled]:
+def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
     """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and "dev" for SST2, SST5.
 
     `data` is the folder that holds `senteval/`, or that folder itself, or one that holds `downstream/`; None means the
@@ -88,13 +88,13 @@ def load_transfer(data: str | Path | None, task: str) -> dict[str, Labelled]:
     }
 
 
-def _read_binary(folder: Path, task: str) -> Labelled:
+def _read_binary(folder: Path, task: str) -> LabelledTexts:
     remedy = _CORRUPT_SUBJ if task == "SUBJ" else _REMEDY
     parts = [
         _labelled([(" ".join(line.split()), None, label) for line in _latin1(folder / name)], folder / name, n, remedy)
         for label, (name, n) in zip((1, 0), _BINARY[task].items(), strict=True)
     ]
-    both = Labelled(parts[0].first + parts[1].first, None, np.concatenate([part.labels for part in parts]))
+    both = LabelledTexts(parts[0].first + parts[1].first, None, np.concatenate([part.labels for part in parts]))
     one, zero = (set(part.first) for part in parts)
     if 2 * len(one & zero) > min(len(one), len(zero)):
         raise UserError(f"{' and '.join(_BINARY[task])} share {len(one & zero)} sentences", remedy)
@@ -103,11 +103,11 @@ def _read_binary(folder: Path, task: str) -> Labelled:
     return both
 
 
-def _labelled(rows: Sequence[LabelledRow], path: Path, expected: int, remedy: str = _REMEDY) -> Labelled:
+def _labelled(rows: Sequence[LabelledRow], path: Path, expected: int, remedy: str = _REMEDY) -> LabelledTexts:
     if len(rows) != expected:
         raise UserError(f"{path}: {len(rows)} samples found, {expected} expected", remedy)
     second = [row[1] for row in rows if row[1] is not None]
-    return Labelled([row[0] for row in rows], second or None, np.array([row[2] for row in rows], dtype=np.int64))
+    return LabelledTexts([row[0] for row in rows], second or None, np.array([row[2] for row in rows], dtype=np.int64))
 
 
 def _rows(
