@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.study.plan import Place, corpus_files, plan_study
 from isotrope.study.spec import read_study, study_names
@@ -156,3 +157,18 @@ def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path, mo
     assert corpus_files(["?1.txt"], None) == ("a1.txt", "b1.txt")
     with pytest.raises(UserError, match=r"c\[1\]\.txt does not exist"):
         corpus_files(["c[1].txt"], str(tmp_path))
+
+
+def test_a_study_does_not_write_into_its_corpus(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("\n".join(sentences(100)))
+    spec = spec_of(tmp_path, tmp_path / "text", "[rows.A]\n")
+    assert planned(spec, tmp_path / "out").cells
+    with pytest.raises(UserError, match="lies in the corpus folder"):
+        planned(spec, tmp_path / "text" / "out")
+
+
+def test_a_component_of_a_third_party_is_checked_before_a_cell_runs(corpus_file: Path, tmp_path: Path) -> None:
+    rows = """[rows.A]\nset = ["terms.x.kind='subprocess:Popen'"]\n"""
+    with pytest.raises(UserError, match="subprocess:Popen"):
+        planned(spec_of(tmp_path, corpus_file, rows), tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
     check_third_parties(preset)
     _refuse_preset_as_backbone(preset)
-    _refuse_output_in_corpus(settings)
+    refuse_output_in_corpus(Path(settings.output), settings.paths)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
     key = corpus_key(settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives)
     judging, selecting = named_pairs(settings.dev, preset.train.select, settings.test, data)
@@ -142,10 +142,13 @@ def _refuse_preset_as_backbone(preset: Preset) -> None:
         raise UserError(problem, "train it first, then give its model: --backbone RUN/model")
 
 
-def _refuse_output_in_corpus(settings: RunSettings) -> None:
-    """A run within a folder of text would be read as text when it is resumed."""
-    output = Path(settings.output).resolve()
-    for path in map(Path, settings.paths):
-        if path.is_dir() and output.is_relative_to(path.resolve()):
-            problem = f"{printable(str(settings.output))} lies in the corpus folder {printable(str(path))}"
+def refuse_output_in_corpus(output: Path, corpus: Iterable[str | Path]) -> None:
+    """Refuse to write into a folder of text: what is written would be read as text by the next call.
+
+    Raises:
+        UserError: ``output`` lies in a folder of the corpus.
+    """
+    for path in map(Path, corpus):
+        if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
+            problem = f"{printable(str(output))} lies in the corpus folder {printable(str(path))}"
             raise UserError(problem, "choose an --output elsewhere")

@@ -17,15 +17,16 @@ from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
-from isotrope.objective.preset import RESERVED, Preset, preset_names, read_preset
+from isotrope.objective.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
 from isotrope.objective.registry import STAGES
+from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
 from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
 from isotrope.study.cell import Cell
 from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.text.files import content_checksum, find_sources
+from isotrope.text.corpus import corpus_key
 
 
 @dataclass(slots=True)
@@ -65,7 +66,8 @@ class _Planner:
         self.read, self.checksum = cache(read_preset), cache(files_checksum)
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
-        self.text = content_checksum(find_sources(self.corpus), "")
+        refuse_output_in_corpus(place.output, self.corpus)
+        self.text = corpus_key(self.corpus)
         for suite in run.suites:
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
@@ -116,6 +118,7 @@ class _Planner:
             base = start = backbone or run.backbone or begin
         overrides = tuple(self._overrides(entry, recipe, base))
         recipe = self.read(row.preset, overrides)
+        check_third_parties(recipe)
         taught = models_of(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = sentences_of(entry, run.sentences, recipe)
@@ -123,7 +126,7 @@ class _Planner:
         judging, selecting = self.pairs(tuple(recipe.train.select))
         others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
         decides = {
-            "files": {name: self.checksum(name) for name in sorted(others - {"initial"})},
+            "files": {name: self.checksum(name) for name in sorted(others - {STUDENT})},
             "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
             "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
             "text": [self.text, sentences] if row.train or row.then else None, "dev": selecting if row.train else None,
