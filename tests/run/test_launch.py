@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import ROOT, sentences
-from isotrope.cli.main import PATIENCE
 from small_runs import torchrun
 
 
@@ -70,11 +68,9 @@ def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(tiny_model: 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_users_mistake_is_one_line_of_the_first_process(processes: int, tiny_model: Path, tmp_path: Path) -> None:
-    began = time.monotonic()
     done = train("no.txt", "--output", tmp_path / "run", "--backbone", tiny_model, "--processes", processes)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "isotrope: no.txt does not exist: check the path of the corpus\n"
-    assert time.monotonic() - began < PATIENCE
 
 
 def test_under_torchrun_the_first_process_alone_speaks(tiny_model: Path, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _about(
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PATIENCE = 30  # seconds in which the first process finds the same error
+PATIENCE = 120  # seconds in which the first process finds the same error, and its launcher ends this one
 
 
 def main() -> None:
