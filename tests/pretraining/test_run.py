@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -121,13 +122,15 @@ def test_kills_at_random_moments_two_at_once(corpus, finished, tmp_path):
 
 
 class Child:
-    """A run in a fork: exit code 0, 2 for a user's error, 1 for anything else."""
+    """A run in a fork, with files of at most ``most`` bytes: exit code 0, 2 for a user's error, 1 for anything else."""
 
-    def __init__(self, corpus: Path, output: Path) -> None:
+    def __init__(self, corpus: Path, output: Path, most: int = resource.RLIM_INFINITY) -> None:
         self.process = os.fork()
         if not self.process:
             code = 1
             try:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
                 run_toy(corpus, output, resume=True)
                 code = 0
             except UserError as error:
@@ -143,6 +146,14 @@ class Child:
 
     def wait(self) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+@pytest.mark.parametrize("most", [2_000, 20_000, 30_000])  # bytes of a file: the ids, the weights, the optimizer
+def test_a_full_disk_is_one_clear_line_and_the_run_goes_on(corpus, finished, tmp_path, most):
+    assert Child(corpus, tmp_path, most).wait() == 2
+    assert not list(tmp_path.rglob("*.isotrope-draft"))
+    run_toy(corpus, tmp_path, resume=True)
+    assert same(weights(tmp_path), weights(finished))
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------

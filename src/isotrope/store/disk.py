@@ -13,6 +13,7 @@ from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
+HIDDEN = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write that was cut short
 SPARE = 1 << 20  # bytes: with less than this left, whatever failed to be written failed for want of space
 
 
@@ -45,7 +46,7 @@ def writing(
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
-        if "No space left" in str(error) or "File too large" in str(error) or free_bytes(folder) < SPARE:
+        if any(words in str(error) for words in HIDDEN) or free_bytes(folder) < SPARE:
             raise full(folder, again) from error
         raise
     finally:
