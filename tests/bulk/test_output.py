@@ -38,15 +38,26 @@ def test_outputs(tmp_path: Path, name: str, kind: type, folder: str) -> None:
         ("v.pt", "unknown ending '.pt'"),
         ("folder.npy", "folder.npy is a folder"),
         ("plain", "plain is a file"),
+        ("link.npy", "link.npy is a symbolic link: name what it leads to"),
+        ("link", "link is a symbolic link"),
         ("no/such/v.npy", "no/such of the output does not exist"),
     ],
 )
 def test_outputs_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("plain").touch()
+    Path("link").symlink_to("folder.npy")
+    Path("link.npy").symlink_to("elsewhere.npy")
     Path("folder.npy").mkdir()
     with pytest.raises(UserError, match=problem):
         destination(name)
+
+
+def test_the_present_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 13, fault 15: it had no name to work with."""
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "./"):
+        assert destination(name).folder == Path()
 
 
 def test_a_manifest_comes_back(tmp_path: Path) -> None:

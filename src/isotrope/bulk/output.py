@@ -174,8 +174,12 @@ def destination(output: str | Path) -> Parts | OneArray:
         raise UserError(
             f"the folder {path.absolute().parent} of the output does not exist", "make it, or check the path"
         )
+    if path.is_symlink():
+        raise UserError(f"output {path} is a symbolic link", "name what it leads to")
+    if not kind:
+        return Parts(path)
     work = path.with_name(path.name + ".parts")
-    return Parts(path) if not kind else OneArray(work, path) if kind == ".npy" else Parts(work, path)
+    return OneArray(work, path) if kind == ".npy" else Parts(work, path)
 
 
 @contextmanager
