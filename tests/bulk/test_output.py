@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.bulk.output import KIND, Manifest, OneArray, Parts, destination, held
+from isotrope.bulk.output import OUTPUT_KIND, Manifest, OneArray, Parts, destination, held
 from isotrope.errors import UserError
 from isotrope.store.mark import kind_of
 
@@ -80,7 +80,7 @@ def test_without_a_whole_shard_nothing_stays(tmp_path: Path) -> None:
     for name in ("v", "v.npy", "v.parquet"):
         store = destination(tmp_path / name)
         with held(store):
-            assert kind_of(store.folder) == KIND
+            assert kind_of(store.folder) == OUTPUT_KIND
             Manifest(7, 8, "a model", {}).save(store.folder)
         assert not list(tmp_path.iterdir())
 

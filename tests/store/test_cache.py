@@ -78,7 +78,7 @@ def test_a_damaged_one_counts_as_missing(folder: Path, spoil: Callable[[Path], o
 def test_a_foreign_folder_or_file_is_refused_and_stays(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"was not made by isotrope: .*ISOTROPE_CACHE"):
+    with pytest.raises(UserError, match=r"is not empty and holds no cache: .*ISOTROPE_CACHE"):
         cached(folder, Maker())
     assert [path.name for path in folder.iterdir()] == ["thesis.txt"]
     other = folder.with_name("file")
@@ -86,6 +86,13 @@ def test_a_foreign_folder_or_file_is_refused_and_stays(folder: Path) -> None:
     with pytest.raises(UserError, match="is a file"):
         cached(other, Maker())
     assert other.read_text() == "mine"
+
+
+def test_what_a_kill_leaves_of_a_removed_one_is_made_anew(folder: Path) -> None:
+    """The mark went, the empty folder stayed: it is nobody's."""
+    folder.mkdir(parents=True)
+    assert not is_whole(folder)
+    assert is_whole(cached(folder, Maker()))
 
 
 def test_an_error_of_the_maker_leaves_nothing(folder: Path) -> None:

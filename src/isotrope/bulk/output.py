@@ -22,7 +22,7 @@ from isotrope.store.records import read_record
 from isotrope.store.rows import GrowingArray
 
 MANIFEST = "manifest.json"
-KIND = "folder of vectors"  # of the mark
+OUTPUT_KIND = "folder of vectors"  # of the mark
 
 
 @dataclass(slots=True)
@@ -190,7 +190,7 @@ def held(store: Parts | OneArray) -> Iterator[None]:
         UserError: it holds other files, another process writes there, it cannot be written to, the disk is full.
     """
     folder = store.folder
-    with hold(folder, KIND, "give the same arguments again to go on"):
+    with hold(folder, OUTPUT_KIND, "give the same arguments again to go on"):
         try:
             yield
         finally:

@@ -16,8 +16,9 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import new_folder, write_json
 from isotrope.store.disk import writing
 from isotrope.store.lock import in_turn
-from isotrope.store.mark import DRAFT, LOCK, kind_of, remove
+from isotrope.store.mark import DRAFT, LOCK, check_place, kind_of, remove
 
+_KIND = "cache"  # of the mark
 CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
 UNUSED = 30 * 24 * 3600  # seconds: what no run has opened for so long makes room for what is new
 
@@ -46,9 +47,8 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
         with writing(folder.parent, "run the same command again", "set ISOTROPE_CACHE to another"), in_turn(folder):
             if not is_whole(folder):
                 prune(folder.parent)
-                if folder.is_dir():
-                    remove(folder)
-                with new_folder(folder, "cache") as draft:
+                _make_room(folder)
+                with new_folder(folder, _KIND) as draft:
                     make(draft)
                     write_json(draft / CONTENTS, checksums(draft))
     with suppress(OSError):  # another user's cache
@@ -57,15 +57,23 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether every file of a cached folder has the contents that it was written with."""
-    if not folder.is_dir():
+    """Whether a folder is a cached one, and every file has the contents that it was written with."""
+    if kind_of(folder) != _KIND:
         return False
-    if kind_of(folder) != "cache":
-        raise UserError(f"{folder} was not made by isotrope", "move it away, or set ISOTROPE_CACHE to another folder")
     try:
         return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
     except (OSError, ValueError, RecursionError):
         return False
+
+
+def _make_room(folder: Path) -> None:
+    """Remove a damaged folder of ours, but nobody else's."""
+    if kind_of(folder) == _KIND:
+        remove(folder)
+    try:
+        check_place(folder, _KIND)
+    except UserError as error:
+        raise UserError(error.problem, "move it away, or set ISOTROPE_CACHE to another folder") from error
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -92,7 +100,7 @@ def prune(folder: Path) -> None:
             old = time.time() - path.stat().st_mtime > UNUSED
             if old and path.name.endswith(LOCK):
                 path.unlink()
-            elif old and (path.name.endswith(DRAFT) or kind_of(path) == "cache"):
+            elif old and (path.name.endswith(DRAFT) or kind_of(path) == _KIND):
                 remove(path)
 
 
