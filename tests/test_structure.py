@@ -59,7 +59,6 @@ def test_the_root_holds_three_files() -> None:
     assert sorted(path.name for path in SOURCE.glob("*.py")) == ["__init__.py", "errors.py", "types.py"]
 
 
-@unfinished
 def test_no_public_name_means_two_things() -> None:
     """Commands may be called as the functions that they run."""
     found = defaultdict(list)

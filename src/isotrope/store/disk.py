@@ -13,7 +13,11 @@ from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
-HIDDEN = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write that was cut short
+WORDS_OF_FULL = (
+    "No space left",
+    "File too large",
+    "unexpected pos",
+)  # the last: torch.save, after a write that was cut short
 SPARE = 1 << 20  # bytes: with less than this left, whatever failed to be written failed for want of space
 
 
@@ -46,7 +50,7 @@ def writing(
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
-        if any(words in str(error) for words in HIDDEN) or free_bytes(folder) < SPARE:
+        if any(words in str(error) for words in WORDS_OF_FULL) or free_bytes(folder) < SPARE:
             raise full(folder, again) from error
         raise
     finally:
