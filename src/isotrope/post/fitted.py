@@ -63,7 +63,7 @@ class PostStep(BaseModel, ABC):
 
 
 class FittedEncoder:
-    """An encoder and a fitted step. FittedEncoder on the target, it is fitted anew on the sentences of each `encode`.
+    """An encoder and a step behind it. A step of the target is fitted anew on the sentences of each `encode`.
 
     An evaluation encodes all sentences of its tasks in one call, so that they are the target. Call `fit` to fit once
     and keep that.
