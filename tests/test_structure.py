@@ -106,9 +106,8 @@ def test_tests_mirror_the_package() -> None:
     for path in tests.glob("*/**/test_*.py"):
         room = path.relative_to(tests).parent
         module = path.name.removeprefix("test_")
-        if room.parts[0] not in MIRRORLESS and not any(
-            (SOURCE / room / name).exists() for name in (module, f"_{module}", module.removesuffix(".py"))
-        ):
+        names = (module, f"_{module}", module.removesuffix(".py"), module.removesuffix(".py") + ".toml")
+        if room.parts[0] not in MIRRORLESS and not any((SOURCE / room / name).exists() for name in names):
             wrong.append(path.relative_to(tests).as_posix())
     assert not wrong, _listed(f"{path} tests no module of that name" for path in sorted(wrong))
 

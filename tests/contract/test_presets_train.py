@@ -164,7 +164,7 @@ def test_a_papers_preset_resumes_exactly(
 
 
 def test_every_preset_is_in_the_record() -> None:
-    """A new preset is trained once: ``pytest -m slow tests/test_presets_train.py -k NAME``."""
+    """A new preset is trained once: ``pytest -m slow tests/contract/test_presets_train.py -k NAME``."""
     kept = json.loads(RECORD.read_text(encoding="utf-8"))
     assert set(kept["presets"]) == set(preset_names())
     for name, run in kept["presets"].items():
