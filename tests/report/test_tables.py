@@ -74,3 +74,11 @@ def test_control_characters_and_bytes_that_are_no_text_are_escaped() -> None:
         assert "x1b" in text
         assert "udcff" in text
         text.encode("utf-8")
+
+
+def test_the_seven_sts_tasks_fit_into_80_columns() -> None:
+    console = plain_console(file=io.StringIO(), width=80)
+    console._force_terminal = True
+    header = ["model", "STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
+    print_table(Table("sts", header, [["isotrope/tiny@cls", *["99.99"] * 8]]), console)
+    assert "isotrope/tiny@cls" in console.file.getvalue()

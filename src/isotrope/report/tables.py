@@ -110,7 +110,7 @@ def terminal(table: Table) -> TerminalTable:
     """For rich's console; best bold, second best underlined."""
     styles = {"best": "bold", "second": "underline"}
     shown = TerminalTable(
-        title=_text(table.title), box=SIMPLE, show_header=any(table.header),
+        title=_text(table.title), box=SIMPLE, show_header=any(table.header), padding=(0, 1, 0, 0), pad_edge=False,
         caption=_text("\n".join(table.notes)) if table.notes else None, caption_justify="left",
     )  # fmt: skip
     for place, name in enumerate(table.header):
