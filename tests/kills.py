@@ -1,0 +1,209 @@
+"""Run by test_kills: kills every long command at random moments, gives it again, and compares with an undisturbed one.
+
+The command line runs in forks of one process, which has imported everything already. A command given again may refuse
+with one clear line (exit code 2) only where that is said below; all others must end with the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from conftest import build_bert, sentences
+
+import isotrope.bulk.encode
+import isotrope.cli.main
+import isotrope.evaluation.models
+import isotrope.post.apply
+import isotrope.pretraining
+import isotrope.run.train
+import isotrope.study.study
+from isotrope.errors import UserError
+from isotrope.pretraining.recipe import Recipe
+
+torch.set_num_threads(1)
+TOY = Recipe(
+    layers=2, width=16, inner=16, heads=2, vocabulary=120, batch=4, tokens=1_280, block=16, warmup_steps=5,
+    learning_rate=2e-2, max_positions=32, held_out_blocks=8,
+)  # fmt: skip
+SETTINGS = [
+    "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2", "train.learning_rate=1e-3",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command: what is run, what is given when it goes on, and a checksum of what it made."""
+
+    kills: int
+    command: Callable[[Path], list[str] | Callable[[], None]]
+    again: tuple[str, ...]
+    made: Callable[[Path], str]
+
+
+def files(*names: str) -> Callable[[Path], str]:
+    """A checksum of some files below a folder."""
+
+    def checksum(folder: Path) -> str:
+        return hashlib.sha256(b"".join((folder / name).read_bytes() for name in names)).hexdigest()[:16]
+
+    return checksum
+
+
+def trained(folder: Path) -> str:
+    selection = json.loads((folder / "out" / "result.json").read_text())["selection"]
+    return files("out/model/model.safetensors")(folder) + f" best {selection['best_step']} {selection['best_score']}"
+
+
+def scores(folder: Path) -> str:
+    record = json.loads((folder / "out" / "study.json").read_text())
+    return json.dumps({row["label"]: {s: v["Avg."] for s, v in row["scores"].items()} for row in record["rows"]})
+
+
+def cases(base: Path) -> dict[str, Case]:
+    """All commands, on a small random model and text of its own."""
+    model = str(build_bert(base / "bert"))
+    text, pairs, more = base / "corpus.txt", base / "pairs.tsv", base / "more.txt"
+    text.write_text("\n".join(sentences(400)) + "\n")
+    more.write_text("\n".join(sentences(1500, seed=5)) + "\n")
+    drawn = sentences(60, seed=1)
+    pairs.write_text("".join(f"{a}\t{b}\t{i % 6}\n" for i, (a, b) in enumerate(zip(drawn, drawn[1:], strict=False))))
+    settings = [part for setting in SETTINGS for part in ("--set", setting)]
+    train = ["train", str(text), "--backbone", model, "--dev", str(pairs), "--seed", "4", *settings]
+    taught = [*train, "--preset", "rankcse-listmle", "--teacher", f"rank={model}"]
+    study = base / "small.toml"
+    study.write_text(
+        f'title = "small"\n[run]\ncorpus = ["{text}"]\nsentences = 96\nseeds = 2\nbackbone = "{model}"\n'
+        f'dev = ["{pairs}"]\ntest = "dev-half"\nset = ["train.batch_size=16", "train.eval_steps=3", '
+        '"train.epochs=1", "train.learning_rate=1e-3"]\n[rows.SimCSE]\npreset = "simcse"\n'
+        '[rows.before]\ntrain = false\n'
+    )
+
+    def out(folder: Path) -> list[str]:
+        return ["--output", str(folder / "out")]
+
+    def pretrain(folder: Path) -> Callable[[], None]:
+        return lambda: isotrope.pretraining.pretrain(
+            [str(text)], output=folder / "out", resume=True, size=TOY, checkpoint_minutes=0.0
+        ) and None
+
+    vectors = ["encode", model, str(more), "--batch-size", "8"]
+    judged = [str(model), "--suite", "sts", "--tasks", "STSBenchmark"]
+    found = {
+        "train": Case(14, lambda f: [*train, *out(f)], ("--resume",), trained),
+        "teacher": Case(10, lambda f: [*taught, *out(f)], ("--resume",), trained),
+        "pretrain": Case(8, pretrain, (), files("out/model/model.safetensors", "out/model/tokenizer.json")),
+        "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], (), files("out.npy")),
+        "encode parts": Case(5, lambda f: [*vectors, *out(f)], (), files("out/part-00000.parquet")),
+        "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], (), files("out/2_Dense/model.safetensors")),
+        "study": Case(4, lambda f: ["study", str(study), "--jobs", "1", *out(f)], (), scores),
+    }
+    if os.environ.get("ISOTROPE_DATA"):
+        found["evaluate"] = Case(
+            6, lambda f: ["evaluate", *judged, "--json", str(f / "out.json")], (), files("out.json")
+        )
+    return found
+
+
+def start(command: list[str] | Callable[[], None], folder: Path) -> int:
+    """Fork the command; with a cache of its own, so that a kill may hit the caches too."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.environ["ISOTROPE_CACHE"] = str(folder / "cache")
+        log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        try:
+            if callable(command):
+                command()
+            else:
+                sys.argv = ["isotrope", *command]
+                isotrope.cli.main.main()
+            code = 0
+        except SystemExit as done:
+            code = int(done.code or 0)
+        except UserError as error:
+            sys.stdout.write(f"isotrope: {error}\n")
+            sys.stdout.flush()
+            code = 2
+    finally:
+        os._exit(code)
+
+
+def ended(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def killed(child: int, after: float) -> bool:
+    """Kill a command so many seconds from now -> whether it was still alive then."""
+    began = time.monotonic()
+    while time.monotonic() - began < after:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return False
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    return ended(child) == -signal.SIGKILL
+
+
+def again(case: Case, folder: Path) -> int:
+    """Give the command again; one that had written nothing yet has nothing to resume, and is given as at first."""
+    command = case.command(folder)
+    return ended(start([*command, *case.again] if isinstance(command, list) else command, folder))
+
+
+def check(name: str, case: Case, base: Path, share: float, draw: random.Random) -> list[str]:
+    """All kills of one command -> a line for each that did not end as it should."""
+    wrong: list[str] = []
+    whole = base / f"{name}-whole"
+    whole.mkdir()
+    began = time.monotonic()
+    assert ended(start(case.command(whole), whole)) == 0, (whole / "log.txt").read_text()
+    length, expected = time.monotonic() - began, case.made(whole)
+    for number in range(max(1, round(case.kills * share))):
+        folder = base / f"{name}-{number}"
+        folder.mkdir()
+        second = None
+        if number % 4 == 3:  # two at once: one of them is refused, or waits
+            second = start(case.command(folder), folder)
+        while not killed(start(case.command(folder), folder), draw.uniform(0.02, 0.98) * length):
+            if second is not None:
+                break  # refused at once
+            length *= 0.8  # the machine has become faster, and the command had ended: once more
+            shutil.rmtree(folder)
+            folder.mkdir()
+        if second is not None and (code := ended(second)) not in (0, 2):
+            wrong.append(f"{name} {number}: the second of two ended with {code}: {tail(folder)}")
+        if (code := again(case, folder)) != 0:
+            wrong.append(f"{name} {number}: given again, it ended with {code}: {tail(folder)}")
+        elif (found := case.made(folder)) != expected:
+            wrong.append(f"{name} {number}: {found} instead of {expected}")
+        shutil.rmtree(folder)
+    return wrong
+
+
+def tail(folder: Path) -> str:
+    return (folder / "log.txt").read_text()[-300:]
+
+
+if __name__ == "__main__":
+    place, chosen, part = Path(sys.argv[1]), sys.argv[2].split(","), float(sys.argv[3])
+    random_moments = random.Random(0)
+    told: dict[str, list[str]] = {}
+    for title, one in cases(place).items():
+        if title in chosen or chosen == ["all"]:
+            told[title] = check(title, one, place, part, random_moments)
+            sys.stderr.write(f"{title}: {one.kills} kills, {len(told[title])} wrong\n")
+    sys.stdout.write(json.dumps(told))

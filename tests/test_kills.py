@@ -1,0 +1,35 @@
+"""Every long command, killed at random moments and given again: the same bytes as undisturbed, or a clear refusal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+COMMANDS = ("train", "teacher", "pretrain", "encode npy", "encode parts", "whiten", "study", "evaluate")
+
+
+def kill(folder: Path, commands: str, share: float, data: Path | None) -> dict[str, list[str]]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])}
+    environment |= {"OMP_NUM_THREADS": "1"} | ({"ISOTROPE_DATA": str(data)} if data else {})
+    command = [sys.executable, str(ROOT / "tests" / "kills.py"), str(folder), commands, str(share)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("command", ["teacher", "encode npy", "encode parts", "whiten"])
+def test_a_killed_command_goes_on(tmp_path: Path, command: str) -> None:
+    """A few kills of each; training and pretraining have tests of their own with more."""
+    assert kill(tmp_path, command, 0.3, None) == {command: []}
+
+
+@pytest.mark.slow
+def test_sixty_kills(tmp_path: Path, data: Path) -> None:
+    told = kill(tmp_path, "all", 1.0, data)
+    assert set(told) == set(COMMANDS)
+    assert not any(told.values()), told
