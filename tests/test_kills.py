@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT
 
 COMMANDS = ("train", "teacher", "pretrain", "encode npy", "encode parts", "whiten", "study", "evaluate")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
-
-import pytest
 
 from isotrope.console.plain import plain_console
-from isotrope.errors import UserError
 from isotrope.report.page import Page
-from isotrope.report.tables import Table, best_marks, check_table_file, latex, markdown, print_table, write_tables
+from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
 
 
 def test_marks() -> None:
@@ -33,18 +29,6 @@ def test_formats_escape_and_mark() -> None:
     shown = Page("t", tables=[TABLE]).html()
     assert "<h3>a &amp; b</h3>" in shown
     assert '<td>m|&lt;1&gt;</td><td class="number second">1.00</td>' in shown
-
-
-def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
-    for name, problem in (("x.pdf", "no format"), ("none/x.md", "does not exist")):
-        with pytest.raises(UserError, match=problem):
-            check_table_file(tmp_path / name)
-    (tmp_path / "d.md").mkdir()
-    with pytest.raises(UserError, match="is a folder"):
-        check_table_file(tmp_path / "d.md")
-    for ending in (".md", ".tex", ".html"):
-        write_tables([TABLE], check_table_file(tmp_path / f"x{ending}"))
-        assert "2.00" in (tmp_path / f"x{ending}").read_text()
 
 
 def test_words_notes_and_a_missing_header_in_every_format() -> None:

@@ -43,13 +43,13 @@ def evaluate(
     from isotrope.evaluation.models import EvaluationRequest, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
     from isotrope.evaluation.sets.pairs import read_pairs
-    from isotrope.report import scores, tables
+    from isotrope.report import scores, table_files, tables
 
     asked = EvaluationRequest.read(
         suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or []))
     )
-    targets = [tables.check_table_file(path) for path in table or []]
-    results_file = tables.check_file(Path(json_file)) if json_file else None
+    targets = [table_files.check_table_file(path) for path in table or []]
+    results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
     with progress("evaluated", len(models) * asked.parts, plain_console(stderr=True), "results") as bar:
@@ -58,7 +58,7 @@ def evaluate(
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)
     for target in targets:
-        tables.write_tables(shown, target)
+        table_files.write_tables(shown, target)
     console = plain_console()
     for one in shown:
         tables.print_table(one, console)

@@ -6,16 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
 from isotrope.report.colours import CSS_NAMES
-
-if TYPE_CHECKING:
-    from isotrope.report.tables import Table
+from isotrope.report.tables import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""Tables as files, in the format that the file's ending names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from isotrope.errors import UserError
+from isotrope.report.page import Page
+from isotrope.report.tables import Table, latex, markdown
+from isotrope.store.atomic import write_text
+from isotrope.store.disk import writing
+
+TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
+    ".md": markdown,
+    ".tex": latex,
+    ".html": lambda tables: Page("isotrope evaluate", tables=tables).html(),
+}
+
+
+def check_table_file(path: str | Path) -> Path:
+    """The file that tables will be written to.
+
+    Raises:
+        UserError: its ending is unknown, its folder does not exist, or it is a folder.
+    """
+    target = Path(path)
+    if target.suffix not in TABLE_FORMATS:
+        raise UserError(f"{target.name}: no format for tables", f"let it end with {', '.join(TABLE_FORMATS)}")
+    return check_file(target)
+
+
+def check_file(target: Path) -> Path:
+    """A file that will be written: checked before the work whose result it will hold.
+
+    Raises:
+        UserError: its folder does not exist or cannot be written to; it is a folder or a device.
+    """
+    target = target.resolve() if target.is_symlink() else target
+    if target.exists() and not target.is_file():
+        raise UserError(f"{target} is {'a folder' if target.is_dir() else 'no ordinary file'}", "name a file")
+    if not target.parent.is_dir():
+        raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written", "make the folder")
+    if not os.access(target.parent, os.W_OK):
+        raise UserError(f"{target.parent} cannot be written to", "choose another folder")
+    return target
+
+
+def write_tables(tables: Sequence[Table], target: Path) -> None:
+    """Write tables in the format that the file's ending names: whole or not at all.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written to.
+    """
+    with writing(target.parent, again="run the same command again"):
+        write_text(target, TABLE_FORMATS[target.suffix](tables))
