@@ -14,6 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import ROOT, sentences
+from isotrope.errors import UserError
+from isotrope.run.launch import launch
 from small_runs import torchrun
 
 
@@ -107,3 +109,9 @@ def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file
     done = train(*command[4:], "--resume")
     assert done.returncode == 0, done.stderr
     assert "verdict: " in done.stdout
+
+
+def test_more_processes_than_the_machine_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.run.launch.subprocess.Popen", None)  # nothing is started
+    with pytest.raises(UserError, match=r"--processes 10000 on a machine with .*: choose at most"):
+        launch([], 10_000)

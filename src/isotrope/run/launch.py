@@ -26,18 +26,19 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     Each has RANK, WORLD_SIZE and what else torch.distributed asks for. With GPUs, each takes one.
 
     Raises:
-        UserError: more processes than GPUs.
+        UserError: more processes than GPUs, or, without a GPU, more than two processes and cores.
     """
-    gpus = torch.cuda.device_count()
-    if 0 < gpus < processes:
-        raise UserError(f"--processes {processes} on a machine with {gpus} GPUs", f"choose at most {gpus}")
+    gpus, cores = torch.cuda.device_count(), os.cpu_count() or 1
+    if processes > (most := gpus or max(2, cores)):  # each holds a model: too many fill the memory
+        there = f"{gpus} GPUs" if gpus else f"{cores} cores"
+        raise UserError(f"--processes {processes} on a machine with {there}", f"choose at most {most}")
     common = {
         "WORLD_SIZE": processes,
         "LOCAL_WORLD_SIZE": processes,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": _port(),
     }
-    common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or max(1, (os.cpu_count() or 1) // processes)
+    common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or max(1, cores // processes)
     running = []
     for number in range(processes):
         own = {**common, "RANK": number, "LOCAL_RANK": number}
