@@ -88,7 +88,7 @@ def test_places_that_cannot_be_taken_are_refused_at_once(
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
     monkeypatch.chdir(tmp_path / "empty")
-    for name, problem in ((".", "present folder"), ("../file", "is a file"), ("../link", "symbolic link")):
+    for name, problem in ((".", "current folder"), ("../file", "is a file"), ("../link", "symbolic link")):
         with pytest.raises(UserError, match=problem):
             whiten(tiny_model, "no such corpus", name)
     assert not any((tmp_path / "empty").iterdir())

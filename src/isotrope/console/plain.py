@@ -1,4 +1,4 @@
-"""A console for text that others wrote: shown as it is, never obeyed, and never a reason to fail."""
+"""A console that prints any text as it is: no markup, no control codes, no failure on odd characters."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def _escape(character: str) -> str:
 
 class _Plain(Console):
     def render_str(self, text: str, **options: Any) -> Text:
-        """Escaped here already, so that a table leaves room for it."""
+        """Escape before a table measures the text."""
         return super().render_str(escaped(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Escaped here too, for what is no string: texts with a style, paths."""
+        """Escape here too, for what is not a plain string: styled texts, paths."""
         for segment in super().render(renderable, options):
             if segment.control:
                 yield segment

@@ -1,4 +1,4 @@
-"""The one progress bar: how much of how much is done, and how long the rest takes."""
+"""The progress bar: how much is done, out of how much, and how long the rest will take."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Bar:
     def update(self, done: int | None = None, *, total: int | None = None, note: str | None = None) -> None:
         """Set what has changed: how many are done, how many there are, a few words such as the present loss.
 
-        What the first call says is done counts as done before, so the time left is right after a resume.
+        The first call says what was done before this process, so that the time left is right after a resume.
         """
         self.done = self.done if done is None else done
         self.total = self.total if total is None else total
@@ -70,17 +70,17 @@ class Bar:
 
 @contextmanager
 def progress(what: str, total: int | None, console: Console, unit: str = "rows") -> Iterator[Bar]:
-    """Show how far a long work is, while it lasts.
+    """Show the progress of long work.
 
-    In a terminal this is a bar with percent, count, time so far and time left; it is gone at the end. Elsewhere it is
-    a line at most every 30 seconds: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console shows nothing.
+    In a terminal this is a bar with percent, count, time so far and time left. It disappears at the end. Elsewhere it
+    is a line at most every 30 seconds: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console shows nothing.
 
     >>> with progress("encoded", 50_000, plain_console(stderr=True)) as bar:
     ...     bar.advance(64)
 
     Args:
         what: what happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
-        total: how many there are; None where that is not known yet: `Bar.update` may say so later.
+        total: how many there are; None if that is not known yet (`Bar.update` can set it later).
         console: from `isotrope.console.plain.plain_console`.
         unit: what is counted; ``bytes`` are shown in MB.
     """

@@ -1,4 +1,4 @@
-"""A trainer's checkpoints: ours by their mark, whole by their checksums."""
+"""Checkpoints: a mark says that one is ours, checksums say that it is whole."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MARKED_AS = "checkpoint"  # of the mark
 
 
 class MarkedCheckpoints:
-    """For a transformers Trainer, before it in the bases: every checkpoint folder is marked before it is filled.
+    """A mixin for a transformers Trainer (first among its bases): marks every checkpoint folder before it is filled.
 
     Raises:
-        UserError: while training, where the folder of a checkpoint holds something that is not ours.
+        UserError: while training, if the folder of a checkpoint holds something that is not ours.
     """
 
     args: Any
@@ -43,17 +43,17 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def seal(checkpoint: Path) -> None:
-    """A checkpoint is whole from here on: its files are on the disk, and their checksums are kept beside them."""
+    """Wait until the files are on the disk, then write their checksums: from then on the checkpoint is whole."""
     for path in (*checkpoint.rglob("*"), checkpoint):
         sync(path)
     write_json(checkpoint / SEAL, _contents(checkpoint))
 
 
 def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """The checkpoints that can be gone on from, oldest first. ``warn`` gets a line for each damaged one.
+    """The checkpoints that a run can resume from, oldest first. ``warn`` gets a line for each damaged one.
 
     Raises:
-        UserError: a folder has a checkpoint's name and is not ours.
+        UserError: a folder has the name of a checkpoint but is not ours.
     """
     found = []
     for path in _all(folder):
@@ -66,7 +66,7 @@ def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: N
 
 
 def keep_only(folder: Path, kept: Collection[Path]) -> None:
-    """Delete all checkpoints but some. Never what does not carry our mark."""
+    """Delete all checkpoints except ``kept``. Folders without our mark are never deleted."""
     for path in _all(folder):
         if path not in kept:
             claim(path, MARKED_AS)  # a kill may have cut its mark short

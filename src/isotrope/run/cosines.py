@@ -24,7 +24,7 @@ def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
 
 
 def read_cosines(path: Path) -> Scored:
-    """What `write_cosines` wrote; {} where there is no such file.
+    """What `write_cosines` wrote; {} if there is no such file.
 
     Raises:
         UserError: the file is damaged.

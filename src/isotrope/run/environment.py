@@ -1,4 +1,4 @@
-"""What a run ran on, kept beside its result."""
+"""The machine and the versions of a run, kept beside its result."""
 
 from __future__ import annotations
 

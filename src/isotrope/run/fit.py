@@ -24,7 +24,7 @@ from isotrope.text.tokens import token_data
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """What the training itself tells; ``best_step`` and ``best_score`` are None where no dev pairs selected."""
+    """The result of training. ``best_step`` and ``best_score`` are None if no dev pairs selected."""
 
     steps: int
     best_step: int | None
@@ -33,11 +33,11 @@ class TrainingOutcome:
 
 
 def fit(plan: TrainingPlan) -> TrainingOutcome:
-    """Train ``plan.model``; at the end it has the best weights, or the last where no dev pairs select.
+    """Train ``plan.model``. At the end it has the best weights, or the last ones if no dev pairs select.
 
     Raises:
         UserError: training diverged, or the checkpoints' folder holds something that is not ours.
-        Stopped: after Ctrl-C; the checkpoint stands.
+        Stopped: after Ctrl-C; a checkpoint was saved.
     """
     model, preset, folder = plan.model, plan.preset, plan.folder.checkpoints
     seed, sentences = plan.settings.seed, plan.settings.sentences
@@ -76,7 +76,7 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
 
 
 def _start(plan: TrainingPlan, folder: Path) -> Path | None:
-    """The checkpoint to go on from: the first process looks, all others hear."""
+    """The checkpoint to resume from. The first process finds it and tells the others."""
     found = [None]
     if process_number() == 0:
         folder.mkdir(exist_ok=True)

@@ -24,15 +24,15 @@ Time = Literal["before", "after"]
 class RunFolder:
     """A run on disk.
 
-    run.json           the identity: all that decides the result
+    run.json           the identity: everything that decides the result (see `isotrope.run.inputs`)
     preset.toml        the resolved preset
     environment.json   versions, processor, number of threads
     sample.txt         sentences of the corpus, one a line, for the report
-    metrics.jsonl      every number of the training, one record a step
-    before.npz         cosines of the judging pairs, by the model to begin with; after.npz by the new one
-    checkpoints/       what a stopped run goes on from, and the best weights so far
+    metrics.jsonl      everything that training logs, one record a line
+    before.npz         cosines of the judging pairs, by the model before training; after.npz: by the new one
+    checkpoints/       what a stopped run resumes from, and the best weights so far
     model/             the new model, in plain sentence-transformers format, without the head
-    result.json        scores and verdict; written last
+    result.json        scores and verdict (see `isotrope.run.judge`); written last
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -42,10 +42,10 @@ class RunFolder:
         self.metrics_file = self.path / "metrics.jsonl"
 
     def hold(self) -> AbstractContextManager[None]:
-        """Take the folder for this process alone. If no run begins in it, it is left as it was found.
+        """Take the folder for this process only. If no run begins in it, it is left as it was found.
 
         Raises:
-            UserError: it is another's, is in use, or cannot be written; its disk is full.
+            UserError: it is not ours, is in use, or cannot be written; its disk is full.
         """
         return hold(self.path, KIND)
 
@@ -60,7 +60,7 @@ class RunFolder:
         return (self.path / "result.json").is_file() and kind_of(self.model) == MODEL_KIND
 
     def begin(self, identity: Mapping[str, Any], preset: Preset, sample: Sequence[str]) -> None:
-        """Everything was checked: keep what the run is. The identity is written first: with it, a run can resume."""
+        """Call it after all checks: write what the run is. The identity comes first: with it, a run can resume."""
         if not self.begun:
             write_json(self.path / "run.json", dict(identity))
         for name, text in (
@@ -73,7 +73,7 @@ class RunFolder:
             write_json(self.path / "environment.json", environment())
 
     def identity(self) -> Record:
-        """What decides the result.
+        """Everything that decides the result.
 
         Raises:
             UserError: the folder holds no run, or the file is damaged.
@@ -93,20 +93,20 @@ class RunFolder:
         return read_preset(path)
 
     def environment(self) -> Record:
-        """Versions and processor of the run; {} where they were not kept."""
+        """Versions and processor of the run; {} if they were not kept."""
         return self._record("environment.json")
 
     def sample(self) -> list[str]:
-        """Sentences of the corpus; [] where they were not kept."""
+        """Sentences of the corpus; [] if they were not kept."""
         path = self.path / "sample.txt"
         return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
     def metrics(self) -> list[Record]:
-        """The whole records of the training so far."""
+        """The records of the training so far, without a damaged last line."""
         return RecordLog(self.metrics_file, writing=False).records
 
     def cosines(self, time: Time) -> Scored:
-        """Task -> part -> gold scores and cosines of the judging pairs; {} where they were not kept.
+        """Task -> part -> gold scores and cosines of the judging pairs; {} if they were not kept.
 
         Raises:
             UserError: the file is damaged.
@@ -114,7 +114,7 @@ class RunFolder:
         return read_cosines(self.path / f"{time}.npz")
 
     def write_cosines(self, time: Time, sets: Sets, cosines: Cosines) -> None:
-        """Keep the cosines, so that a resumed run need not encode again."""
+        """Keep the cosines, so that a resumed run does not encode again."""
         write_cosines(self.path / f"{time}.npz", sets, cosines)
 
     def result(self) -> Record:
@@ -126,7 +126,7 @@ class RunFolder:
         return self._record("result.json")
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """The run is finished."""
+        """Write the result. From then on the run is finished."""
         write_json(self.path / "result.json", dict(result))
 
     def _record(self, name: str) -> Record:

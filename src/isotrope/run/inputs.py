@@ -21,20 +21,20 @@ from isotrope.run.processes import process_count
 from isotrope.run.settings import RunSettings
 from isotrope.text.corpus import corpus_key
 
-STUDENT = "initial"  # as a teacher's model: the run's own, before training
+STUDENT = "initial"  # as a teacher's model: the student before training
 WORDS = {"corpus": "the contents of the corpus or its columns", "backbone": "the files of the backbone"}
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """The small files of a run, read; of the large ones, the checksums.
+    """What a run reads: small files with their contents, large ones as checksums.
 
     Attributes:
         settings: what was asked for.
         preset: the resolved preset.
         selecting: dev set -> pairs that choose the checkpoint.
         judging: task -> part -> pairs that judge the result.
-        identity: what ``run.json`` keeps.
+        identity: what ``run.json`` holds.
     """
 
     settings: RunSettings
@@ -45,7 +45,7 @@ class RunInputs:
 
 
 def read_inputs(settings: RunSettings) -> RunInputs:
-    """Read what is small, take checksums of the rest. No model is loaded, no text is cleaned.
+    """Read the small files and take checksums of the others. No model is loaded, and no text is cleaned.
 
     Raises:
         UserError: a mistake in the preset, the pairs, or a path.
@@ -73,10 +73,10 @@ def read_inputs(settings: RunSettings) -> RunInputs:
 
 
 def refuse_other_run(folder: RunFolder, identity: Mapping[str, Any], resume: bool) -> None:
-    """Check that a folder which holds a run holds this one, and that it is to be gone on with.
+    """If the folder holds a run: check that it is this run, and that the user asked to resume it.
 
     Raises:
-        UserError: ``resume`` is False, or something that decides the result differs: names it.
+        UserError: ``resume`` is False, or something that decides the result differs. The message names it.
     """
     if not folder.begun:
         return
@@ -89,7 +89,7 @@ def refuse_other_run(folder: RunFolder, identity: Mapping[str, Any], resume: boo
 
 
 def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What differs, in words; None where nothing does."""
+    """What differs, in words; None if nothing does."""
     for key, new in now.items():
         if (old := then.get(key)) == new:
             continue
@@ -103,7 +103,7 @@ def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
 
 
 def _settings_of(preset: Preset) -> dict[str, Any]:
-    """Key -> value of all that is no model's name: a model counts by its files."""
+    """Key -> value of all settings except names of models: the identity has checksums of their files."""
     skip = {"encoder.backbone", "description", "name"}
     settings = {key: value for key, value in flat(preset).items() if key not in skip}
     return {k: v for k, v in settings.items() if not (k.startswith("teachers.") and k.endswith((".models", ".model")))}
@@ -118,7 +118,7 @@ def _checksum(model: str) -> str:
 
 
 def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset:
-    """The preset with its teachers' models replaced; a preset's name among them must have been."""
+    """The preset with the given teachers. A teacher that is a preset's name must be among those given."""
     tables = {label: dict(table) for label, table in preset.teachers.items()}
     known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
     for name in given:

@@ -23,7 +23,7 @@ WITHOUT_PAIRS = "name labelled pairs (--dev FILE.tsv, or --data) to have it judg
 
 
 def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
-    """Compare before and after, by a paired bootstrap over the judging pairs -> what ``result.json`` keeps.
+    """Compare before and after, by a paired bootstrap over the judging pairs -> what ``result.json`` holds.
 
     Raises:
         UserError: a model gives no usable vectors.
@@ -41,7 +41,7 @@ def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
 
 
 def measure(plan: TrainingPlan, time: Time) -> None:
-    """Encode the judging pairs with the model as it is now, unless an earlier call of the same run has kept them."""
+    """Encode the judging pairs with the present model, unless an earlier call has kept their cosines."""
     if process_number() != 0 or not plan.judging:
         return
     try:

@@ -1,4 +1,4 @@
-"""Several processes on one machine, started as torchrun starts them, but quiet: an error is one line of the first."""
+"""Several processes on one machine, started as torchrun starts them. An error is one line, from the first process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ GRACE = 30.0  # seconds for the others to end after one has
 
 
 def launch(arguments: Sequence[str], processes: int) -> int:
-    """Run ``python -m isotrope.cli ARGUMENTS`` in several processes -> the exit code: the first one's, if it failed.
+    """Run ``python -m isotrope.cli ARGUMENTS`` in several processes -> exit code; the first process's if that failed.
 
-    Each has RANK, WORLD_SIZE and what else torch.distributed asks for. With GPUs, each takes one.
+    Each gets RANK, WORLD_SIZE and whatever else torch.distributed needs. With GPUs, each takes one.
 
     Raises:
         UserError: more processes than GPUs, or, without a GPU, more than two processes and cores.
@@ -63,10 +63,10 @@ def launch(arguments: Sequence[str], processes: int) -> int:
 
 
 def already_launched(processes: int) -> bool:
-    """Whether this process is one of those that were asked for.
+    """Whether this process is one of the processes that --processes asked for.
 
     Raises:
-        UserError: it is one of another number of processes.
+        UserError: it is, but their number is another one.
     """
     if "RANK" not in os.environ and "WORLD_SIZE" not in os.environ:
         return False
@@ -77,7 +77,7 @@ def already_launched(processes: int) -> bool:
 
 
 def _wait(running: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Until all have ended. When one fails, the others have a moment to end, and are ended then."""
+    """Wait until all have ended. When one fails, the others get a moment to end, then they are killed."""
     failed: float | None = None
     while any(process.poll() is None for process in running):
         codes = [process.poll() for process in running]

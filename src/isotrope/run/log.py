@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: every number of a run, one record a line, and what a resumed run knows of its past."""
+"""``metrics.jsonl``: everything that a run logs, one record a line. A resumed run reads its past from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class MetricsLog:
     """An append-only file of records with a ``step``. Only the main process writes.
 
     Args:
-        path: the file; what a killed run wrote there after its last checkpoint is forgotten.
-        begun: the records up to the step at which the run goes on.
+        path: the file. What a killed run wrote there after its last checkpoint is dropped.
+        begun: the records up to the step at which the run resumes.
         writing: whether this process writes.
     """
 

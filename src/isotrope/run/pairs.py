@@ -23,15 +23,15 @@ DEV_SETS = {
 
 
 def dev_names(given: Iterable[str]) -> list[str]:
-    """The sets that ``dev`` names, one by one: ``none`` is none of them."""
+    """The sets that ``dev`` names, one by one, without ``none``."""
     return [part for names in given for part in names.split(",") if part != "none"]
 
 
 def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
-    """The pairs of the sets that `dev_names` found, each under its own name.
+    """Name -> pairs, for the names that `dev_names` gives.
 
     Raises:
-        UserError: an unknown or missing set, a file that holds no pairs, two of one name.
+        UserError: an unknown or missing set, a file that holds no pairs, two sets of one name.
     """
     found: dict[str, Pairs] = {}
     for name in names:
@@ -54,8 +54,8 @@ def _dev_set(name: str, data: str | Path | None) -> Pairs:
 def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
-    ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``; None takes half of the user's own
-    dev pairs away from the selection to judge by, where there are any, since pairs that select a model flatter it.
+    ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``. None splits the user's own dev
+    pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well.
     """
     if test == "sts":
         return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
@@ -75,7 +75,7 @@ def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) 
 def named_pairs(
     dev: str | Sequence[str] | None, select: Sequence[str], test: str | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs]]:
-    """The pairs that judge a run and those that select; without a ``dev``, what the preset selects by.
+    """The pairs that judge a run and those that select. If ``dev`` is None, the preset's ``select`` is taken.
 
     Raises:
         UserError: an unknown or missing set, a file that holds no pairs, two of one name.

@@ -38,11 +38,11 @@ class TrainingPlan:
 
     Attributes:
         settings: what was asked for; ``preset`` is resolved.
-        folder: of the run; it has begun.
+        folder: the run's; its identity is written.
         model: the student, as it is before training.
         objective: the loss, teachers included.
-        sample: the rows to train on.
-        watched: sentences for the label-free signals: the same for every seed.
+        sample: the rows of the corpus to train on.
+        watched: sentences for the label-free signals, the same for every seed.
         selecting: dev set -> pairs that choose the checkpoint.
         judging: task -> part -> pairs that judge the result.
         trackers: where transformers reports to.
@@ -63,7 +63,7 @@ class TrainingPlan:
 
 
 def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingPlan:
-    """Load, clean, build and check. The folder is written to only after the last check.
+    """Load, clean, build and check. Nothing is written to the folder before the last check.
 
     Raises:
         UserError: a mistake of the user's.
@@ -97,7 +97,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
 
 
 def _trackers(names: Iterable[str]) -> list[str]:
-    """The trackers asked for, all of which transformers knows and finds installed."""
+    """The trackers asked for; each must be known to transformers and installed."""
     asked, here = list(names), get_available_reporting_integrations()
     for name in asked:
         if name not in here:
@@ -107,7 +107,7 @@ def _trackers(names: Iterable[str]) -> list[str]:
 
 
 def _student(preset: Preset) -> SentenceTransformer:
-    """The encoder to train; its own length stays for use, ``train.max_length`` is for training alone."""
+    """The encoder to train. It keeps its own maximum length for use; ``train.max_length`` holds in training only."""
     settings = preset.encoder
     model = load(settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize)
     longest = getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length)
@@ -118,7 +118,7 @@ def _student(preset: Preset) -> SentenceTransformer:
 
 
 def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) -> None:
-    """The objective's own check of its first step, before anything long or written; its state stays as it was."""
+    """Make the check of the objective's first step now, before long work. The objective's state does not change."""
     model, before = objective.model, {name: t.clone() for name, t in objective.components.state_dict().items()}
     rows = corpus.dataset[: preset.train.batch_size]
     columns = [model.preprocess(rows[name], max_length=preset.train.max_length) for name in corpus.columns]

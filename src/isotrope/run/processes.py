@@ -1,4 +1,4 @@
-"""The processes of a run, as their launcher numbers them in RANK and WORLD_SIZE."""
+"""The processes of a run. A launcher numbers them in RANK and WORLD_SIZE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REMEDY = "unset RANK and WORLD_SIZE, or start with isotrope train --processes N"
 
 
 def process_number() -> int:
-    """This process's number; 0 is the one that writes and speaks.
+    """This process's number; 0 is the only one that writes and prints.
 
     Raises:
         UserError: RANK and WORLD_SIZE do not fit together.

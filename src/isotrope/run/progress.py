@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on, and how Ctrl-C ends it with nothing lost."""
+"""What a person sees during a run, and how Ctrl-C ends it with nothing lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from isotrope.run.log import MetricsLog
 
 
 class Narrator(TrainerCallback):
-    """A progress bar with loss and dev score, a line an evaluation; logs the loss terms."""
+    """Shows a progress bar with loss and dev score, prints a line for each evaluation, and logs the loss terms."""
 
     def __init__(self, console: Console, log: MetricsLog) -> None:
         self.console, self.log = console, log
@@ -28,7 +28,7 @@ class Narrator(TrainerCallback):
         self._shown = ExitStack()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the bar where the run goes on."""
+        """Start the bar at the step where the run resumes."""
         self.bar = self._shown.enter_context(progress("trained", state.max_steps, self.console, unit="steps"))
         self.bar.update(state.global_step)
 
@@ -46,7 +46,7 @@ class Narrator(TrainerCallback):
             self._note(loss=f"{logs['loss']:.4f}")
 
     def evaluated(self, step: int, values: Mapping[str, float]) -> None:
-        """Tell of an evaluation."""
+        """Print the result of an evaluation."""
         text = "  ".join(
             f"{name} {100 * v:.2f}" if name == "score" else f"{name} {v:.4f}" for name, v in values.items()
         )
@@ -55,7 +55,7 @@ class Narrator(TrainerCallback):
         self.console.print(f"step {step}: {text}")
 
     def close(self) -> None:
-        """Leave the terminal as it was, also after an error."""
+        """Remove the bar, also after an error."""
         self._shown.close()
 
     def _note(self, **values: str) -> None:
@@ -65,14 +65,14 @@ class Narrator(TrainerCallback):
 
 
 class CtrlC(TrainerCallback):
-    """The first Ctrl-C ends the run after the present step, with a checkpoint; the second one at once."""
+    """The first Ctrl-C ends the run after the current step, with a checkpoint. The second ends it at once."""
 
     def __init__(self) -> None:
         self.asked = False
         self.previous: Any = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Listen, where signals can be listened to: in the main thread."""
+        """Catch Ctrl-C. Only the main thread can."""
         if threading.current_thread() is threading.main_thread():
             self.previous = signal.signal(signal.SIGINT, self._hear)
 
@@ -91,7 +91,7 @@ class CtrlC(TrainerCallback):
             control.should_training_stop = control.should_save = True
 
     def close(self) -> None:
-        """Give the signal back."""
+        """Restore the earlier handler of Ctrl-C."""
         if self.previous is not None:
             signal.signal(signal.SIGINT, self.previous)
             self.previous = None

@@ -1,4 +1,4 @@
-"""What a run goes on from: a whole checkpoint, with the log so far, and the best weights that it speaks of."""
+"""What a run resumes from: a whole checkpoint, the log up to it, and the best weights that it names."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ KEPT = 2  # checkpoints: the older one serves where the newer is damaged
 
 
 class Sealing(TrainerCallback):
-    """The last of the callbacks: makes a checkpoint whole, then deletes what it replaces."""
+    """The last callback: completes a checkpoint, then deletes older ones."""
 
     def __init__(self, log: MetricsLog, selection: Selection) -> None:
         self.log, self.selection = log, selection
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Keep log and selection beside the weights, then a checksum of every file."""
+        """Add the log and the best weights' checksum to the checkpoint, then a checksum of every file."""
         if dist.is_available() and dist.is_initialized():
             dist.barrier()  # each process has written its random state
         if not state.is_world_process_zero:
@@ -45,10 +45,10 @@ class Sealing(TrainerCallback):
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that a run can go on from exactly. Newer ones are damaged: they are named and deleted.
+    """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted.
 
     Raises:
-        UserError: a folder has a checkpoint's name and is not ours.
+        UserError: a folder has the name of a checkpoint but is not ours.
     """
     whole = whole_checkpoints(folder, warn)
     usable = [checkpoint for checkpoint in whole if _has_best(checkpoint, warn)]
@@ -64,7 +64,7 @@ def records_of(checkpoint: Path | None) -> list[Record]:
 
 
 def prune_weights(folder: Path, best: Path | None) -> None:
-    """Delete all best weights but ``best`` and those that a checkpoint speaks of."""
+    """Delete all best weights except ``best`` and those that a checkpoint names."""
     needed = {name for path in folder.glob(f"checkpoint-*/{BEST}") for name in read_record(path)}
     for path in folder.glob("best-*.safetensors"):
         ours = re.fullmatch(r"best-\d+\.safetensors", path.name) and path.is_file()

@@ -1,4 +1,4 @@
-"""Which checkpoint a run keeps: the best on labelled dev pairs, or the last, with label-free signals to watch."""
+"""Which weights a run keeps: the best on labelled dev pairs, or without pairs the last, with signals to watch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPREAD = 4000  # sentences at most whose uniformity is taken: its time grows wit
 class DevScore(BaseEvaluator):
     """Spearman's correlation on each dev set, and their mean under ``score``; a sentence-transformers evaluator.
 
-    Beside it, from the same vectors, what shows the space move: alignment of the close pairs, and uniformity.
+    From the same vectors also alignment (of the close pairs) and uniformity, which show how the space changes.
     """
 
     def __init__(self, sets: Mapping[str, Pairs]) -> None:
@@ -72,9 +72,9 @@ class Signals(BaseEvaluator):
 
 
 class Selection(TrainerCallback):
-    """Keeps the weights of the best evaluation (strictly better than all before it) and stops when patience ends.
+    """Keeps the weights of the best evaluation (strictly better than all before) and stops when patience is used up.
 
-    Its state is the log: what the records up to a checkpoint say is what it knows, so a resumed run goes on exactly.
+    Its state is read from the log up to the checkpoint, so a resumed run continues exactly.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Selection(TrainerCallback):
         return self.weights(self.best_step) if self.best_step else None
 
     def weights(self, step: int) -> Path:
-        """The file with the encoder's weights of an evaluation that was the best in its time."""
+        """The file of the encoder's weights at a step that was the best so far."""
         return self.folder / f"best-{step}.safetensors"
 
     def on_evaluate(
@@ -113,7 +113,7 @@ class Selection(TrainerCallback):
         metrics: dict[str, float],
         **kw: Any,
     ) -> None:
-        """Record, and keep the weights if they are the best so far."""
+        """Log the evaluation, and keep the weights if they are the best so far."""
         found = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
         values = {key: value for key, value in found.items() if key not in NOT_SCORES}
         if any(record["step"] == state.global_step and values.keys() <= record.keys() for record in self.log.records):
@@ -131,7 +131,7 @@ class Selection(TrainerCallback):
             control.should_training_stop = control.should_save = True
 
     def restore(self, model: SentenceTransformer) -> int | None:
-        """Put the best weights back into the model -> their step, or None where nothing was selected."""
+        """Put the best weights back into the model -> their step, or None if nothing was selected."""
         if self.best_step == 0:
             return None
         load_model(model, str(self.weights(self.best_step)), device=str(model.device))

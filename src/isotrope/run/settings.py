@@ -1,4 +1,4 @@
-"""What a user asks of a training run: one record, which the command line, studies and the quickstart build alike."""
+"""The settings of a training run: one record, built by the command line, studies and the quickstart."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class RunSettings:
         output: the run's folder: see `isotrope.run.folder.RunFolder`.
         preset: the name of a shipped preset, or a .toml file.
         backbone: the model to begin with, instead of the preset's.
-        teachers: the name of a teacher, or of a model among the preset's teachers -> the models to take instead.
-        dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files; several for their mean;
-            ``none`` keeps the last. None takes the preset's, or, where no data folder is known, none.
-        test: pairs that judge the result: ``sts`` (seven test sets), ``stsb``, ``none``. None takes ``sts`` where the
+        teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
+        dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files. With several, their mean
+            chooses. ``none`` keeps the last checkpoint. None takes the preset's sets if a data folder is known, else
+            ``none``.
+        test: pairs that judge the result: ``sts`` (seven test sets), ``stsb``, ``none``. None takes ``sts`` if a
             data folder is known, else half of the user's own dev pairs.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         seed: of the head, the order, the dropout and the random steps.
@@ -29,7 +30,7 @@ class RunSettings:
         positive: the column of the positives.
         negatives: the columns of hard negatives.
         log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
-        resume: go on with a run that was stopped or killed; the result is that of an undisturbed one.
+        resume: go on with a run that was stopped or killed. The result is that of a run without interruption.
     """
 
     corpus: str | Path | Sequence[str | Path]

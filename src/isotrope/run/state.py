@@ -22,11 +22,11 @@ class ObjectiveState(TrainerCallback):
 
     sentence-transformers optimises a loss's own parameters (a head) but neither saves nor clips them. This callback
     does, in any script: ``SentenceTransformerTrainer(loss=objective, callbacks=[ObjectiveState(objective)])``.
-    Gradients of the objective are clipped to ``args.max_grad_norm`` by their own norm; isotrope's trainer, which clips
-    encoder and objective together, has done more by then.
+    Gradients of the objective are clipped to ``args.max_grad_norm`` by their own norm. With isotrope's trainer this
+    changes nothing: it has clipped encoder and objective together before.
 
     Raises:
-        UserError: at resume, where the checkpoint holds no objective.
+        UserError: at resume, if the checkpoint holds no objective.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -44,12 +44,15 @@ class ObjectiveState(TrainerCallback):
             save_file(self.own_state(), folder / WEIGHTS)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """At resume, take back what ``on_save`` wrote."""
+        """At resume, load what ``on_save`` wrote."""
         if state.global_step == 0:
             return
         path = checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS
         if not path.is_file():
-            raise UserError(f"{path} is missing, so the head would start anew", "resume a run that had ObjectiveState")
+            raise UserError(
+                f"{path} is missing, so the head would start from random weights",
+                "resume a run that had ObjectiveState",
+            )
         missing = self.objective.load_state_dict(load_file(path), strict=False).missing_keys
         lost = [name for name in missing if not name.startswith("model.")]
         if lost:
@@ -66,5 +69,5 @@ class ObjectiveState(TrainerCallback):
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Tell the components that keep up with the weights."""
+        """Call ``after_step`` of the components that have it."""
         self.objective.after_step()

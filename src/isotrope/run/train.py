@@ -1,4 +1,4 @@
-"""A run, whole: preset and text in; a model, its record and the truth about it out."""
+"""A whole run: preset and text in; a model, its record and a verdict out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from isotrope.run.settings import RunSettings
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run: ``result`` is what ``result.json`` holds; empty on processes other than the first."""
+    """A finished run. ``result`` is what ``result.json`` holds; it is empty in processes other than the first."""
 
     folder: Path
     result: Mapping[str, Any]
@@ -56,11 +56,10 @@ def train(
 ) -> Run:
     """Turn plain sentences into a better sentence-embedding model, and say whether it is better.
 
-    The settings are those of `RunSettings`, which describes each. ``console`` is where to report; None reports to the
-    terminal.
+    `RunSettings` describes each setting. ``console`` is where to report; None reports to the terminal.
 
     Raises:
-        UserError: a mistake of the user's, before any long work where it can be seen before.
+        UserError: a mistake of the user's; raised before long work if it can be found then.
         Stopped: Ctrl-C; the run can be resumed.
     """
     settings = RunSettings(
@@ -72,7 +71,7 @@ def train(
 
 
 def run_training(settings: RunSettings, console: Console | None = None) -> Run:
-    """What `train` does, for settings that are a record already.
+    """As `train`, from a record of settings.
 
     Raises:
         UserError: as `train`.

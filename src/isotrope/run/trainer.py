@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer as isotrope runs it: exact at a resume, and it says when training diverges."""
+"""sentence-transformers' trainer with two changes: a resume is exact, and divergence is one clear message."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LINALG_ERROR: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-de
 
 
 class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
-    """Clips the objective together with the encoder, draws by the step, ends with one line when training diverges.
+    """Clips the objective together with the encoder, and ends with one line when training diverges.
 
-    Every step's dropout is a function of (seed, step, process) alone: how often a run is evaluated, killed or resumed
-    changes nothing.
+    The dropout of a step depends only on (seed, step, process). It does not matter how often a run is evaluated,
+    killed or resumed.
 
     Args:
         remedy: what to do against divergence: see `against_divergence`.
@@ -42,7 +42,7 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         """No card: it would encode examples at every save."""
 
     def get_batch_sampler(self, *args: Any, **kwargs: Any) -> Any:
-        """The sampler, and a callback that tells it the epoch: at a resume the trainer's wrappers hide it."""
+        """The sampler, with a callback that tells it the epoch. At a resume, the trainer's wrappers hide the epoch."""
         batches = super().get_batch_sampler(*args, **kwargs)
         self.add_callback(_Epochs(batches))
         return batches
@@ -51,7 +51,7 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One batch; its loss is looked at here on a CPU, and at the next log on a GPU, which would have to wait."""
+        """One batch. On a CPU its loss is checked at once; on a GPU, where a check costs time, at the next log."""
         torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process_number()))
         try:
             loss: Tensor = super().training_step(*args, **kwargs)
@@ -65,12 +65,12 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         return loss
 
     def log(self, *args: Any, **kwargs: Any) -> None:
-        """As the trainer does, if the losses are finite."""
+        """Check that the losses are finite, then log."""
         self.refuse_divergence()
         super().log(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """As the trainer does, if the weights are finite."""
+        """Check that the weights are finite, then evaluate."""
         self.refuse_divergence(weights=True)
         try:
             return super().evaluate(*args, **kwargs)
@@ -82,10 +82,10 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         super()._save_checkpoint(*args, **kwargs)
 
     def refuse_divergence(self, weights: bool = False) -> None:
-        """Look at the losses so far and, if asked, at the weights.
+        """Check the losses so far and, if asked, the weights.
 
         Raises:
-            UserError: something is NaN or infinite: names the step and the settings to change.
+            UserError: something is NaN or infinite. The message names the step and the settings to change.
         """
         if self._first_bad is not None and math.isfinite(step := self._first_bad.item()):
             raise self._diverged(int(step), "the loss is not finite")
@@ -97,7 +97,7 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
 
 
 def against_divergence(preset: Preset) -> str:
-    """The settings of a run that can make it diverge, those that are unusual first."""
+    """What to change when a run diverges; unusual settings come first."""
     t = preset.train
     small = [
         f"raise {stage}.{label}.{key} (now {value:g})"
@@ -120,7 +120,7 @@ class _Epochs(TrainerCallback):
 def training_arguments(
     preset: Preset, output: Path, *, seed: int, sentences: int | None = None, trackers: Sequence[str] = ()
 ) -> SentenceTransformerTrainingArguments:
-    """A run's settings in the trainer's words. Several processes meet here."""
+    """A run's settings as the trainer's arguments. With several processes, they connect here."""
     t = preset.train
     bf16 = t.precision == "bf16" or (
         t.precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
@@ -157,7 +157,7 @@ def training_arguments(
 
 
 def _loading(gpu: bool) -> dict[str, Any]:
-    """On a GPU another process makes the batches to come, in pinned memory; on a CPU it would take from the step."""
+    """On a GPU another process makes the next batches, in pinned memory. On a CPU it would slow down the step."""
     if not gpu:
         return {"dataloader_pin_memory": False}
     return {

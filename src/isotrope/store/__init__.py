@@ -1,1 +1,1 @@
-"""The only code that writes files: whole or not at all, by one process at a time, and only over what is ours."""
+"""The only code that writes files: whole or not at all, one process at a time, replacing only what is ours."""

@@ -20,9 +20,9 @@ _DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d+)(?P<old>\.old)?{re.e
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """A binary file to write; at the end it is synced and takes the place of ``path``. After an error nothing stays.
+    """A binary file to write. At the end it is synced and replaces ``path``. After an error, nothing is left.
 
-    A link is followed: the file that it names is replaced. What is no file (a pipe, a terminal) is written to.
+    A link is followed: the file that it names is replaced. A pipe or a terminal is written to directly.
 
     Raises:
         UserError: ``path`` is a folder.
@@ -48,7 +48,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_folder(folder: Path, kind: str) -> Iterator[Path]:
-    """An empty folder to fill; at the end it is marked as ``kind`` and takes the place of ``folder``.
+    """An empty folder to fill. At the end it is marked as ``kind`` and replaces ``folder``.
 
     Raises:
         UserError: as `check_replaceable`; the file system cannot replace it.
@@ -76,22 +76,22 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
 
 
 def check_replaceable(folder: Path, kind: str) -> None:
-    """Whether `new_folder` can take this place: to be asked before a long work that ends there.
+    """Check that `new_folder` can replace ``folder``. Call it before long work whose result goes there.
 
     Raises:
-        UserError: ``folder`` is a file or a link, holds anything that is not ours, is of another kind, or the present
-            folder lies in it.
+        UserError: ``folder`` is a file or a link, holds anything that is not ours, is of another kind, or the current
+            folder is inside it.
     """
     check_place(folder, kind)
     if Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"the present folder lies in {folder}, which is to be replaced", "name another folder")
+        raise UserError(f"the current folder is inside {folder}, which would be replaced", "name another folder")
 
 
 @contextmanager
 def growing_file(path: Path, keep: int) -> Iterator[BinaryIO]:
-    """The part of ``path`` that is there (`part_path`), open behind its first ``keep`` bytes; the rest is cut off.
+    """The unfinished part of ``path`` (`part_path`), open after its first ``keep`` bytes; the rest is cut off.
 
-    It outlives errors and kills, so that what comes in pieces goes on. `move` gives it its place.
+    It survives errors and kills, so that work in pieces can go on. At the end, `move` renames it to ``path``.
     """
     part = part_path(path)
     with part.open("r+b" if keep else "wb") as file:
@@ -105,35 +105,35 @@ def growing_file(path: Path, keep: int) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file (UTF-8) at one stroke."""
+    """Replace a text file (UTF-8): the old text or the new one is there, never half of it."""
     with new_file(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file at one stroke."""
+    """Replace a JSON file, as `write_text`."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename what this process holds the lock of."""
+    """Rename a file or folder. The caller holds its lock."""
     source.replace(target)
 
 
 def draft_path(path: Path) -> Path:
-    """Where ``path`` is written until it is whole. Of this process alone, since another may write the same file."""
+    """Where ``path`` is written until it is whole. Each process has its own, since two may write the same file."""
     return path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
 
 
 def part_path(path: Path) -> Path:
-    """Where what comes in pieces gathers until it is whole. Of whoever holds the lock of ``path``; a kill leaves it."""
+    """Where a file that comes in pieces is collected. Whoever holds the lock of ``path`` owns it; a kill leaves it."""
     return path.with_name(f".{path.name}.part{DRAFT}")
 
 
 def clear_drafts(folder: Path, name: str | None = None) -> None:
-    """Remove the drafts of ``name`` (None: all) that killed processes of this machine, or this one, left in ``folder``.
+    """Remove the drafts of ``name`` (None: all) in ``folder`` that killed processes of this machine, or this one, left.
 
-    A folder that was just being replaced comes back.
+    If a kill came while a folder was replaced, the old folder is put back.
     """
     for draft in folder.glob(f".{escape(name) if name else '*'}.*{DRAFT}"):
         parts = _DRAFT_NAME.fullmatch(draft.name)
@@ -148,13 +148,13 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold what was written."""
+    """Wait until the disk holds what was written."""
     with suppress(OSError), path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def _old(draft: Path) -> Path:
-    """Where the folder that a draft replaces waits."""
+    """Where the old folder is kept while a draft replaces it."""
     return draft.with_name(f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}")
 
 

@@ -1,4 +1,4 @@
-"""What can be made again: kept once, found by its key, and checked before it is used."""
+"""The cache: files that can be made again, found by a key, and checked before they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from isotrope.store.mark import DRAFT, LOCK, check_place, kind_of, remove
 
 _KIND = "cache"  # of the mark
 CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
-UNUSED = 30 * 24 * 3600  # seconds: what no run has opened for so long makes room for what is new
+UNUSED = 30 * 24 * 3600  # seconds: a folder that no run has opened for so long is deleted when a new one is made
 
 
 def cache_folder(*parts: str) -> Path:
@@ -31,14 +31,14 @@ def cache_folder(*parts: str) -> Path:
 
 
 def cached(folder: Path, make: Callable[[Path], None]) -> Path:
-    """``folder``, filled by ``make`` unless it is there and whole. Of several processes one makes it, the others wait.
+    """Return ``folder``; fill it by ``make`` first unless it is there and whole. Other processes wait meanwhile.
 
-    The folder's name is to be a key of all that decides its contents. A damaged folder counts as missing.
+    The folder's name must be a key of all that decides its contents. A damaged folder counts as missing.
 
     Args:
         folder: ``cache_folder(kind, key)``.
-        make: fills an empty folder, the path it is given. A long pass may keep what it has done in a draft beside
-            ``folder`` (named ``.KEY.WORD.isotrope-draft``), so that a killed one goes on.
+        make: fills an empty folder, the path it is given. Long work may keep its progress in a draft beside
+            ``folder`` (named ``.KEY.WORD.isotrope-draft``), so that it can go on after a kill.
 
     Raises:
         UserError: what ``make`` raises; no space or no right to write.
@@ -67,7 +67,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def _make_room(folder: Path) -> None:
-    """Remove a damaged folder of ours, but nobody else's."""
+    """Remove a damaged folder if it is ours. Refuse if it is not."""
     if kind_of(folder) == _KIND:
         remove(folder)
     try:
@@ -94,7 +94,7 @@ def file_checksum(path: Path) -> str:
 
 
 def prune(folder: Path) -> None:
-    """Remove what no run has opened for 30 days from one folder of the cache: what carries our mark, and drafts."""
+    """Remove from one folder of the cache what no run has opened for 30 days: folders with our mark, and drafts."""
     for path in folder.iterdir():
         with suppress(OSError, UserError):
             old = time.time() - path.stat().st_mtime > UNUSED
@@ -105,10 +105,10 @@ def prune(folder: Path) -> None:
 
 
 def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
-    """A small result (JSON) that is kept under its key, or a computed one, which is kept then.
+    """A small result (JSON): from the cache if its key is there, else computed and then kept.
 
-    A file that cannot be read counts as missing. One that cannot be written is not kept: the result stands.
-    It is what JSON makes of it (lists for tuples, text for keys), computed or kept.
+    A file that cannot be read counts as missing. If the file cannot be written, the result is returned all the same.
+    It has always gone through JSON: tuples come back as lists, keys as text.
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")

@@ -1,4 +1,4 @@
-"""What is said when a folder cannot be written: a full disk, a missing right, a file in the way."""
+"""One clear message when a folder cannot be written: a full disk, a missing permission, a file in the way."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ WORDS_OF_FULL = (
     "File too large",
     "unexpected pos",
 )  # the last: torch.save, after a write that was cut short
-SPARE = 1 << 20  # bytes: with less than this left, whatever failed to be written failed for want of space
+SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for a full disk
 
 
 @contextmanager
 def writing(
     folder: Path, again: str = "go on with --resume", elsewhere: str = "choose another folder"
 ) -> Iterator[None]:
-    """Make ``folder`` and write there. If nothing was written, no new folder stays.
+    """Make ``folder`` and write there. A new folder is removed again if nothing was written.
 
     Args:
         folder: made with its parents.
-        again: what to do after space was freed; ends the message of a full disk.
+        again: ends the message of a full disk: what to do after freeing space.
         elsewhere: the remedy where the folder cannot be written to.
 
     Raises:
@@ -71,10 +71,10 @@ def full(folder: Path, again: str) -> UserError:
 
 
 def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:
-    """Refuse to begin what will not fit.
+    """Refuse work whose result will not fit on the disk.
 
     Raises:
-        UserError: fewer than ``needed`` bytes are free where ``folder`` lies; names ``what`` needs them.
+        UserError: fewer than ``needed`` bytes are free where ``folder`` lies. The message says ``what`` needs them.
     """
     if needed > (free := free_bytes(folder)):
         raise UserError(f"{what} needs {_size(needed)} in {folder}, where {_size(free)} are free", remedy)

@@ -34,12 +34,12 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def hold(folder: Path, kind: str, again: str = "go on with --resume") -> Iterator[None]:
-    """Take ``folder`` for ``kind`` and for this process alone. If nothing is written there, it is left as it was.
+    """Take ``folder`` for ``kind``, for this process only. If nothing is written there, it is left as it was.
 
     Args:
         folder: new, empty, or taken for ``kind`` before.
         kind: see `isotrope.store.mark.claim`.
-        again: what to do after space was freed; ends the message of a full disk.
+        again: ends the message of a full disk: what to do after freeing space.
 
     Raises:
         UserError: it is not ours, is for another kind of work, is in use, or cannot be written; its disk is full.
@@ -56,14 +56,14 @@ def hold(folder: Path, kind: str, again: str = "go on with --resume") -> Iterato
 
 @contextmanager
 def in_turn(path: Path) -> Iterator[None]:
-    """Hold ``path``, a file or folder that may not exist yet, while it is made; others that want it wait."""
+    """Lock ``path``, a file or folder that may not exist yet, while it is made. Other processes wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}{LOCK}")):
         yield
 
 
 def _tidy(folder: Path, *ours: str) -> None:
-    """Where nothing else was written, these files go too."""
+    """Delete these files if the folder holds nothing else."""
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= set(ours):
         for name in ours:
             (folder / name).unlink(missing_ok=True)

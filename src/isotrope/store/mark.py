@@ -1,6 +1,6 @@
 """Whose a folder is. isotrope deletes and replaces only folders that carry its mark, ``.isotrope``.
 
-A mark says what the folder is for (``{"kind": "run"}``), so that no command goes on in another command's folder.
+A mark says what the folder is for (``{"kind": "run"}``), so that no command writes into another command's folder.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def check_place(folder: Path, kind: str) -> bool:
 
 
 def claim(folder: Path, kind: str) -> bool:
-    """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has it already is gone on with.
+    """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has this mark is taken as it is.
 
     Returns:
         Whether the folder was taken before.
@@ -73,9 +73,9 @@ def claim(folder: Path, kind: str) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Delete a marked folder, or an unfinished file or folder of ours; what is missing is no error.
+    """Delete a marked folder, or an unfinished file or folder of ours. If it is missing, nothing happens.
 
-    Links within it are deleted, not followed. The mark goes last, so that what a kill leaves is still ours.
+    Links within it are deleted, not followed. The mark is deleted last, so that after a kill the rest is still ours.
 
     Raises:
         UserError: it is not ours; nothing is deleted.
@@ -100,5 +100,5 @@ def remove(path: Path) -> None:
 
 
 def _passing(path: Path) -> bool:
-    """What does not make a folder somebody's: a lock, a draft, a mark that a kill cut short."""
+    """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)

@@ -1,4 +1,4 @@
-"""isotrope's own records: JSON and JSON Lines. Here alone they are read, so that any damage is one clear line."""
+"""isotrope's own records: JSON and JSON Lines. They are read only here, so that any damage gives one clear line."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
 
 
 class RecordLog:
-    """Records, one a line (JSON Lines), to which a process appends. A line that a kill cut short does not count."""
+    """Records, one a line (JSON Lines), to which a process appends. A line that a kill cut short is ignored."""
 
     def __init__(self, path: Path, writing: bool = True) -> None:
         """Read what is there. Only the process that is ``writing`` changes the file."""
         self.path, self.writing = path, writing
         self.records, damaged = _lines(path)
         if damaged:
-            self.keep(len(self.records))  # else the next record would be written behind half a line
+            self.keep(len(self.records))  # else the next record would follow half a line
 
     def keep(self, first: int) -> None:
         """Forget all but the ``first`` records."""
@@ -65,7 +65,7 @@ class RecordLog:
 
 
 def _lines(path: Path) -> tuple[list[Record], bool]:
-    """The whole records at the beginning of a file, and whether anything follows them, which does not count."""
+    """The whole records at the beginning of a file, and whether anything damaged follows them."""
     found: list[Record] = []
     if not path.is_file():
         return found, False

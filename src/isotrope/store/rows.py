@@ -1,4 +1,4 @@
-"""Rows of numbers on disk, written shard after shard. A killed pass goes on after the last whole shard."""
+"""Rows of numbers on disk, written in shards. After a kill, work goes on after the last whole shard."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class GrowingArray:
         return not done or (self.path.is_file() and self.path.stat().st_size >= self._size(done))
 
     def append(self, done: int, vectors: npt.NDArray[Any]) -> None:
-        """Write vectors (n, D) behind the first ``done`` rows, over what a kill may have left there.
+        """Write vectors (n, D) after the first ``done`` rows. What a kill left there is overwritten.
 
         Raises:
-            UserError: at the first rows, where the whole array will not fit on the disk.
+            UserError: at the first rows, if the whole array will not fit on the disk.
         """
         if not done:
             written = self.path.stat().st_size if self.path.is_file() else 0
@@ -57,7 +57,7 @@ class GrowingArray:
             os.fsync(file.fileno())
 
     def finish(self, target: Path) -> None:
-        """Give the whole file its place."""
+        """Rename the finished file to ``target``."""
         move(self.path, target)
 
     def _size(self, rows: int) -> int:
