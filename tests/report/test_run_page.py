@@ -170,7 +170,7 @@ def test_an_unfinished_run_shows_what_there_is(run: Path) -> None:
     page = Page(write_report(run))
     assert set(page.figures) == EVERY
     assert "unfinished" in page.text
-    assert "the run is unfinished, so that there is no new model yet" in page.text
+    assert "the run is unfinished, so there is no new model yet" in page.text
     assert "after: mean" not in page.text
     assert "before: mean" in page.text
 

@@ -47,7 +47,7 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     assert best.read_text() == text
     tuned = with_tuned(read_study(file), best).rows["Whitened"]
     assert tuned.set == tuple(found["Whitened"]["set"])
-    with pytest.raises(UserError, match="no search's result"):
+    with pytest.raises(UserError, match="not the result of a search"):
         with_tuned(read_study(file), file)
     with pytest.raises(UserError, match="none of the rows"):
         with_tuned(read_study("tiny"), best)

@@ -1,1 +1,1 @@
-"""Results in; text, SVG and HTML out: one table, one page, one style. It reads files, and knows nothing of training."""
+"""Results in; text, SVG and HTML out. This room reads files and does not depend on training."""

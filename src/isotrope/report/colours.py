@@ -1,7 +1,7 @@
 """The colours of figures and pages. In a page each is a CSS variable, so that figures follow light and dark.
 
-Before is grey and after is blue everywhere. The others are those of Okabe and Ito, which colour-blind readers can
-tell apart.
+Before is grey and after is blue everywhere. The other colours are from Okabe and Ito: colour-blind readers can
+distinguish them.
 """
 
 from __future__ import annotations

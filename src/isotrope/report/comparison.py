@@ -1,4 +1,4 @@
-"""The one table of before and after: of runs, of models compared, on the terminal and on pages."""
+"""The table of before and after, for runs and for compared models."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # of tasks
 
 
 def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task") -> Table:
-    """A row a comparison: both scores in points, the change, its 95 % interval, p and the verdict.
+    """One row for each comparison: both scores in points, the change, its 95 % interval, p and the verdict.
 
     Args:
         title: what was compared, and how.
         comparisons: the name of each row -> `isotrope.evaluation.significance.Comparison` as a dictionary.
-        rows: what the names are.
+        rows: header of the names' column.
     """
     cells = [
         [
@@ -34,7 +34,7 @@ def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows:
 
 
 def of_run(comparison: Mapping[str, Any]) -> Table:
-    """The comparison that a run's ``result.json`` keeps: a row a task, and the average of several."""
+    """The comparison in a run's ``result.json``: one row for each task, and the average of several."""
     tasks = dict(comparison["per_task"])
     if len(tasks) > 1:
         tasks["average"] = comparison

@@ -1,4 +1,4 @@
-"""The report's figures: each a function from plain arrays to a matplotlib figure, in one restrained style.
+"""The report's figures. Each is a function from arrays to a matplotlib figure, all in one style.
 
 Before is grey and after is blue everywhere, see `colours`.
 """
@@ -37,7 +37,7 @@ STYLE = {
 
 
 def loss_terms(curves: Mapping[str, Curve]) -> Figure:
-    """Loss and its terms over the steps; a logarithmic scale where they fall by more than a factor of ten."""
+    """Loss and its terms over the steps; a logarithmic scale if they fall by more than a factor of ten."""
     figure, axes = _new()
     values = np.concatenate([np.asarray(curve[1], float) for curve in curves.values()])
     if values.min() > 0 and values.max() > 10 * values.min():
@@ -48,7 +48,7 @@ def loss_terms(curves: Mapping[str, Curve]) -> Figure:
 
 
 def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
-    """Dev score over the steps, in points; the first curve is the one that selects, its kept step is marked."""
+    """Dev score over the steps, in points; the first curve selects; the step whose weights were kept is marked."""
     figure, axes = _new()
     axes.margins(y=0.25)
     _curves(axes, curves, "{:.2f}", marker="o")
@@ -66,7 +66,7 @@ def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
 def space_path(
     steps: Sequence[int], alignment: Sequence[float], uniformity: Sequence[float], kept: int | None
 ) -> Figure:
-    """Alignment against uniformity, one point an evaluation, joined in the order of training."""
+    """Alignment against uniformity: one point for each evaluation, joined in the order of training."""
     figure, axes = _new()
     axes.plot(uniformity, alignment, color=BEFORE, lw=1)
     axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")
@@ -110,9 +110,9 @@ def cosine_edges(*values: Vector) -> Vector:
 
 
 def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure:
-    """Histograms of cosines, a row a band of gold scores (label, {before, after: (n,)}), the lowest band at the foot.
+    """Histograms of cosines: a row for each band of gold scores (label, {before, after: (n,)}), lowest at the bottom.
 
-    Heights are shares of the band's pairs, on one scale; the dots on the line are medians.
+    Heights are shares of the band's pairs, all on one scale. Dots are medians.
     """
     figure, axes = _new(height=3.3)
     edges = cosine_edges(*(values for _, times in bands for values in times.values()))
@@ -188,12 +188,12 @@ def _logarithmic(axes: Axes) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    """What is grey and what is blue, above the axes, a line each."""
+    """The legend, above the axes, one line for each entry."""
     axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2)
 
 
 def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = "") -> None:
-    """Curves with their names and last values at their right ends, pushed apart where they would touch."""
+    """Curves with name and last value at the right end. Labels that would touch are moved apart."""
     for colour, (steps, values) in zip(_colours(len(curves)), curves.values(), strict=True):
         axes.plot(steps, values, color=colour, marker=marker or ("o" if len(steps) == 1 else ""))
     axes.autoscale_view()  # now, not when drawn: the labels' places depend on it
@@ -210,7 +210,7 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = 
 
 
 def push_apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Heights moved up as little as leaves ``gap`` between neighbours, in the order given."""
+    """Heights, moved up as little as possible, so that neighbours are at least ``gap`` apart; in the order given."""
     places, last = list(heights), -np.inf
     for i in sorted(range(len(heights)), key=heights.__getitem__):
         last = places[i] = max(heights[i], last + gap)

@@ -1,4 +1,4 @@
-"""The one HTML page of the package: runs, studies and tables. It needs nothing from outside and runs no script."""
+"""The HTML page for runs, studies and tables. It loads nothing from outside and runs no script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isotrope.report.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """A figure on a page. The name is its id: each figure of a page has another one."""
+    """A figure on a page. Its name is its id, so names on a page must differ."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class PageFigure:
 
 @dataclass(frozen=True, slots=True)
 class PageVerdict:
-    """What the page says first."""
+    """The verdict, first on the page."""
 
     word: str
     sign: str
@@ -60,7 +60,7 @@ class Page:
 
 
 def inline(text: str, name: str, title: str) -> str:
-    """An SVG file as an element of a page: ids of its own, colours as variables, a title for those who cannot see.
+    """An SVG file as an element of a page: unique ids, colours as CSS variables, a title for screen readers.
 
     ``title`` must be escaped already.
     """

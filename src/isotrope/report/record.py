@@ -1,4 +1,4 @@
-"""What the page of a run says: read from the run's folder, finished or not."""
+"""What a run's page needs, read from the run's folder. The run may be unfinished."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RESULT_KEYS = ("verdict", "advice", "corpus", "selection")
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run's files, read. ``result`` is empty while the run is unfinished; what was not kept is empty too."""
+    """The contents of a run's files. ``result`` is empty while the run is unfinished. What was not kept is empty."""
 
     folder: Path
     preset: Preset
@@ -64,13 +64,13 @@ class RunRecord:
 
     @property
     def method(self) -> str:
-        """The preset's name: as the result has it, else that of the shipped preset with the same description."""
+        """The preset's name: from the result, else that of the shipped preset with the same description."""
         found = (name for name in preset_names() if read_preset(name).description == self.preset.description)
         return str(self.result.get("preset") or next(found, "a preset of its own"))
 
     @property
     def kept_step(self) -> int | None:
-        """The step whose weights the finished run kept, where dev pairs selected it."""
+        """The step whose weights were kept, if dev pairs selected it."""
         step = self.result.get("selection", {}).get("best_step")
         return None if step is None else int(step)
 
@@ -80,7 +80,7 @@ class RunRecord:
         return [([row["step"] for row in rows], [float(row[key]) for row in rows]) for key in keys]
 
     def losses(self) -> dict[str, Curve]:
-        """Loss and its terms over the steps; the loss alone, under the term's name, where there is one term."""
+        """Loss and its terms over the steps. With one term only the loss, under the term's name."""
         terms = list(dict.fromkeys(k for r in self.metrics if "loss" in r for k in r if k not in NOT_TERMS))
         if len(terms) < 2:
             named = {terms[0] if terms else "loss": self.series("loss")[0]}
@@ -89,7 +89,7 @@ class RunRecord:
         return {name: curve for name, curve in named.items() if curve[0]}
 
     def dev_scores(self) -> dict[str, Curve]:
-        """Dev score over the steps as Spearman × 100: the mean that selects, and each set where there are several."""
+        """Dev score over the steps as Spearman × 100: the mean that selects, and with several sets also each set."""
         skip = NOT_TERMS | {"score", "alignment", "uniformity"}
         sets = list(dict.fromkeys(k for r in self.metrics if "score" in r for k in r if k not in skip))
         chosen = {"mean": "score", **{name: name for name in sets}} if len(sets) > 1 else {"score": "score"}
@@ -97,7 +97,7 @@ class RunRecord:
         return {name: (steps, [100 * v for v in values]) for name, (steps, values) in curves.items() if steps}
 
     def settings(self) -> list[tuple[str, str, str]]:
-        """Rows (key, value, source): the paper's section, our default, or this run's own choice."""
+        """Rows (key, value, source). The source is the paper's section, our default, or "set for this run"."""
         shipped = self.method if self.method in preset_names() else None
         usual = flat(read_preset(shipped)) if shipped else {}
         cited = cited_sources(shipped) if shipped else {}

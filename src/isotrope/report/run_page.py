@@ -1,4 +1,4 @@
-"""A run as one self-contained page: what its folder says → figures → HTML."""
+"""A run as one self-contained page: folder → figures → HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAPERS = {  # name as the captions give it -> where to read it
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure and its words; ``name`` is that of its files."""
+    """A figure with its title and caption. ``name`` is the name of its files."""
 
     name: str
     title: str
@@ -60,7 +60,7 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
     page = Path(output) if output is not None else record.folder / "report.html"
     folder = page.with_suffix("")
     if page.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{page} is no name for a page", "end it with .html")
+        raise UserError(f"{page} is not an .html file", "choose a name that ends with .html")
     if page.is_dir():
         raise UserError(f"{page} is a folder", "choose another --output")
     with writing(page.parent, again="run the same command again"), figures.style():
@@ -73,14 +73,14 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
 
 
 def _plots(record: RunRecord, seen: Mapping[str, Space]) -> Iterator[Plot]:
-    """The figures for which the run holds numbers."""
+    """The figures that the run has numbers for."""
     comparison = record.result.get("comparison")
     if comparison and len(comparison["per_task"]) > 1:
         tasks = {SHORT_NAMES.get(task, task): change for task, change in comparison["per_task"].items()} | {
             "average": comparison
         }
         points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
-        words = "Paired bootstrap over the pairs: where the line leaves out 0, the change is more than luck."
+        words = "Paired bootstrap over the pairs: if the line does not cross 0, the change is significant."
         yield Plot("changes", "Change on each set", words, figures.changes(list(tasks), *points))
     if losses := record.losses():
         words = "Each point is the mean over the steps since the point before."
@@ -102,26 +102,26 @@ def _plots(record: RunRecord, seen: Mapping[str, Space]) -> Iterator[Plot]:
         cosines = {time: found[task] for time, found in record.cosines.items()}
         words = (
             f"The {len(record.gold[task]):,} judging pairs of {SHORT_NAMES.get(task, task)}; dots are medians. "
-            "A good model sets the bands apart, in order; as"
+            "A good model separates the bands, in order; as"
         )
         figure = figures.cosines_by_gold(by_gold_band(record.gold[task], cosines))
         yield Plot("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
     if seen:
         sample = f"{len(record.sample)} random sentences of the corpus"
-        words = f"All pairs of {sample}: unrelated, so a space without a common direction has them near 0; as"
+        words = f"All pairs of {sample}: unrelated, so without a common direction their cosines are near 0; as"
         figure = figures.in_batch_cosines({time: space.cosines for time, space in seen.items()})
         yield Plot("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
         shares = {time: space.shares for time, space in seen.items()}
         words = (
             f"Eigenvalues of the covariance of unit vectors of {sample}. Effective rank: how many equal directions "
-            f"would spread as much, of at most {max(map(len, shares.values()))}."
+            f"would give the same spread, of at most {max(map(len, shares.values()))}."
         )
         figure = figures.spectrum(shares, {time: effective_rank(values) for time, values in shares.items()})
         yield Plot("spectrum", "Covariance spectrum", words, figure)
 
 
 def _drawn(plot: Plot, folder: Path) -> PageFigure:
-    """Write the figure's files -> what the page shows of it."""
+    """Write the figure's files -> the figure on the page."""
     text = figures.svg(plot.figure)
     write_text(folder / f"{plot.name}.svg", text)
     with new_file(folder / f"{plot.name}.png") as file:

@@ -1,4 +1,4 @@
-"""ModelResults of several models as the tables that papers print: a block a measure, a row a model, a column a task."""
+"""Results of several models as tables: one table for each measure, a row for each model, a column for each task."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
 
 
 def suite_tables(suite: str, results: ModelResults, title: str | None = None) -> list[Table]:
-    """The tables of one suite: one a measure, or one for all measures where there is a single task.
+    """The tables of one suite: one for each measure, or one for all measures if there is a single task.
 
-    A measure that no task has gets no table. The average is there where all tasks are that the papers average over;
-    of "sts" it is the exact mean, not the mean of rounded cells.
+    A measure that no task has gets no table. The average is shown if all tasks are there that the papers average over.
+    For "sts" it is the exact mean, not the mean of rounded cells.
     """
     known, title = SUITES[suite], title or suite
     of_task = next(iter(results.values()))
@@ -62,7 +62,7 @@ def suite_tables(suite: str, results: ModelResults, title: str | None = None) ->
 
 
 def interval_table(title: str, results: ModelResults) -> Table:
-    """95 % intervals of Spearman's correlation by a seeded bootstrap over pairs; of the average where all seven are."""
+    """95 % intervals of Spearman's correlation by a seeded bootstrap over pairs; of the average if it is shown."""
     rows = []
     for name, of_task in results.items():
         drawn = resample(pair_cases(of_task))

@@ -1,4 +1,4 @@
-"""A model's space, seen through a sample of the corpus: in-batch similarity, spectrum, neighbours."""
+"""A model's vectors of a sample of the corpus: similarity, spectrum, nearest neighbours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What the report shows of one model's vectors of N sentences."""
+    """What the report shows about one model's vectors of N sentences."""
 
     cosines: Vector  # (N (N − 1) / 2,)
     shares: Vector  # (min(D, N − 1),)
@@ -50,9 +50,9 @@ def neighbours(rows: npt.NDArray[np.float64], asked: int, count: int) -> list[li
 
 
 def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
-    """The run's sample through both models -> before, after -> Space; and why one is missing.
+    """Encode the run's sample with both models -> before, after -> Space; and why one is missing.
 
-    Sentences are cut at the training length, so that the cost is bounded and the space is that which was trained.
+    Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
     if len(record.sample) < FEWEST_SENTENCES:
         return {}, ["the run kept no sample of its corpus (sample.txt)"]
@@ -65,7 +65,7 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
     missing = []
     for time, (model, options) in models.items():
         if time == "after" and not record.result:
-            missing.append("the run is unfinished, so that there is no new model yet")
+            missing.append("the run is unfinished, so there is no new model yet")
             continue
         try:
             encoder = load(model, **options)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
 
 
 def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[Table]:
-    """For the first sentences of the sample: their nearest others before and after. No table where no space is seen."""
+    """The first sentences of the sample, each with its nearest others before and after. No table without a space."""
     if not seen:
         return []
     rows = [

@@ -1,4 +1,4 @@
-"""Tables as files, in the format that the file's ending names."""
+"""Tables as files. The ending of the file's name decides the format."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
 
 
 def check_table_file(path: str | Path) -> Path:
-    """The file that tables will be written to.
+    """Check a file that tables will be written to -> its path.
 
     Raises:
         UserError: its ending is unknown, its folder does not exist, or it is a folder.
     """
     target = Path(path)
     if target.suffix not in TABLE_FORMATS:
-        raise UserError(f"{target.name}: no format for tables", f"let it end with {', '.join(TABLE_FORMATS)}")
+        raise UserError(f"{target.name}: unknown format for tables", f"let it end with {', '.join(TABLE_FORMATS)}")
     return check_file(target)
 
 
 def check_file(target: Path) -> Path:
-    """A file that will be written: checked before the work whose result it will hold.
+    """Check, before long work, a file that its result will be written to -> its path.
 
     Raises:
         UserError: its folder does not exist or cannot be written to; it is a folder or a device.
@@ -48,7 +48,7 @@ def check_file(target: Path) -> Path:
 
 
 def write_tables(tables: Sequence[Table], target: Path) -> None:
-    """Write tables in the format that the file's ending names: whole or not at all.
+    """Write tables in the format of the file's ending: whole or not at all.
 
     Raises:
         UserError: the disk is full, or the folder cannot be written to.

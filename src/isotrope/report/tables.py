@@ -1,4 +1,4 @@
-"""The one table of the package: on the terminal, as Markdown, LaTeX or HTML. What it holds is text, never markup."""
+"""The table of the package: on the terminal, as Markdown, LaTeX or HTML. Cells are text, never markup."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def terminal(table: Table) -> TerminalTable:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Show a table. Where the console is no terminal, no cell is broken over lines, whatever the width."""
+    """Show a table. If the console is not a terminal, no cell is broken over lines, whatever the width."""
     width = console.width
     if not console.is_terminal:
         console.width = WIDE
@@ -143,5 +143,5 @@ def _in_latex(text: str) -> str:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Escaped before rich measures it."""
+    """Escape the text before rich measures it."""
     return Text(escaped(text), style)

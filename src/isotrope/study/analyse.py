@@ -1,4 +1,4 @@
-"""What a study found: scores by row and seed, differences tested, claims answered. All of it plain JSON."""
+"""What a study found: scores by row and seed, tested differences, answered claims. The record is plain JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two
 def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Record:
     """Everything that the study's pages show, from its finished cells; ``failed`` is key -> why.
 
-    A row's scores are its seeds'; a teacher's and an untrained backbone's are one run's, and stand against every seed.
+    A row has one score for each seed. A teacher or an untrained backbone is one run; it is compared with every seed.
     """
     failed = failed or {}
     results = {key: found for key, cell in plan.cells.items() if (found := cell.record())}
@@ -62,8 +62,8 @@ def recomputed(record: Record) -> Record:
 
 
 def with_tests(record: Record, pairs: OverPairs) -> Record:
-    """The record with the differences to its baseline, the spread of this, and the answers to its claims."""
-    # a claim may name a teacher; where a row has the same name, the row is meant
+    """The record with the differences to its baseline, the baseline's spread, and the answers to its claims."""
+    # a claim may name a teacher; if a row has the same name, the claim means the row
     rows = {row["label"]: row for row in sorted(record["rows"], key=lambda row: row["kind"] != "teacher")}
     baseline, column = record["baseline"], record["column"]
     others = [row["label"] for row in record["rows"] if row["kind"] == "row" and row["label"] != baseline]
@@ -112,7 +112,7 @@ def _teacher(plan: StudyPlan, name: str, results: Mapping[str, Record], failed: 
 
 
 def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
-    """Those that the study asks for; else all that were measured or published, but for what a table need not show."""
+    """The columns that the study asks for; else all that were measured or published, except `UNSHOWN`."""
     found = {column for row in rows for scores in row["scores"].values() for column in scores}
     found |= {c for row in plan.spec.rows.values() for c in row.published}
     found |= {c for row in plan.spec.reference.values() for c in row.published}
@@ -121,7 +121,7 @@ def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
 
 
 def _baseline(plan: StudyPlan) -> str:
-    """The first row that is trained, unless the study names one that is run."""
+    """The row that the study names, if it is run; else the first row that is trained."""
     for label, entry in plan.entries.items():
         if plan.spec.run.baseline in (label, entry.base):
             return label
@@ -129,7 +129,7 @@ def _baseline(plan: StudyPlan) -> str:
 
 
 def _scale(plan: StudyPlan, results: Iterable[Record]) -> Record:
-    """At what size all this was run."""
+    """The size of the study: backbones, sentences, seeds, cells."""
     found = list(results)
     run = plan.spec.run
     return {
@@ -146,7 +146,8 @@ def _scale(plan: StudyPlan, results: Iterable[Record]) -> Record:
 def _spread(row: Record | None, column: str) -> Record | None:
     """The baseline's standard deviation over seeds, and the seeds that differences of 0.5 and 1 would need.
 
-    As if rows were independent: a difference's variance is then twice a row's. Pairing by seed can only tell later.
+    This assumes independent rows: a difference then has twice the variance of a row. What pairing by seed saves is not
+    known before the other row is run.
     """
     values = [scores[column] for scores in row["scores"].values() if column in scores] if row else []
     if len(values) < 2:
@@ -156,22 +157,22 @@ def _spread(row: Record | None, column: str) -> Record | None:
 
 
 class _Draws:
-    """Bootstrap draws of rows: of every seed on the same resamples of pairs, averaged over seeds."""
+    """Bootstrap draws of rows. All seeds use the same resamples of pairs; draws are averaged over seeds."""
 
     def __init__(self, plan: StudyPlan) -> None:
         self.plan = plan
 
     def __call__(self, a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
-        """Interval and p of a − b over pairs, or None where the column has none."""
+        """Interval and p of a − b over pairs, or None if the column has no pairs."""
         first, second = (self._of(_cells(row, seeds), column) for row in (a, b))
         if first is None or second is None:
             return None
-        # interval and p are the draws' alone: the scores themselves stand in the record already
+        # interval and p come from the draws only; the scores are in the record already
         found = compare_draws(0.0, 0.0, second, first)
         return {"low": found.low, "high": found.high, "p": found.p}
 
     def _of(self, keys: Iterable[str], column: str) -> Any:
-        """(R,) in points, or None where the column has no pairs."""
+        """(R,) in points, or None if the column has no pairs."""
         drawn = []
         for key in keys:
             draws = self.plan.cells[key].draws()
@@ -191,7 +192,7 @@ def _compare(
         return record
     a, b = rows[first], rows[second]
     left, right = _by_seed(a, column), _by_seed(b, column)
-    if a["kind"] != "row" and right:  # one model against every seed
+    if a["kind"] != "row" and right:  # one run is compared with every seed
         left = dict.fromkeys(right, *left.values()) if left else {}
     elif b["kind"] != "row" and left:
         right = dict.fromkeys(left, *right.values()) if right else {}
@@ -205,7 +206,7 @@ def _compare(
 
 
 def _cells(row: Record, seeds: Sequence[str]) -> list[str]:
-    """The row's cells of these seeds; the only one of what has one seed."""
+    """The row's cells of these seeds. A teacher or an untrained row has one cell."""
     return [row["cells"][s] for s in seeds if s in row["cells"]] if row["kind"] == "row" else [*row["cells"].values()]
 
 
@@ -214,9 +215,9 @@ def _by_seed(row: Record, column: str) -> dict[str, float]:
 
 
 def _corrected(records: list[Record]) -> list[Record]:
-    """Every p value corrected for the number of comparisons, those over seeds and those over pairs each by itself.
+    """The records with p values corrected for the number of comparisons, over seeds and over pairs separately.
 
-    Two rows that are the same cells are compared in nothing, so that they do not count.
+    Two rows with the same cells are not compared, and do not count.
     """
     for kind, name in (("seeds", "p"), ("seeds", "p_margin"), ("pairs", "p")):
         found = holm([record[kind][name] if record[kind] and not record["same"] else None for record in records])
@@ -227,7 +228,7 @@ def _corrected(records: list[Record]) -> list[Record]:
 
 
 def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
-    """A paper's claim as the difference ``row`` − ``than``, signed so that a gain is positive."""
+    """A paper's claim as the difference ``row`` − ``than``. The order is such that a gain is positive."""
     names = {entry.base: label for label, entry in reversed(plan.entries.items())}  # the first of a sweep
     names |= {label: label for label in plan.entries}
     gain = claim.column not in LOWER_IS_BETTER

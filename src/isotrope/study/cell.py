@@ -1,4 +1,4 @@
-"""A cell of a study: what it runs, and the one reader and writer of its folder."""
+"""A cell of a study: what it runs, and the only code that reads and writes its folder."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ KEYS = {
     "label": str, "key": str, "preset": str, "seed": int, "settings": dict, "environment": dict, "scores": dict,
     "data": dict, "seconds": dict, "files": dict,
 }  # fmt: skip
-COSINES, DRAWS, METRICS = FILES = ("after.npz", "draws.npz", "metrics.jsonl")  # what the record has the checksums of
+COSINES, DRAWS, METRICS = FILES = ("after.npz", "draws.npz", "metrics.jsonl")  # files whose checksums are in the record
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One training run and its measurement, or a backbone's measurement alone. All paths are this machine's."""
+    """One training run and its scores, or only the scores of a backbone. All paths are of this machine."""
 
     label: str
     key: str  # checksum of everything below that decides the result
     folder: Path
-    settings: Mapping[str, Any]  # the resolved preset; models of the study's own by their cells' names
+    settings: Mapping[str, Any]  # the resolved preset; models that the study trains by their cells' keys
     preset: str
     overrides: tuple[str, ...]
     backbone: str
@@ -45,11 +45,11 @@ class Cell:
     then: str
     threads: int
     keep_model: bool
-    needs: tuple[str, ...] = ()  # keys of the cells whose models this one begins with or learns from
+    needs: tuple[str, ...] = ()  # keys of the cells whose models are its backbone or teachers
 
     @property
     def model(self) -> Path:
-        """Where the trained model lies, if it is kept."""
+        """The folder of the trained model, if it is kept."""
         return self.folder / "model"
 
     @property
@@ -59,16 +59,16 @@ class Cell:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do. A model that another study did not keep is trained again."""
+        """Whether nothing is left to do. If the model is needed and was not kept, it must be trained again."""
         return self.record() is not None and (not self.keep_model or self.model.is_dir())
 
     @property
     def damaged(self) -> bool:
-        """Whether there is a record that does not count."""
+        """Whether there is a record, but it is damaged or outdated."""
         return self.result.exists() and self.record() is None
 
     def record(self) -> Record | None:
-        """What ``result.json`` holds; None where there is none, or where it or a file that it names is damaged."""
+        """What ``result.json`` holds; None if there is none, or if it or a file that it names is damaged."""
         try:
             record = read_record(self.result, KEYS)
         except UserError:
@@ -76,18 +76,18 @@ class Cell:
         return record if record["key"] == self.key and record["files"] == self._files() else None
 
     def finish(self, record: Mapping[str, Any]) -> None:
-        """Write the record: from then on the cell is finished."""
+        """Write the record. From then on the cell is finished."""
         write_json(self.result, {**record, "label": self.label, "key": self.key, "files": self._files()})
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
-        """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} where nothing judged the cell."""
+        """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the cell."""
         return {
             task: (np.concatenate([gold for gold, _ in parts.values()]), np.concatenate([c for _, c in parts.values()]))
             for task, parts in read_cosines(self.folder / COSINES).items()
         }
 
     def draws(self) -> dict[str, Any]:
-        """Task -> Spearman on every resample of its pairs (R,); {} where nothing judged it."""
+        """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
         path = self.folder / DRAWS
         if not path.is_file():
             return {}
@@ -100,7 +100,7 @@ class Cell:
             np.savez(file, **draws)
 
     def metrics(self) -> list[Record]:
-        """What the run logged, one record an event."""
+        """The records that the run logged."""
         return RecordLog(self.folder / METRICS, writing=False).records
 
     def _files(self) -> dict[str, str]:

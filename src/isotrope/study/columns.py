@@ -1,4 +1,4 @@
-"""The columns of a study's table: what they are called, and where a finished cell has their numbers."""
+"""The columns of a study's table: their names, and where their numbers come from."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "
 KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RANKING, *GEOMETRY, "dev", "minutes")
 LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", "minutes")
 COLUMN_SUITES = ("transfer", "ranking", "geometry")  # those whose results have columns here
-UNSHOWN = ("dev", "minutes")  # unless a study asks for them: the first has selected, the second differs by machine
+UNSHOWN = (
+    "dev",
+    "minutes",
+)  # unless a study asks for them: dev pairs have selected the model, minutes depend on the machine
 
 
 def column_of(task: str) -> str:
-    """What a judged task is called; the user's own pairs may have the name of another column."""
+    """A judged task's column. The user's own pairs get another name if they are called like a known column."""
     return SHORT_NAMES.get(task) or (f"{task} pairs" if task in KNOWN and task not in STS else task)
 
 
 def sts_scores(result: Mapping[str, Any]) -> dict[str, float]:
-    """Judged tasks (``before`` or ``after`` of a run) -> points; "Avg." is the mean of those there are."""
+    """Judged tasks (``before`` or ``after`` of a run) -> points. "Avg." is the mean of the tasks that were judged."""
     found = {column_of(task): 100 * score for task, score in main_scores("sts", result).items()}
     return found | {"Avg.": sum(found.values()) / len(found)} if found else {}
 
@@ -38,7 +41,7 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
         return {column: float(measures[column.replace(" ", "_")]) for column in GEOMETRY}
     if suite == "transfer":
         found = {("SST" if task == "SST2" else task): 100 * scores["accuracy"] for task, scores in result.items()}
-        found.pop("SST5", None)  # is none of the papers' seven
+        found.pop("SST5", None)  # not one of the papers' seven
         return found | {"Transfer Avg.": sum(found.values()) / len(found)}
     if suite == "ranking":
         columns: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""A study's record as tables with notes, and these as Markdown, LaTeX and HTML."""
+"""A study's record as tables with notes, in Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pages(record: Record, folder: Path | None = None) -> dict[str, str]:
 
 
 def means(row: Record) -> Means:
-    """Of a row's scores, over its seeds."""
+    """Column -> mean, standard deviation and number of a row's seeds."""
     values: dict[str, list[float]] = {}
     for of_seed in row["scores"].values():
         for column, value in of_seed.items():
@@ -77,14 +77,14 @@ JUDGES = {
 
 
 def introduction(record: Record) -> list[str]:
-    """What stands above the tables: after what, at what size, what else a reader has to know."""
+    """The text above the tables: the source, the size, and the study's note."""
     return [
         text for text in (record["source"] and f"After {record['source']}.", _scale(record), record["note"]) if text
     ]
 
 
 def seeds_of(record: Record) -> str:
-    """How many seeds the trained rows have, as far as they are finished."""
+    """How many finished seeds the trained rows have."""
     counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {record["scale"]["seeds"]}
     few, many = min(counts), max(counts)
     return f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
@@ -101,7 +101,7 @@ def _scale(record: Record) -> str:
 
 
 def score_table(record: Record) -> Table:
-    """Measured mean ± standard deviation of every row, and what is published of it."""
+    """Measured mean ± standard deviation of every row, and the published numbers."""
     columns, found = record["columns"], [means(row) for row in record["rows"]]
     nothing = (float("nan"), None, 0)
     marks = best_marks(
@@ -164,7 +164,7 @@ def _differences(record: Record) -> Table:
 
 
 def claim_table(record: Record) -> Table:
-    """What the papers claim, what was measured of it, and the answer."""
+    """What the papers claim, what was measured, and the answer."""
     rows = []
     for one in record["claims"]:
         seeds = one["seeds"] or {}
@@ -178,7 +178,7 @@ def claim_table(record: Record) -> Table:
 
 
 def measured_difference(claim: Record) -> str:
-    """The difference that a claim is about, with its interval over seeds; "" where it was not measured."""
+    """The difference that a claim is about, with its interval over seeds; "" if it was not measured."""
     seeds = claim["seeds"]
     if seeds is None:
         return ""

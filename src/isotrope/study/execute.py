@@ -1,4 +1,4 @@
-"""Run a plan's cells: several at a time, each in a process of its own, with a table that shows how far it is."""
+"""Run a plan's cells, several at a time, each in its own process, and show the progress."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class _Running:
 
 
 def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
-    """Run all cells that are not finished; one that fails stops none of the others, but those that need its model.
+    """Run all cells that are not finished. If one fails, only the cells that need its model are not run.
 
     Args:
         plan: the cells.
-        jobs: processes at a time. They change no result: each uses the plan's number of threads. GPUs are dealt out
-            in turn.
+        jobs: processes at a time. The number changes no result: each uses the plan's number of threads. With GPUs, the
+            processes take them in turn.
         console: where progress is shown.
 
     Returns:
@@ -52,7 +52,7 @@ def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
 
     Raises:
         UserError: ``jobs`` is below 1.
-        Stopped: Ctrl-C; every running cell has saved where it is, and the same command goes on.
+        Stopped: Ctrl-C; every running cell has saved a checkpoint, and the same command goes on.
     """
     if jobs < 1:
         raise UserError(f"jobs = {jobs}", "choose 1 or more")
@@ -94,14 +94,14 @@ def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
 
 
 def _in_order(plan: StudyPlan, board: Board) -> list[Cell]:
-    """The cells to run, those first whose models others need."""
+    """The cells to run. Those whose models others need come first."""
     needed = {key for cell in plan.cells.values() for key in cell.needs}
     waiting = [cell for cell in plan.cells.values() if cell.key not in board.results]
     return sorted(waiting, key=lambda cell: cell.key not in needed)
 
 
 def _hint(jobs: int, waiting: list[Cell]) -> str:
-    """How to use the cores that would be idle."""
+    """Advice on --jobs if cores would be idle; else ""."""
     if not waiting or torch.cuda.is_available():
         return ""
     threads, cores = waiting[0].threads, _cores()
@@ -110,7 +110,7 @@ def _hint(jobs: int, waiting: list[Cell]) -> str:
 
 
 def _processes() -> Any:
-    """A server imports everything once. Each cell is a fork of it, so none waits for imports or shares memory."""
+    """The way to start processes. A server imports everything once; each cell is a fork of it."""
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":
@@ -119,7 +119,7 @@ def _processes() -> Any:
 
 
 def _started(context: Any, cell: Cell, slot: int) -> _Running:
-    """The cell's process, begun in a folder that is ours."""
+    """Mark the cell's folder as ours and start its process."""
     claim(cell.folder, "cell")
     process = context.Process(target=_work, args=(cell, slot), name=cell.key)
     process.start()
@@ -137,12 +137,12 @@ def _why(one: _Running) -> str:
 
 
 def _log(cell: Cell) -> str:
-    """Below the study's folder: the line goes into the record, which names no place of this machine."""
+    """The path of the log within the study's folder: records must not hold paths of this machine."""
     return f"cells/{cell.folder.name}/{LOG}"
 
 
 def _stop(running: Iterable[_Running]) -> None:
-    """Ask every cell to save its checkpoint and end; a second Ctrl-C ends them at once."""
+    """Ask every running cell to save a checkpoint and end. A second Ctrl-C ends them at once."""
     try:
         for one in running:
             if one.process.is_alive() and one.process.pid:
@@ -156,11 +156,11 @@ def _stop(running: Iterable[_Running]) -> None:
 
 
 def _work(cell: Cell, slot: int) -> None:
-    """In the cell's process: its threads and its GPU, its own log, and one line if it fails."""
+    """Runs in the cell's process: sets threads and GPU, writes a log, and one line if it fails."""
     from isotrope.study.run_cell import run_cell
 
     if hasattr(os, "setpgrp"):
-        os.setpgrp()  # the terminal's Ctrl-C reaches the study alone, which hands it on
+        os.setpgrp()  # the terminal's Ctrl-C reaches only the study, which passes it on
     threading.Thread(target=_die_with_the_study, daemon=True).start()
     torch.set_num_threads(cell.threads)
     if gpus := torch.cuda.device_count():
@@ -186,7 +186,7 @@ def _fail(folder: Path, line: str) -> None:
 
 
 def _die_with_the_study() -> None:
-    """A killed study leaves no process behind."""
+    """End this process when the study's process ends, however it ends."""
     study = multiprocessing.parent_process()
     if study is not None:
         study.join()
@@ -198,6 +198,6 @@ def _cores() -> int:
 
 
 def _visible(index: int) -> str:
-    """The name of the GPU of that place among those that this process may use."""
+    """The name of the GPU with this index among those that this process may use."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     return given.split(",")[index] if given else str(index)

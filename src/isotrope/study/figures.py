@@ -1,4 +1,4 @@
-"""A study's figures: what the papers plot, from the finished cells; one function a kind of figure."""
+"""A study's figures, as in the papers, from the finished cells. Each kind of figure is one function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "unif
 
 
 def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
-    """Draw every figure for which there are numbers -> title: file name.
+    """Draw every figure that has numbers -> title: file name.
 
     Raises:
         UserError: the folder cannot be written to.
@@ -46,7 +46,7 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
 
 
 def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
-    """Means of the columns, a group a row, with one standard deviation."""
+    """Means of the columns with one standard deviation; one group for each row."""
     figure, axes = _new(height=0.9 + 0.2 * len(rows) * len(wanted.columns))
     for i, column in enumerate(wanted.columns):
         found = [means(row).get(column, (np.nan, None, 0)) for row in rows]
@@ -62,7 +62,7 @@ def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings)
 
 
 def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
-    """Means over the values of a key, a line for each row that was swept, other keys' values and column."""
+    """Means over the values of one key. A line for each swept row, column, and combination of other keys' values."""
     lines: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         if wanted.x not in row["at"]:
@@ -116,7 +116,7 @@ def _logged(cell: Cell, column: str) -> dict[int, float]:
 
 
 def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
-    """Alignment against uniformity, a dot a row, its first column beside its name."""
+    """Alignment against uniformity: a dot for each row, with its name and its score in the first column."""
     found = {row["label"]: means(row) for row in rows}
     found = {label: own for label, own in found.items() if "alignment" in own and "uniformity" in own}
     if not found:
@@ -158,7 +158,7 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
 
 
 def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
-    """Cosines of unrelated sentences of the corpus, a line a row, all seeds together."""
+    """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = _new()
     edges, empty = np.linspace(-1, 1, BINS + 1), True
     for i, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""What a study and a search of its settings are told alike: where, on what, which rows, how many at a time."""
+"""Options that a study and a search of its settings share."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from isotrope.study.spec import Spec, read_study
 
 
 class Options(TypedDict, total=False):
-    """What is left out is as the study's file says.
+    """The study's file decides what is left out here.
 
     output: the study's folder.
-    corpus: as ``run.corpus``. This and the four below replace what ``[run]`` says.
+    corpus: as ``run.corpus``. This option and the next four replace keys of ``[run]``.
     backbone: in place of every preset's.
     sentences: of a run.
     dev: pairs that select.
-    threads: of each cell on the processor. Part of what decides a result, so another number makes other cells.
+    threads: processor threads of each cell. The number is part of a cell's key, so another number makes new cells.
     data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
     rows: only these.
     overrides: ``key=value`` over every cell whose preset has that component.
@@ -43,7 +43,7 @@ class Options(TypedDict, total=False):
 
 
 def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
-    """The study's file with the options, and ``run`` in particular, over its ``[run]``; and where all of it lies.
+    """The study, with the options and ``run`` in place of keys of its ``[run]``; and where it reads and writes.
 
     Raises:
         UserError: a mistake in the file or the options.

@@ -1,4 +1,4 @@
-"""What a study has to run: cells, each a row with one seed or a shared teacher, known by what decides its result."""
+"""What a study runs: cells. A cell is a row with one seed, or a shared teacher; its key is what decides its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from isotrope.text.corpus import corpus_key
 
 @dataclass(slots=True)
 class StudyPlan:
-    """The cells, teachers before those that need them."""
+    """The cells; a teacher comes before the cells that need it."""
 
     spec: Spec
     entries: dict[str, PlannedRow]
@@ -42,7 +42,7 @@ class StudyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a study's input and output lie."""
+    """Where the study reads and writes."""
 
     output: Path
     data: str | None = None
@@ -52,7 +52,7 @@ class Place:
 def plan_study(
     spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
 ) -> StudyPlan:
-    """All cells of a study, everything checked that can be checked before a model is loaded.
+    """All cells of a study. Everything is checked that can be checked before a model is loaded.
 
     Raises:
         UserError: a mistake in the file or on the command line, a missing corpus or data folder.
@@ -93,7 +93,7 @@ class _Planner:
                 raise UserError(f"{text}: no row has such a component", "correct the key, or leave it out")
 
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
-        """Put a cell and all that it needs into the plan -> its key."""
+        """Add a cell, and the cells that it needs, to the plan -> its key."""
         row, run = entry.row, self.spec.run
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
@@ -102,11 +102,14 @@ class _Planner:
         needs: list[str] = []
 
         def own(name: str) -> str:
-            """A model of the study's own by its cell's key; others by their names."""
+            """For a model that the study trains, its cell's key; for others their name."""
             if name not in self.spec.teachers and name not in preset_names():
                 return name
             if name in needed_by:
-                raise UserError(f"the model {name} needs itself", "give it other teachers or another backbone")
+                raise UserError(
+                    f"the model {name} needs itself as a teacher or backbone",
+                    "give it other teachers or another backbone",
+                )
             needs.append(self._model(name, (*needed_by, name)))
             return needs[-1]
 
@@ -152,7 +155,7 @@ class _Planner:
         return key
 
     def _behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
-        """A step behind a trained row's model, which is the same cell's as without the step: trained once."""
+        """A trained row with a step behind its model. Rows with and without the step share one training."""
         row = entry.row
         check_post_step(row.then)
         bare = replace(entry, row=row.model_copy(update={"then": ""}))
@@ -174,7 +177,7 @@ class _Planner:
         return judged, {name: pairs.checksum() for name, pairs in selecting.items()}
 
     def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
-        """The cell of a teacher, by the study's table or the preset of that name."""
+        """The cell of a teacher, from the study's table or else from the preset of that name."""
         if name not in self.plan.models:
             model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
             row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences)
@@ -190,7 +193,7 @@ class _Planner:
         yield from self._fitting(self.place.forced, recipe)
 
     def _fitting(self, overrides: Iterable[str], recipe: Preset) -> Iterable[str]:
-        """Those whose component the preset has: a common setting must not add one."""
+        """Only the overrides whose component the preset has: a common setting must not add one."""
         for text in overrides:
             if has_component(_key(text), recipe):
                 self.used.add(text)
@@ -210,14 +213,14 @@ def _key(override: str) -> str:
 
 
 def has_component(key: str, recipe: Preset) -> bool:
-    """Whether a key is of the run as a whole, or of a component that the preset has."""
+    """Whether a key belongs to the run as a whole, or to a component that the preset has."""
     stage, _, rest = key.partition(".")
     label = rest.split(".")[0]
     return stage not in STAGES or label in RESERVED or label in getattr(recipe, stage)
 
 
 def _settings(recipe: Preset, start: str, teachers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The resolved preset, in which models of the study's own are named by their cells' keys: no paths."""
+    """The resolved preset. Models that the study trains are named by their cells' keys, so it holds no paths."""
     tables = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"})
     tables["encoder"]["backbone"] = start
     for label, models in teachers.items():
@@ -231,7 +234,7 @@ def _test(name: str) -> str | None:
 
 
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
-    """Files that a study's patterns name, below the present folder or else below the data folder.
+    """Files that a study's patterns name, in the current folder or else in the data folder.
 
     Raises:
         UserError: there is no pattern, or one names nothing.
@@ -241,10 +244,10 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     found: list[str] = []
     for pattern in patterns:
         named = [path for path in (Path(pattern), Path(data or "", pattern)) if path.exists()]
-        if named:  # its name may hold the signs of a pattern
+        if named:  # a file name may contain * or ?
             found.append(str(named[0]))
             continue
-        here = Path(Path(pattern).anchor)  # the present folder, or the root
+        here = Path(Path(pattern).anchor)  # the current folder, or the root
         matches = sorted(here.glob(pattern.removeprefix(str(here)) if here.root else pattern))
         matches = matches or (sorted(Path(data).glob(pattern)) if data else [])
         if not matches:

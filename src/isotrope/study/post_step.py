@@ -17,7 +17,7 @@ MOST = 20_000  # sentences: a covariance of 768 channels changes little after th
 
 
 def check_post_step(then: str) -> None:
-    """Refuse a row's ``then`` that cannot be fitted on the row's own sentences.
+    """Check that a row's ``then`` can be fitted on the row's own sentences.
 
     Raises:
         UserError: an unknown step, option or value; a step that names other sentences, or weighs words.
@@ -27,7 +27,7 @@ def check_post_step(then: str) -> None:
 
 
 def with_post_step(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int) -> Encoder:
-    """``encoder`` with the step ``then`` behind it, fitted on the sample of the corpus that the seed trains on.
+    """``encoder`` with the step ``then`` after it, fitted on the sentences that this seed trains on.
 
     An empty ``then`` leaves the encoder as it is.
     """

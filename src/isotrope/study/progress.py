@@ -1,4 +1,4 @@
-"""How far a study is: a live table in a terminal, a line for each finished cell elsewhere."""
+"""The progress of a study: a live table in a terminal; elsewhere a line for each finished cell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from isotrope.study.plan import StudyPlan
 
 
 class Board:
-    """Row, seeds done, mean so far; and the time that is left.
+    """Shows each row's finished seeds and mean so far, and the time left.
 
     Attributes:
         results: key -> record of each finished cell.
@@ -25,7 +25,7 @@ class Board:
     """
 
     def __init__(self, plan: StudyPlan, jobs: int, console: Console) -> None:
-        """Read what is finished already; say which records are damaged."""
+        """Read the finished cells; report damaged records."""
         self.plan, self.jobs, self.console = plan, jobs, console
         self.results: dict[str, Record] = {}
         self.lost: dict[str, str] = {}
@@ -66,11 +66,11 @@ class Board:
         self.say(f"{_name(cell)} failed: {why}")
 
     def say(self, line: str) -> None:
-        """A line of text that may hold anything, on whatever console the caller gave."""
+        """Print a line as it is, on whatever console the caller gave."""
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _left(self) -> str:
-        """The time left, from the mean time of the cells so far; running ones count for what they still need."""
+        """The time left, from the mean time of finished cells. A running cell counts with the rest of that time."""
         missing = [key for key in self.plan.cells if key not in self.results and key not in self.lost]
         if not missing:
             return "nothing is left"

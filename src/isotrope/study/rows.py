@@ -17,7 +17,7 @@ SENTENCES = "sentences"  # the one key of a sweep that is not a preset's
 
 @dataclass(frozen=True, slots=True)
 class PlannedRow:
-    """A row to run; where it comes from a sweep, ``base`` is the row in the file and ``at`` the values."""
+    """A row to run. If a sweep made it, ``base`` is the row in the file and ``at`` holds the swept values."""
 
     label: str
     row: RowSettings
@@ -26,7 +26,7 @@ class PlannedRow:
 
     @property
     def overrides(self) -> list[str]:
-        """``key=value``: the row's own, then the sweep's."""
+        """``key=value``: those of the row, then those of the sweep."""
         return [*self.row.set, *(f"{key}={json.dumps(value)}" for key, value in self.at.items() if key != SENTENCES)]
 
 
@@ -41,7 +41,7 @@ def expand_rows(
         sweep: further keys and values, over every row.
 
     Raises:
-        UserError: ``only``, a claim, a figure or the baseline names a row that there is not; two rows have one name;
+        UserError: ``only``, a claim, a figure or the baseline names an unknown row; two rows have the same name;
             a figure's key is not swept, or not over numbers.
     """
     everything: dict[str, PlannedRow] = {}
@@ -107,14 +107,16 @@ def models_of(recipe: Preset, row: RowSettings) -> dict[str, tuple[str, ...]]:
 
 
 def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int | None:
-    """How many sentences a row takes; numbers up to 1 are shares of the run's."""
+    """How many sentences a row takes. A number up to 1 is a share of the run's sentences."""
     asked = entry.at.get(SENTENCES, entry.row.sentences or common)
     if asked is None:
         return None
     if isinstance(asked, bool) or not isinstance(asked, int | float) or asked <= 0:
         raise UserError(f"sentences = {asked!r} is not possible", "choose a number, or a share of the run's sentences")
     if asked <= 1 and common is None:
-        raise UserError(f"sentences = {asked!r} is a share of nothing", "add run.sentences, or --sentences")
+        raise UserError(
+            f"sentences = {asked!r} is a share, but the run states no number", "add run.sentences, or --sentences"
+        )
     count = round(asked * (common or 0)) if asked <= 1 else int(asked)
     if entry.row.train and count < recipe.train.batch_size:
         problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"

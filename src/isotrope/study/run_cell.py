@@ -1,4 +1,4 @@
-"""One cell of a study: train, measure, keep the numbers, forget the rest. Runs in a process of its own."""
+"""One cell of a study: train, measure, keep the numbers, delete the rest. Runs in its own process."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and 
 
 
 def run_cell(cell: Cell, console: Console | None = None) -> Record:
-    """Do whatever of the cell is left to do -> its record, ``result.json``.
+    """Do what is left of a cell -> its record, ``result.json``.
 
-    A cell that was killed goes on from its last checkpoint; a finished one is read. Two processes never work on one.
+    A killed cell goes on from its last checkpoint. A finished cell is only read. Two processes never run one cell.
 
     Raises:
-        UserError: the cell's folder is not ours; else as `isotrope.train`, `isotrope.load` and the suites do.
+        UserError: the cell's folder is not ours; or as `isotrope.train`, `isotrope.load` and the suites.
         Stopped: Ctrl-C; the same cell can be run again.
     """
     with writing(cell.folder, again="run the same command again"), in_turn(cell.folder):
@@ -52,9 +52,9 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
             began = time.monotonic()
             record = _trained(cell, run, console) if cell.train else _measured(cell)
             if judged := cell.cosines():
-                # with these any two cells can be compared at once
+                # with the draws, any two cells can be compared without encoding again
                 cell.keep_draws(resample(judged))
-            record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since it was last started
+            record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since the last start
             cell.finish(_head(cell) | record)
         if kind_of(run.path) == KIND:
             remove(run.path)
@@ -62,7 +62,7 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
 
 
 def _head(cell: Cell) -> Record:
-    """What was run, without a path of this machine."""
+    """What was run, without paths of this machine."""
     return {
         "preset": Path(cell.preset).stem,
         "seed": cell.seed,
@@ -75,7 +75,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
         corpus=cell.corpus, output=run.path, preset=cell.preset, backbone=cell.backbone, teachers=cell.teachers,
         dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides, resume=True,
-        test="none" if cell.test else None,  # judged below: each run would judge the same backbone once more
+        test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
     finished = run_training(settings, console).result
     for source in (run.path / COSINES, run.metrics_file):
@@ -102,7 +102,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
 
 
 def _measured(cell: Cell) -> Record:
-    """A backbone as it is."""
+    """The record of a backbone that is not trained."""
     recipe = cell.settings["encoder"]
     backbone = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
     model = _encoder(cell, backbone)
@@ -113,12 +113,12 @@ def _measured(cell: Cell) -> Record:
 
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:
-    """What is judged; the suites ask for the same sentences."""
+    """The model to judge. It remembers vectors, since the suites share sentences."""
     return RememberingEncoder(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed))
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
-    """Points on the judging pairs, whose cosines are kept."""
+    """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
     dev = dev_pairs(dev_names(cell.dev or ()), cell.data) if cell.test is None else {}
     sets, _ = judges(cell.test, dev, cell.data)

@@ -1,4 +1,4 @@
-"""A search over preset keys: every row gets equally many trials, and the dev pairs alone judge (by optuna).
+"""A search over preset keys: every row gets the same number of trials, judged only by dev pairs (with optuna).
 
 Akiba et al., Optuna: A Next-generation Hyperparameter Optimization Framework (KDD 2019),
 https://arxiv.org/abs/1907.10902.
@@ -28,16 +28,16 @@ from isotrope.study.plan import Place, StudyPlan, has_component, plan_study
 from isotrope.study.spec import Range, RowSettings, Spec, read_study
 
 TRIALS, BEST, SELECT = "search.db", "search.toml", "select"
-FAILED = float("-inf")  # a failed trial counts, so that every row has had equally many
+FAILED = float("-inf")  # a failed trial counts, so that every row has the same number
 
 
 def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
-    """Search ``[search]``'s keys for every row, where the row's preset has the component -> ``search.toml``.
+    """Search the keys of ``[search]`` for every row whose preset has the component -> ``search.toml``.
 
-    A trial is one cell with seed 0 that no test set judges; its score is that of the dev pairs at the best step, of
-    that half which does not judge where half of them judges the study. What `Options` names is as in a study. Trials
-    lie in ``search.db``: a stopped search goes on, and more trials add to those there are. ``search.toml`` holds, for
-    each row, the best ``set`` for its table in the study's file.
+    A trial is one cell with seed 0. No test set judges it. Its score is the dev score at the best step. If half of the
+    dev pairs judges the study, only the other half is used here. Options are as in a study. Trials are kept in
+    ``search.db``: a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each row,
+    the best ``set`` for its table in the study's file.
 
     Raises:
         UserError: the study has no search, optuna is missing, no dev pairs, or a mistake as in `isotrope.study.study`.
@@ -79,7 +79,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
 
 
 def _studies(optuna: ModuleType, spec: Spec, rows: Mapping[str, RowSettings], place: Place) -> dict[str, Any]:
-    """Each row's trials so far, as optuna keeps them. Trials of other text, pairs or backbones are another search's."""
+    """Each row's trials so far, in optuna's form. With other text, pairs or backbones, another search begins."""
     from sqlalchemy.exc import SQLAlchemyError
 
     file = place.output / TRIALS
@@ -94,7 +94,7 @@ def _studies(optuna: ModuleType, spec: Spec, rows: Mapping[str, RowSettings], pl
         }  # fmt: skip
     except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
         raise UserError(
-            f"{file} is damaged", "delete it: the same trials come again, and finished cells stay"
+            f"{file} is damaged", "delete it: the same trials are drawn again, and finished cells are kept"
         ) from error
 
 
@@ -104,7 +104,7 @@ def _planned(spec: Spec, rows: Mapping[str, RowSettings], place: Place) -> Study
 
 
 def _blind(spec: Spec, place: Place) -> Spec:
-    """The study with that half alone of its dev pairs that will not judge it."""
+    """The study with only that half of its dev pairs that will not judge it."""
     _, kept = judges(None, dev_pairs(dev_names(spec.run.dev or ()), place.data), place.data)
     files = []
     for name, pairs in kept.items():
@@ -126,7 +126,7 @@ def _optuna() -> ModuleType:
 
 
 def _space(spec: Spec, row: RowSettings, optuna: ModuleType) -> dict[str, Any]:
-    """Key -> distribution, of those keys whose component the row has."""
+    """Key -> distribution, for the keys whose component the row has."""
     recipe = read_preset(row.preset, row.set)
     space: dict[str, Any] = {}
     for key, values in spec.search.keys.items() if spec.search else ():
@@ -146,7 +146,7 @@ def _left(study: Any, spec: Spec) -> bool:
 
 
 def _ask(optuna: ModuleType, study: Any, spec: Spec, space: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-    """The trial that a killed search left behind, or the next one; its draw depends on the trials before it alone."""
+    """The trial that a killed search left unfinished, or the next one, which depends only on the trials before it."""
     trials = study.get_trials(deepcopy=False)
     for trial in trials:
         if not trial.state.is_finished():

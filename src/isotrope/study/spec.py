@@ -85,23 +85,23 @@ class Reference(_Record):
 
 
 class Claim(_Record):
-    """``[claims."NAME"]``: what a paper says of two rows (or of a row and a teacher), to be answered."""
+    """``[claims."NAME"]``: what a paper says about two rows (or about a row and a teacher)."""
 
     better: str
     than: str
     text: str
     source: str = ""
     column: str = "Avg."
-    margin: NonNegative | None = None  # less is no advantage; None: half a point, and 0 where columns are no points
+    margin: NonNegative | None = None  # less is no advantage; None: half a point, or 0 if the column is not in points
 
     @property
     def least(self) -> float:
-        """The smallest advantage that counts as one."""
+        """The smallest difference that counts as an advantage."""
         return self.margin if self.margin is not None else 0.0 if self.column in LOWER_IS_BETTER else 0.5
 
 
 class FigureSettings(_Record):
-    """``[figures.NAME]``: a plot of the measured numbers; its kinds are the functions of `isotrope.study.figures`."""
+    """``[figures.NAME]``: a plot of the measured numbers; each kind is a function in `isotrope.study.figures`."""
 
     kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch"]
     title: str
@@ -120,7 +120,7 @@ class Range(_Record):
 
 
 class SearchSettings(_Record):
-    """``[search]``: so many trials for every row, judged by the dev pairs alone."""
+    """``[search]``: how many trials every row gets, judged only by the dev pairs."""
 
     trials: Count = 20
     seed: Seed = 0
@@ -133,7 +133,7 @@ class Spec(_Record):
     name: str
     title: str
     source: str = ""
-    note: str = ""  # what a reader has to know beside every table
+    note: str = ""  # what a reader must know to read the tables
     run: CommonSettings = CommonSettings()
     backbones: dict[str, BackboneSettings] = {}
     teachers: dict[str, TeacherSettings] = {}
@@ -150,7 +150,7 @@ def study_names() -> list[str]:
 
 
 def read_tables(name: str | Path) -> dict[str, Any]:
-    """The tables of a shipped study by name, or of the user's by path (.toml), unchecked.
+    """The unchecked tables of a study: a shipped one by name, or the user's by path (.toml).
 
     Raises:
         UserError: unknown study, broken TOML.
@@ -171,10 +171,10 @@ def read_tables(name: str | Path) -> dict[str, Any]:
 
 
 def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
-    """A study, checked; ``changes`` are laid over its ``[run]`` where they are not None.
+    """Read and check a study. ``changes`` that are not None replace keys of its ``[run]``.
 
     Raises:
-        UserError: unknown study, broken TOML, unknown key, impossible value; names file, key, value and remedy.
+        UserError: unknown study, broken TOML, unknown key, impossible value; names file, key, value, remedy.
     """
     tables = read_tables(name)
     given = {key: value for key, value in (changes or {}).items() if value is not None}
@@ -192,21 +192,21 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
         if not re.fullmatch(r"[\w-]+", figure):  # it is a file's name too
             raise UserError(f"study {name}: [figures.{figure}] is no name", "use letters, digits, - and _")
     for place, why in _idle(spec):
-        raise UserError(f"study {name}: {place} would never be read: {why}", "leave it out")
+        raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
     return spec
 
 
 def with_tuned(spec: Spec, file: str | Path) -> Spec:
-    """The study with the settings that a search found best (its ``search.toml``) over the rows' own.
+    """The study, its rows with the best settings that a search found (``search.toml``).
 
     Raises:
-        UserError: the file is missing, is no search's, or is that of another study.
+        UserError: the file is missing, is not the result of a search, or belongs to another study.
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
         best = {label: tuple(map(str, row["set"])) for label, row in found.items()}
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file} holds no search's result", "name the search.toml that --search wrote") from error
+        raise UserError(f"{file} is not the result of a search", "name the search.toml that --search wrote") from error
     if not best.keys() & spec.rows.keys():
         raise UserError(f"{file} has none of the rows of study {spec.name}", "name the search.toml of this study")
     rows = {k: row.model_copy(update={"set": (*row.set, *best.get(k, ()))}) for k, row in spec.rows.items()}
@@ -225,7 +225,7 @@ def _keys(error: ValidationError) -> list[str]:
 
 
 def _columns(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(Place, column) of everything that names a column."""
+    """(Place, column) of each key that names a column."""
     for kind, rows in (("rows", spec.rows), ("reference", spec.reference)):
         for label, row in rows.items():
             yield from ((f"{kind}.{label}.published", column) for column in (*row.published, *row.published_sd))
@@ -236,10 +236,10 @@ def _columns(spec: Spec) -> Iterator[tuple[str, str]]:
 
 
 def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(Place, why) of everything that is given for nothing."""
+    """(Place, why) of each key that has no effect."""
     for label, row in spec.rows.items():
         if not row.train:
-            read = {"sentences"} if row.then else set()  # which a step behind is fitted on
+            read = {"sentences"} if row.then else set()  # the step in ``then`` is fitted on them
             given = row.model_fields_set & {"sentences", "sweep", "teachers"} - read
             given -= {"sweep"} if row.sweep.keys() <= read else set()
             yield from ((f"rows.{label}.{key}", "the row is not trained") for key in sorted(given))
@@ -250,4 +250,4 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
         if "columns" in figure.model_fields_set and figure.kind in ("cosines", "in_batch"):
             yield f"figures.{label}.columns", kind
         if figure.kind == "curve" and not set(figure.columns) <= set(CURVE_COLUMNS):
-            yield f"figures.{label}.columns", f"{kind}, and a run logs {', '.join(CURVE_COLUMNS)} alone"
+            yield f"figures.{label}.columns", f"{kind}, and a run logs only {', '.join(CURVE_COLUMNS)}"

@@ -1,4 +1,4 @@
-"""Tests over seeds: the paired t-test, Holm's correction, and what a number of seeds can show at all.
+"""Tests over seeds: the paired t-test, Holm's correction, and how large a difference a number of seeds can show.
 
 Holm, A simple sequentially rejective multiple test procedure (1979); power of the t-test from the noncentral t
 distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
@@ -18,7 +18,7 @@ FEWEST_SEEDS = 3  # seeds: with two, a t-test has one degree of freedom and an i
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Differences of two rows, seed by seed; None where fewer than three seeds are in common.
+    """Differences of two rows, seed by seed; None if they have fewer than three seeds in common.
 
     ``low`` and ``high`` bound the mean with 95 % confidence; ``p`` is two-sided against no difference, ``p_margin``
     against a difference of the margin; ``detectable`` is the smallest true difference that so many seeds show with a
@@ -49,7 +49,7 @@ def paired_test(first: Sequence[float], second: Sequence[float], margin: float =
 
 
 def _p(mean: float, sd: float, n: int) -> float:
-    """Two-sided p of a mean against 0; equal differences leave no doubt."""
+    """Two-sided p of a mean against 0. If all differences are equal, p is 0 or 1."""
     if sd == 0:
         return 1.0 if mean == 0 else 0.0
     return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))

@@ -1,4 +1,4 @@
-"""A study, whole: a file in; finished cells, a table, its tests and figures out."""
+"""A whole study: a file in; finished cells, tables, tests and figures out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORD = "study.json"
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study as far as it has come: ``record`` is what ``study.json`` holds, ``failed`` a line for each lost cell."""
+    """A study so far. ``record`` is what ``study.json`` holds; ``failed`` has a line for each failed cell."""
 
     folder: Path
     record: Mapping[str, Any]
@@ -42,23 +42,23 @@ def study(
     tuned: str | Path | None = None,
     **options: Unpack[Options],
 ) -> Study:
-    """Run what is left to run of a study, then write its table.
+    """Run the unfinished cells of a study, then write its tables.
 
     The output folder holds ``cells/`` (each with ``result.json``), ``study.json`` and ``table.md``, ``.tex``, ``.html``
-    with the figures. A cell is known by all that decides its result: finished ones are never run again, several
-    studies in one folder share what is equal, and more seeds or rows only add. Killed at any point, the same call goes
-    on. Call it under ``if __name__ == "__main__"``, since cells run in processes of their own.
+    with the figures. A cell's key is everything that decides its result. So a finished cell is never run again,
+    studies in one folder share equal cells, and more seeds or rows only add cells. After a kill, the same call goes on.
+    Call it under ``if __name__ == "__main__"``, since cells run in processes of their own.
 
     Args:
         file: a shipped study's name, or a .toml file.
         seeds: how many, from 0.
         test: pairs that judge: sts, stsb, dev-half, none.
         sweep: key -> values, over every row.
-        tuned: the ``search.toml`` of a search, whose best settings go over the rows' own.
-        options: what a search takes too, see `isotrope.study.options.Options`.
+        tuned: the ``search.toml`` of a search. Its best settings are added to the rows.
+        options: see `isotrope.study.options.Options`.
 
     Raises:
-        UserError: a mistake of the user's, before anything long.
+        UserError: a mistake of the user's; raised before long work.
         Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
     spec, place = with_options(file, options, seeds=seeds, test=test)

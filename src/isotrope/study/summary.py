@@ -1,4 +1,4 @@
-"""What a study's record keeps of its cells besides their scores: enough to say what was run, on what and how long."""
+"""What a study's record keeps of its cells besides scores: what was run, on which machine, and how long it took."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from isotrope.store.records import Record
 
 
 def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
-    """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells share stands once.
+    """Key -> a cell's ``result.json`` without its scores, which the rows have; what many cells share is stored once.
 
-    ``settings`` is checksum -> resolved preset; of ``data`` and ``environments`` a cell has the place in the list.
+    ``settings`` is checksum -> resolved preset; for ``data`` and ``environments`` a cell has an index into the list.
     """
     record: Record = {"cells": {}, "settings": {}, "data": [], "environments": []}
     for key, result in results.items():
@@ -34,7 +34,7 @@ def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
 
 
 def without_paths(value: Any) -> Any:
-    """A value without places of this machine: of an absolute path the last two names stay."""
+    """A value without paths of this machine: of an absolute path only the last two names are kept."""
     if isinstance(value, Mapping):
         return {key: without_paths(one) for key, one in value.items()}
     if isinstance(value, list):
