@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_the_old_file(
     [
         (["--json", "none/r.json"], "does not exist"),
         (["--table", "none/r.md"], "does not exist"),
-        (["--table", "r.pdf"], "no format"),
+        (["--table", "r.pdf"], "unknown format"),
         (["--json", "."], "is a folder"),
         (["--json", "/dev/null"], "no ordinary file"),
         (["--compare"], "one model"),

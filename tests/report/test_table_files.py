@@ -14,7 +14,7 @@ TABLE = Table("a & b", ["model", "x_1"], [["m|<1>", "1.00"], ["n", "2.00"]])
 
 
 def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
-    for name, problem in (("x.pdf", "no format"), ("none/x.md", "does not exist")):
+    for name, problem in (("x.pdf", "unknown format"), ("none/x.md", "does not exist")):
         with pytest.raises(UserError, match=problem):
             check_table_file(tmp_path / name)
     (tmp_path / "d.md").mkdir()
