@@ -34,7 +34,7 @@ def refuse_equal_views(stack: Tensor) -> None:
         UserError: the first and the last of the views (V, N, D) are equal.
     """
     if torch.equal(stack[0], stack[-1]):
-        remedy = "give the encoder dropout (encoder.dropout = 0.1), or a step that changes one view"
+        remedy = "give the encoder dropout (in a preset encoder.dropout = 0.1, in a script load(model, dropout=0.1))"
         raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
 
 
