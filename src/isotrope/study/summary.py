@@ -39,7 +39,7 @@ def without_paths(value: Any) -> Any:
         return {key: without_paths(one) for key, one in value.items()}
     if isinstance(value, list):
         return [without_paths(one) for one in value]
-    return "/".join(Path(value).parts[-2:]) if isinstance(value, str) and Path(value).is_absolute() else value
+    return "/".join(Path(value).parts[1:][-2:]) if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _place(known: list[Any], value: Any) -> int:
