@@ -8,7 +8,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.quiet import without_bars
+from isotrope.encoder.no_bars import without_bars
 from isotrope.store.atomic import new_folder, write_json
 
 # sentence-transformers 6 writes names that version 5 does not know; version 6 reads the older ones as well.

@@ -18,8 +18,8 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
+from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
-from isotrope.encoder.quiet import without_bars
 from isotrope.encoder.weights import missing_tensors, refuse_missing
 from isotrope.errors import UserError, printable
 
