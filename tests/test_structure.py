@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import grimp
 
@@ -96,6 +96,7 @@ def test_the_store_alone_writes_and_deletes() -> None:
 
 
 def test_tests_mirror_the_package() -> None:
+    """A file of tests is called after a module, a folder or a preset; every public module of a room has one."""
     tests = ROOT / "tests"
     wrong = []
     for path in tests.glob("*/**/test_*.py"):
@@ -103,8 +104,13 @@ def test_tests_mirror_the_package() -> None:
         module = path.name.removeprefix("test_")
         names = (module, f"_{module}", module.removesuffix(".py"), module.removesuffix(".py") + ".toml")
         if room.parts[0] not in MIRRORLESS and not any((SOURCE / room / name).exists() for name in names):
-            wrong.append(path.relative_to(tests).as_posix())
-    assert not wrong, _listed(f"{path} tests no module of that name" for path in sorted(wrong))
+            wrong.append(f"{path.relative_to(tests).as_posix()} tests no module of that name")
+    for name in TREES:
+        module = PurePosixPath(name)
+        public = not module.name.startswith("_") and len(module.parts) > 1 and module.parts[0] not in MIRRORLESS
+        if public and not (tests / module.with_name(f"test_{module.name}")).is_file():
+            wrong.append(f"{name} has no tests of its own")
+    assert not wrong, _listed(sorted(wrong))
 
 
 def test_the_face_is_what_the_readme_uses() -> None:

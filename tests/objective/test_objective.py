@@ -121,52 +121,6 @@ def test_random_steps_are_a_function_of_seed_and_step(tiny_model: Path) -> None:
     assert drawn[2] == drawn[3]
 
 
-@pytest.mark.parametrize("extra", [[], ["positive"], ["positive", "negative_0", "negative_1"]])
-def test_in_a_users_own_trainer_script(tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
-    """The real trainer: terms logged one by one, the head saved and restored by our callback, and clipped."""
-    text = sentences(64)
-    table = {"text": text, **dict.fromkeys(extra, text[::-1])}
-
-    def trainer(steps: int) -> tuple[SentenceTransformerTrainer, Objective]:
-        torch.manual_seed(5)
-        model = student(tiny_model)
-        objective = build_objective(read_preset("simcse"), model)
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=str(tmp_path / "out"), max_steps=steps, per_device_train_batch_size=8, save_steps=3,
-            logging_steps=1, learning_rate=1e-3, lr_scheduler_type="constant", report_to="none", disable_tqdm=True,
-        )  # fmt: skip
-        return SentenceTransformerTrainer(
-            model=model, args=arguments, train_dataset=Dataset.from_dict(table), loss=objective,
-            callbacks=[ObjectiveState(objective)],
-        ), objective  # fmt: skip
-
-    undisturbed, whole = trainer(6)
-    undisturbed.train()
-    assert any("infonce" in record for record in undisturbed.state.log_history)
-    resumed, again = trainer(6)
-    head = again.views[0].linear.weight
-    assert not torch.equal(head, whole.views[0].linear.weight)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name
-
-
-def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    model = student(tiny_model)
-    objective = build_objective(read_preset("simcse"), model)
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path), max_steps=4, save_steps=2, per_device_train_batch_size=8, report_to="none",
-        disable_tqdm=True,
-    )  # fmt: skip
-    data = Dataset.from_dict({"text": sentences(64)})
-    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=objective).train()
-    again = SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=data, loss=objective, callbacks=[ObjectiveState(objective)]
-    )
-    with pytest.raises(UserError, match="head would start from random weights"):
-        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-
-
 class Queue(nn.Module):
     """The last batch's anchors as further negatives: a score step with a state."""
 

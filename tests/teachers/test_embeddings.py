@@ -23,7 +23,6 @@ from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.cache import UNUSED
 from isotrope.store.mark import DRAFT
-from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.text.corpus import Corpus
 from teaching import Progress, batch, files, known, teacher
 
@@ -196,9 +195,3 @@ class TestCache:
         with pytest.raises(UserError, match=r"the teacher .*broken: .*NaN"):
             teacher("cached", known(corpus), model=str(tmp_path / "broken"))
         assert not files(cache)
-
-
-def test_cached_embeddings_are_no_module(corpus: Corpus, tiny_model: Path) -> None:
-    store = teacher("cached", known(corpus), model=str(tiny_model))
-    assert isinstance(store, CorpusEmbeddings)
-    assert not isinstance(store, torch.nn.Module)

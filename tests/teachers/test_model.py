@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,13 +24,6 @@ class TestEmbeddings:
             assert found.dtype == torch.float32
             assert torch.allclose(found, expected, atol=1e-6)
 
-    @pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}])
-    def test_cached_equals_live(self, corpus: Corpus, tiny_model: Path, options: dict[str, Any]) -> None:
-        cached, live = (teacher(kind, known(corpus), model=str(tiny_model), **options) for kind in ("cached", "live"))
-        rows = batch(7, 3, 250, 599, 3)
-        assert torch.allclose(cached(rows), live(rows), atol=1e-2 if "precision" in options else 1e-6)
-        assert torch.allclose(cached(rows).norm(dim=-1), torch.ones(5), atol=1e-6)
-
     def test_options_reach_the_model(self, corpus: Corpus, tiny_model: Path) -> None:
         every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}]
         found = [teacher("live", known(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
@@ -44,13 +36,6 @@ class TestEmbeddings:
         plain = taught(batch(1, 2))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert torch.equal(taught(batch(1, 2)), plain)
-
-    def test_of_a_sample_are_those_of_the_whole(self, corpus: Corpus, tiny_model: Path) -> None:
-        rows = np.array([500, 17, 250, 3, 17])
-        some = teacher("cached", known(corpus, rows=rows), model=str(tiny_model))
-        every = teacher("cached", known(corpus), model=str(tiny_model))
-        assert len(some.vectors) == 4
-        assert torch.allclose(some(batch(250, 3, 500, 17)), every(batch(250, 3, 500, 17)), atol=1e-6)
 
     @pytest.mark.parametrize("row", [-1, 18, 600])
     @pytest.mark.parametrize("kind", ["sample", "cached", "live"])

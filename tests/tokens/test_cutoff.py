@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from conftest import VOCABULARY, sentences
+from conftest import sentences
 from isotrope import Objective, component, load
-from isotrope.encoder.features import embed, whole
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, cutoff, feature_cutoff
-from isotrope.tokens.repeat import Repeat
 from isotrope.types import TokenStep
 from token_batches import CLS, SEP, features, read, seeded
 
@@ -101,75 +95,6 @@ def test_every_feature_is_erased_alike_and_sentences_differ() -> None:
     assert len({tuple(row) for row in keep[:, 0].tolist()}) == 15, "all choices of two of six"
 
 
-FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "bert": ("BertModel", {"max_position_embeddings": 40}),
-    "roberta": ("RobertaModel", {"max_position_embeddings": 40, "pad_token_id": 1}),
-    "mpnet": ("MPNetModel", {"max_position_embeddings": 40, "pad_token_id": 1}),
-    "distilbert": ("DistilBertModel", {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}),
-}
-
-
-@pytest.fixture(scope="module", params=[*FAMILIES, "modernbert"])
-def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
-    """A small random encoder of each family; isotrope/tiny is a ModernBERT."""
-    if request.param == "modernbert":
-        return load("isotrope/tiny", "mean", device="cpu", dropout=0.0).eval()
-    name, options = FAMILIES[request.param]
-    folder = tmp_path_factory.mktemp(request.param)
-    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *dict.fromkeys(VOCABULARY.split())]
-    tokenizer = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    names = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
-    kind = getattr(transformers, name)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    sizes = {} if "dim" in options else sizes
-    kind(kind.config_class(vocab_size=len(pieces), **sizes, **options)).save_pretrained(folder)
-    return load(folder, "mean", device="cpu", dropout=0.0).eval()
-
-
-def test_erased_features_in_every_family_equal_other_weights(family: SentenceTransformer) -> None:
-    """The oracle: for one sentence, an embedding table whose columns are 0. Padding and positions are as ever."""
-    table = family[0].auto_model.get_input_embeddings()
-    column = family.preprocess(sentences(4))
-    assert (column["attention_mask"] == 0).any(), "sentences of several lengths"
-    step, weights = Cutoff("feature", 0.25), table.weight.detach().clone()
-    changed = step({**column, **whole(family, column)}, seeded())
-    with torch.no_grad():
-        found = embed(family, dict(changed))
-        expected = torch.empty_like(found)
-        for sentence, keep in enumerate(changed["feature_keep"]):
-            table.weight.copy_(weights * keep)
-            expected[sentence] = family(dict(column))["sentence_embedding"][sentence]
-        table.weight.copy_(weights)
-        plain = family(dict(column))["sentence_embedding"]
-        unchanged = embed(family, {**column, **whole(family, column)})
-    assert torch.allclose(unchanged, plain, atol=1e-6), "nothing erased, nothing changed"
-    assert torch.allclose(found, expected, atol=1e-6)
-    assert not torch.allclose(found, plain, atol=1e-3)
-
-
-def test_feature_cutoff_in_an_objective(family: SentenceTransformer) -> None:
-    """One pass of three changes, beside a step that makes its pass wider; the erased features get no gradient."""
-    columns = [family.preprocess(sentences(4))]
-    steps = [(Cutoff("feature", 0.5), [1]), (Repeat(max_length=32), [2])]
-    objective = Objective(family, {"infonce": InfoNCE()}, tokens=steps, passes=3)
-    views = objective.encode(columns, None)
-    plain = Objective(family, {"infonce": InfoNCE()}, passes=3).encode(columns, None)
-    same = [torch.allclose(views.stack[p], plain.stack[p], atol=1e-5) for p in range(3)]
-    assert same == [True, False, False]
-    one = Objective(family, {"infonce": InfoNCE()}, tokens=[(Cutoff("feature", 1.0), [0])], passes=1)
-    gradient = torch.autograd.grad(
-        one.encode(columns, None).stack.sum(), family[0].auto_model.get_input_embeddings().weight
-    )[0]
-    assert gradient.abs().max() == 0
-
-
 def test_an_encoder_that_takes_no_embeddings_is_refused() -> None:
     with pytest.raises(UserError, match="takes no input embeddings"):
         Cutoff("feature")(features([3, 4]), seeded())
-    assert whole(torch.nn.Linear(2, 2), features([3])) == {}

@@ -1,0 +1,105 @@
+"""Before a training: every check first, and nothing written until the last of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from isotrope.console.plain import plain_console
+from isotrope.errors import UserError
+from isotrope.run.folder import RunFolder
+from isotrope.run.inputs import read_inputs
+from isotrope.run.prepare import SHOWN, TrainingPlan, prepare
+from isotrope.run.settings import RunSettings
+from small_runs import SMALL
+
+
+@contextmanager
+def prepared(
+    model: Path, corpus: Path, output: Path, *overrides: str, **more: Any
+) -> Iterator[tuple[TrainingPlan, str]]:
+    """The plan, and what was said."""
+    out = io.StringIO()
+    settings = RunSettings(
+        corpus=corpus, output=output, backbone=str(model), overrides=(*SMALL, *overrides),
+        **{"dev": "none", "test": "none", "sentences": 64, **more},
+    )  # fmt: skip
+    folder = RunFolder(output)
+    with folder.hold():
+        yield prepare(read_inputs(settings), folder, plain_console(file=out)), out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "message"),
+    [
+        ([], {"log_to": ["notes"]}, "tracker 'notes' is unknown or not installed: install its package"),
+        (["train.max_length=65"], {}, r"max_length = 65 is more than .* can read: choose at most 64"),
+        ([], {"sentences": 15}, "a batch of 16 is larger than the corpus of 15"),
+        (["encoder.dropout=0.0"], {}, "equal.*dropout"),
+    ],
+)
+def test_a_mistake_is_told_of_before_anything_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, overrides: list[str], options: dict[str, Any], message: str
+) -> None:
+    with (
+        pytest.raises(UserError, match=message),
+        prepared(tiny_model, corpus_file, tmp_path / "run", *overrides, **options),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_that_is_still_being_written_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    growing = tmp_path / "corpus.txt"
+    growing.write_text(corpus_file.read_text())
+    settings = RunSettings(corpus=growing, output=tmp_path / "run", backbone=str(tiny_model), dev="none", test="none")
+    inputs = read_inputs(settings)
+    with growing.open("a") as file:
+        file.write("one more sentence\n")
+    folder = RunFolder(tmp_path / "run")
+    with folder.hold(), pytest.raises(UserError, match="changed while they were read: wait"):
+        prepare(inputs, folder, plain_console(quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen_nothing(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    stateful = ("views.sgw={groups=8, running=true, momentum=0.5}",)  # its statistics are a state
+    with prepared(tiny_model, corpus_file, tmp_path / "run", *stateful) as (plan, said):
+        assert RunFolder(tmp_path / "run").begun
+        assert len(plan.sample) == 64
+        assert plan.objective.step == 0
+        assert [
+            value.item() for name, value in plan.objective.components.state_dict().items() if "batches" in name
+        ] == [0]
+        assert not plan.model.training
+        assert plan.model.max_seq_length == 64, "train.max_length is for training alone"
+        assert plan.folder.sample() == plan.watched[:SHOWN]
+        assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
+        head = {name: value.clone() for name, value in plan.objective.components.state_dict().items()}
+    assert "64 sentences, 1 epochs, batches of 16" in said
+    assert "no dev pairs: label-free signals are shown" in said
+    with prepared(tiny_model, corpus_file, tmp_path / "other", *stateful) as (again, _):
+        other = again.objective.components.state_dict()
+    assert all(torch.equal(head[name], other[name]) for name in head), "the same seed, the same head"
+
+
+def test_the_seed_decides_the_head_and_the_sample_and_not_what_is_watched(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    """Signals of two seeds can be compared: they are of the same sentences."""
+    plans = []
+    for seed in (1, 2):
+        with prepared(tiny_model, corpus_file, tmp_path / str(seed), seed=seed) as (plan, _):
+            plans.append(plan)
+    one, other = plans
+    assert one.watched == other.watched
+    assert one.sample.rows.tolist() != other.sample.rows.tolist()
+    assert not torch.equal(one.objective.views[0].linear.weight, other.objective.views[0].linear.weight)

@@ -1,0 +1,94 @@
+"""Options lie over the study's own settings, and what is left out is as its file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.study.options import Options, with_options
+
+FILE = """
+title = "t"
+[run]
+corpus = "theirs.txt"
+backbone = "isotrope/tiny"
+sentences = 500
+seeds = 4
+threads = 2
+dev = ["none"]
+test = "none"
+[rows.SimCSE]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_what_is_left_out_is_as_the_file_says(file: Path, tmp_path: Path) -> None:
+    plain, _ = with_options(file, {"output": tmp_path})
+    run = plain.run
+    assert (list(run.corpus), run.backbone, run.sentences, run.seeds, run.threads) == (
+        ["theirs.txt"], "isotrope/tiny", 500, 4, 2,
+    )  # fmt: skip
+    nothing: Options = {"output": tmp_path, "corpus": [], "backbone": None, "sentences": None, "dev": ()}
+    assert with_options(file, nothing)[0] == plain
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("corpus", ["mine.txt", "more.txt"], ["mine.txt", "more.txt"]),
+        ("backbone", "isotrope/minilm", "isotrope/minilm"),
+        ("sentences", 64, 64),
+        ("dev", ["stsb"], ["stsb"]),
+        ("threads", 1, 1),
+    ],
+)
+def test_an_option_replaces_its_setting_alone(
+    file: Path, tmp_path: Path, option: str, value: Any, expected: Any
+) -> None:
+    plain, _ = with_options(file, {"output": tmp_path})
+    spec, _ = with_options(file, {"output": tmp_path, option: value})  # type: ignore[misc]
+    found = getattr(spec.run, option)
+    assert (list(found) if isinstance(expected, list) else found) == expected
+    assert spec.run.model_copy(update={option: getattr(plain.run, option)}) == plain.run
+
+
+def test_what_is_given_in_particular_lies_over_the_options(file: Path, tmp_path: Path) -> None:
+    spec, _ = with_options(file, {"output": tmp_path, "sentences": 64}, sentences=32, seeds=1)
+    assert (spec.run.sentences, spec.run.seeds) == (32, 1)
+
+
+def test_the_place_is_where_input_and_output_lie(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, place = with_options(file, {"output": str(tmp_path)})
+    assert (place.output, place.data, place.forced) == (tmp_path, None, ())
+    _, place = with_options(file, {"output": tmp_path, "overrides": ["train.epochs=2"]})
+    assert place.forced == ("train.epochs=2",)
+    monkeypatch.setenv("ISOTROPE_DATA", "theirs")
+    assert with_options(file, {"output": tmp_path})[1].data == "theirs"
+    assert with_options(file, {"output": tmp_path, "data": Path("mine")})[1].data == "mine"
+
+
+def test_a_mistake_is_one_line(file: Path, tmp_path: Path) -> None:
+    for options, message in (({"sentences": -1}, "sentences"), ({"threads": 0}, "threads")):
+        with pytest.raises(UserError, match=message):
+            with_options(file, {"output": tmp_path, **options})  # type: ignore[typeddict-item]
+    with pytest.raises(UserError, match="does not exist"):
+        with_options(tmp_path / "none.toml", {"output": tmp_path})
+
+
+def test_every_option_is_described() -> None:
+    described = {line.strip().split(":")[0] for line in (Options.__doc__ or "").splitlines() if ": " in line}
+    assert described == set(get_type_hints(Options))
