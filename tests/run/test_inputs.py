@@ -64,7 +64,7 @@ def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
     for name in ("open_corpus", "load"):
         monkeypatch.setattr(f"isotrope.run.prepare.{name}", lambda *_, **__: pytest.fail("it has begun to work"))
     expected = {"corpus": "the contents of the corpus", "backbone": "the files of the backbone", "dev": "the dev pairs"}
-    expected |= {"test": "(dev|test) pairs", "processes": "processes = 2 .then 1.", "sentences": "sentences = 304"}
+    expected |= {"test": "the test pairs", "processes": "processes = 2 .then 1.", "sentences": "sentences = 304"}
     with pytest.raises(UserError, match=f"other settings: .*{expected[what]}"):
         small_run(model, corpus, begun, resume=True, **options)
 
@@ -91,3 +91,12 @@ def test_output_within_the_corpus_is_refused(tiny_model: Path, corpus_file: Path
     with pytest.raises(UserError, match="lies in the corpus folder"):
         small_run(tiny_model, texts, texts / "run")
     assert [path.name for path in texts.iterdir()] == ["a.txt"]
+
+
+def test_a_run_whose_settings_are_lost_is_not_gone_on_with(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    begun = shutil.copytree(finished.folder, tmp_path / "run")
+    (begun / "run.json").unlink()
+    with pytest.raises(UserError, match="is missing: choose another --output"):
+        small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)

@@ -84,6 +84,9 @@ def test_a_finished_run_without_its_model_makes_it_again(
     again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
     assert again.model.is_dir()
     assert same_weights(finished.folder, begun)
+    (begun / "model" / "model.safetensors").unlink()
+    small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
+    assert same_weights(finished.folder, begun)
 
 
 def test_nothing_foreign_is_deleted(

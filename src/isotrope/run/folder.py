@@ -57,7 +57,8 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         """Whether it holds a run that has its result and its model."""
-        return (self.path / "result.json").is_file() and kind_of(self.model) == MODEL_KIND
+        weights = kind_of(self.model) == MODEL_KIND and any(self.model.rglob("*.safetensors"))
+        return weights and (self.path / "result.json").is_file()
 
     def begin(self, identity: Mapping[str, Any], preset: Preset, sample: Sequence[str]) -> None:
         """Call it after all checks: write what the run is. The identity comes first: with it, a run can resume."""

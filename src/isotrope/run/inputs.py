@@ -79,27 +79,36 @@ def refuse_other_run(folder: RunFolder, identity: Mapping[str, Any], resume: boo
         UserError: ``resume`` is False, or something that decides the result differs. The message names it.
     """
     if not folder.begun:
+        if folder.checkpoints.exists() or folder.finished:
+            raise UserError(
+                f"{folder.path / 'run.json'} is missing", "choose another --output: its settings are unknown"
+            )
         return
     if not resume:
         problem = f"{folder.path} holds a run already"
         raise UserError(problem, "add --resume to go on with it, or choose another --output")
-    if (found := _difference(folder.identity(), identity)) is not None:
-        problem = f"{folder.path} holds a run with other settings: {found}"
+    if found := _differences(folder.identity(), identity):
+        problem = f"{folder.path} holds a run with other settings: {'; '.join(found)}"
         raise UserError(problem, "resume with those it began with, or choose another --output")
 
 
-def _difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """What differs, in words; None if nothing does."""
+def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs, in words."""
+    found = []
     for key, new in now.items():
         if (old := then.get(key)) == new:
             continue
         if isinstance(old, dict) and isinstance(new, dict):
             names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
             if key == "preset":
-                return f"{names[0]} = {new.get(names[0])!r} (then {old.get(names[0])!r})"
-            return f"the {key} {'pairs ' if key in ('dev', 'test') else ''}{', '.join(names)}"
-        return WORDS.get(key) or (f"the {key}" if isinstance(new, dict) else f"{key} = {new!r} (then {old!r})")
-    return None
+                found.append(f"{names[0]} = {new.get(names[0])!r} (then {old.get(names[0])!r})")
+            else:
+                found.append(f"the {key} {'pairs ' if key in ('dev', 'test') else ''}{', '.join(names)}")
+        else:
+            found.append(
+                WORDS.get(key) or (f"the {key}" if isinstance(new, dict) else f"{key} = {new!r} (then {old!r})")
+            )
+    return found
 
 
 def _settings_of(preset: Preset) -> dict[str, Any]:
