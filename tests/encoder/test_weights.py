@@ -72,3 +72,16 @@ def test_a_raw_checkpoint_lacks_its_pooler_and_has_other_heads(tiny_model: Path,
     assert np.allclose(load(folder, "mean", device="cpu").encode(TEXT), expected, atol=1e-6)
     with pytest.raises(UserError, match=r"lacks 2 of .* \(pooler\.dense\.bias, pooler\.dense\.weight\)"):
         load(folder, "cls_head", device="cpu")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(tiny_model: Path, tmp_path: Path, value: float) -> None:
+    """Though no text of today holds the word that they belong to."""
+
+    def spoil(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        weights["embeddings.word_embeddings.weight"][-1, 0] = value
+        return weights
+
+    folder = rewrite(Path(shutil.copytree(tiny_model, tmp_path / "model")), spoil)
+    with pytest.raises(UserError, match=r"not all weights of .*word_embeddings.weight are finite"):
+        load(folder)

@@ -20,7 +20,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
-from isotrope.encoder.weights import missing_tensors, refuse_missing
+from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
 from isotrope.errors import UserError, printable
 
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights)
@@ -68,7 +68,7 @@ def load(
 
     Raises:
         UserError: there is no such model; it has no tokenizer; its configuration has impossible sizes; its weights are
-            broken, incomplete or not safetensors.
+            broken, incomplete, not finite or not safetensors.
     """
     where = locate(str(model))
     if pooling is not None and pooling not in LAYERS:
@@ -82,6 +82,7 @@ def load(
         )
     encoder, missing = _open(where, str(model), device, overrides)
     refuse_missing(missing, str(model), pooler=pooling == "cls_head")
+    refuse_not_finite(encoder, str(model))
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
         raise _no_tokenizer(str(model))
     if pooling is not None:

@@ -1,4 +1,7 @@
-"""Weights that a model's files lack. transformers fills them with random numbers, and only logs it."""
+"""Weights that a model's files lack, or that are no numbers.
+
+transformers fills missing weights with random numbers, and only logs it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
 from isotrope.errors import UserError
@@ -47,3 +51,14 @@ def refuse_missing(missing: list[str], model: str, pooler: bool) -> None:
             f"{model}: model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})",
             "copy or download the model again, and take model.safetensors and config.json from the same model",
         )
+
+
+def refuse_not_finite(encoder: SentenceTransformer, model: str) -> None:
+    """Raise for weights that are NaN or infinite: they may belong to a word that only a later text has.
+
+    Raises:
+        UserError: names the first such tensor.
+    """
+    for name, weights in encoder.named_parameters():
+        if not weights.isfinite().all():
+            raise UserError(f"{model}: not all weights of {name} are finite numbers", "copy or make the model again")
