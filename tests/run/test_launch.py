@@ -64,6 +64,8 @@ def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(tiny_model: 
         assert done.stdout.count("verdict: ") == 1
         assert json.loads((tmp_path / name / "run.json").read_text())["processes"] == processes
         weights[name] = load_file(tmp_path / name / "model" / "model.safetensors")
+    again = train(*common, *more, "--resume")
+    assert (again.returncode, again.stdout.count("verdict: "), again.stderr) == (0, 1, "")
     for name, value in weights["one"].items():
         assert torch.allclose(value, weights["two"][name], atol=1e-5), name
 

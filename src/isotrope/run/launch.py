@@ -39,6 +39,7 @@ def launch(arguments: Sequence[str], processes: int) -> int:
         "MASTER_PORT": _port(),
     }
     common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or max(1, cores // processes)
+    common["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # its warnings are not for the user
     running = []
     for number in range(processes):
         own = {**common, "RANK": number, "LOCAL_RANK": number}

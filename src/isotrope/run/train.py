@@ -84,7 +84,7 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
         inputs = read_inputs(settings)
         refuse_other_run(folder, inputs.identity, settings.resume or not first)
         if folder.finished:
-            return Run(folder.path, folder.result())
+            return Run(folder.path, folder.result() if first else {})
         plan = prepare(inputs, folder, console)
         measure(plan, "before")
         outcome = fit(plan)
