@@ -131,8 +131,9 @@ def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) ->
 
 def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -> None:
     console.print(str(sample.corpus.report))
+    epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
-        f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {preset.train.epochs:g} epochs, "
+        f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {epochs}, "
         f"batches of {preset.train.batch_size}"
     )
     if not selects:
