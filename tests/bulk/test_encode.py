@@ -231,7 +231,7 @@ def test_sigkill_then_resume(tmp_path: Path, tiny_model: Path, sentences: list[s
         """
         import sys, time
         from isotrope.bulk.encode import encode
-        encode(*sys.argv[1:], shard=16, progress=lambda done: time.sleep(60 if done > 32 else 0))
+        encode(*sys.argv[1:], shard=16, progress=lambda done: time.sleep(60 if done >= 32 else 0))
         """,
         tiny_model,
         file,
