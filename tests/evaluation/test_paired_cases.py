@@ -19,7 +19,7 @@ def test_comparison_case_by_case(suite: str) -> None:
     there, back, same = judge(bad, good, 0), judge(good, bad, 0), judge(good, good, 0)
     assert there.verdict == "better"
     assert back.verdict == "worse"
-    assert (same.verdict, same.difference) == ("cannot be told", 0)
+    assert (same.verdict, same.difference) == ("not significant", 0)
     assert there.after == pytest.approx(main_scores(suite, good)["mine"])
     with pytest.raises(UserError, match="different tasks"):
         judge(good, {"yours": good["mine"]}, 0)

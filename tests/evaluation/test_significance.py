@@ -55,14 +55,14 @@ def test_identical_models_cannot_be_told_apart():
     one = model(0.3, seed=1)
     result = compare(one, one, resamples=200)
     assert (result.difference, result.low, result.high, result.p) == (0, 0, 0, 1)
-    assert result.verdict == "cannot be told"
+    assert result.verdict == "not significant"
 
 
 def test_same_order_is_the_same_model():
     """Spearman sees the order alone; a monotone change of the cosines is no change."""
     one = model(0.3, seed=1)
     squeezed = {task: (gold, np.tanh(cosine)) for task, (gold, cosine) in one.items()}
-    assert compare(one, squeezed, resamples=200).verdict == "cannot be told"
+    assert compare(one, squeezed, resamples=200).verdict == "not significant"
 
 
 def test_clear_winners_and_losers():
@@ -90,14 +90,14 @@ def test_equally_good_models_are_rarely_told_apart():
         compare(model(0.4, 2 * s, 150, ("one",)), model(0.4, 2 * s + 1, 150, ("one",)), resamples=200).verdict
         for s in range(60)
     ]
-    assert sum(verdict != "cannot be told" for verdict in verdicts) < 10
+    assert sum(verdict != "not significant" for verdict in verdicts) < 10
 
 
 def test_interval_p_and_verdict_agree():
     for resamples in (100, 199, 1000):
         for noise in (0.30, 0.31, 0.32, 0.33, 0.34, 0.36):
             result = compare(model(0.3, seed=1), model(noise, seed=2), resamples=resamples)
-            assert (result.p <= 0.05) == (result.low > 0 or result.high < 0) == (result.verdict != "cannot be told")
+            assert (result.p <= 0.05) == (result.low > 0 or result.high < 0) == (result.verdict != "not significant")
 
 
 def test_interval_equals_a_plain_bootstrap():
@@ -170,7 +170,7 @@ def test_unlike_results_are_refused(before, after, resamples, words):
 def test_means_are_compared_on_the_same_cases() -> None:
     generator = np.random.default_rng(0)
     before = generator.random(300)
-    assert compare_means(before, before).verdict == "cannot be told"
+    assert compare_means(before, before).verdict == "not significant"
     better = compare_means(before, before + 0.1 + 0.01 * generator.random(300))
     assert better.verdict == "better"
     assert better.low <= better.difference <= better.high

@@ -24,7 +24,7 @@ def test_a_run_leaves_its_record(finished: Run) -> None:
     kept = {path.name for path in finished.folder.iterdir()}
     assert kept >= {"model", "result.json", "metrics.jsonl", "preset.toml", "environment.json", "run.json"}
     result = json.loads((finished.folder / "result.json").read_text())
-    assert result["verdict"] in {"better", "worse", "cannot be told"}
+    assert result["verdict"] in {"better", "worse", "not significant"}
     assert result["advice"]
     records = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
     evaluated = [record for record in records if "score" in record]

@@ -67,6 +67,6 @@ def compare_measures(before: ModelMeasures, after: ModelMeasures, seed: int = 0)
 
 
 def decide(tests: Mapping[str, Comparison]) -> str:
-    """The verdict, by `DECISION`."""
+    """The verdict, by `DECISION`; "mixed" where the two tests contradict each other."""
     says = {test.verdict for test in tests.values() if test.p <= LEVEL}
-    return says.pop() if len(says) == 1 else "cannot be told"
+    return says.pop() if len(says) == 1 else "mixed" if says else "not significant"

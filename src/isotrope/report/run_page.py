@@ -22,7 +22,7 @@ from isotrope.store.atomic import new_file, write_text
 from isotrope.store.disk import writing
 from isotrope.store.mark import claim
 
-SIGNS = {"better": "▲", "worse": "▼", "cannot be told": "◆", "unfinished": "…"}
+SIGNS = {"better": "▲", "worse": "▼", "not significant": "◆", "not judged": "○", "unfinished": "…"}
 PAPERS = {  # name as the captions give it -> where to read it
     "RankCSE Fig. 5": "https://arxiv.org/abs/2305.16726",
     "DCLR Fig. 1": "https://arxiv.org/abs/2205.00656",

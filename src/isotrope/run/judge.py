@@ -17,8 +17,9 @@ from isotrope.run.processes import process_number
 ADVICE = {
     "better": "use the new model",
     "worse": "keep the model you began with",
-    "cannot be told": "keep the model you began with, or give the run more text or more pairs to be judged on",
+    "not significant": "keep the model you began with, or give the run more text or more pairs to be judged on",
 }
+NOT_JUDGED = "not judged"
 WITHOUT_PAIRS = "name labelled pairs (--dev FILE.tsv, or --data) to have it judged"
 
 
@@ -62,7 +63,7 @@ def _cosines(scored: Scored) -> Cosines:
 def _verdict(sets: Sets, before: Cosines, after: Cosines) -> dict[str, Any]:
     """Scores, comparison, verdict, advice."""
     if not sets:
-        return {"verdict": "cannot be told", "advice": WITHOUT_PAIRS}
+        return {"verdict": NOT_JUDGED, "advice": WITHOUT_PAIRS}
     comparison = asdict(compare(main_pairs(sets, before), main_pairs(sets, after), seed=0))
     return {
         "verdict": comparison["verdict"],

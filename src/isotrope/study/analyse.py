@@ -249,9 +249,9 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
 
 def claim_answer(record: Record) -> tuple[str, str]:
     """The rule: *holds* where the difference is above 0, *does not hold* where it is below the margin (both after
-    Holm's correction over the study's claims), and otherwise *cannot be told*.
+    Holm's correction over the study's claims), and otherwise it is *open*.
     """
-    seeds, unknown = record["seeds"], "cannot be told"
+    seeds, unknown = record["seeds"], "open"
     if seeds is None:
         return unknown, "not measured here"
     if record["same"]:

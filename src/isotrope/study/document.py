@@ -23,7 +23,7 @@ model: it is compared with every seed. The last column is the smallest true diff
 seeds finds with a power of 0.8."""
 CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
 difference is significantly below the margin (half a point, unless the study says otherwise). Both are tested at 5 %, \
-after Holm's correction over the claims. Otherwise it cannot be told. Differences are signed so that a gain is \
+after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
 positive. A teacher is one model: it is compared with every seed, and its own seed variance is not included."""
 
 
