@@ -44,7 +44,8 @@ def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pool
     assert np.allclose(found, expected.numpy(), atol=1e-5)
     save(encoder, tmp_path / "saved")
     plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    assert np.array_equal(plain.encode(TEXT), found)
+    assert np.allclose(plain.encode(TEXT), found, atol=1e-6)
+    assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), found)
     modules = json.loads((tmp_path / "saved" / "modules.json").read_text())
     assert all(module["type"].startswith("sentence_transformers.models.") for module in modules)
 
@@ -61,3 +62,36 @@ def test_training_leaves_the_weights_of_layers(tiny_model: Path, tmp_path: Path,
     (weights,) = (value for name, value in encoder.named_parameters() if name.endswith("layer_weights"))
     assert weights.tolist() == [1, 0, 1]
     assert not weights.requires_grad
+
+
+def test_a_saved_average_of_layers_does_not_read_the_last_hidden_state(tmp_path: Path) -> None:
+    """Versions of transformers differ on it: before the final norm (4.57, 5.0), or after it (5.23)."""
+    save(load("isotrope/tiny", "last_two", device="cpu"), tmp_path / "saved")
+    plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    features = plain[0](plain.preprocess(TEXT))
+    features["all_layer_embeddings"] = (*features["all_layer_embeddings"][:-1], torch.randn(7, 1, 256))
+    features["all_layer_embeddings"] = torch.broadcast_tensors(*features["all_layer_embeddings"])
+    for module in list(plain)[1:]:
+        features = module(features)
+    assert np.allclose(features["sentence_embedding"].detach().numpy(), plain.encode(TEXT), atol=1e-5)
+
+
+def test_a_backend_without_hidden_states_fails_loudly(tiny_model: Path, tmp_path: Path) -> None:
+    """As sentence-transformers' backend="onnx", which took the last layer alone for the average."""
+    save(load(tiny_model, "first_last", device="cpu"), tmp_path / "saved")
+    plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    plain[0].auto_model.config.output_hidden_states = False
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        plain.encode(TEXT)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 0.0, 1.0], [0.5, 2.0, 1.5]])
+def test_an_average_of_layers_is_put_back_as_it_was(tiny_model: Path, tmp_path: Path, weights: list[float]) -> None:
+    encoder = load(tiny_model, "first_last", device="cpu")
+    encoder[1].layer_weights.data = torch.tensor(weights)
+    save(encoder, tmp_path / "saved")
+    again = load(tmp_path / "saved", device="cpu")
+    assert [type(module) for module in again] == [type(module) for module in encoder]
+    assert torch.allclose(again[1].layer_weights, encoder[1].layer_weights)
+    plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert np.allclose(plain.encode(TEXT), encoder.encode(TEXT), atol=1e-6)

@@ -1,17 +1,22 @@
-"""Save an encoder so that plain sentence-transformers, version 5 or 6, loads it with equal embeddings."""
+"""Save an encoder so that plain sentence-transformers loads it with equal embeddings, or says that it cannot.
+
+Version 6 of sentence-transformers and version 5 of transformers write other words than those before them. They read the
+older ones as well, so a saved folder holds the older ones. An average of layers needs sentence-transformers 5.4.
+"""
 
 from __future__ import annotations
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.no_bars import without_bars
+from isotrope.encoder.pooling import split_layers
 from isotrope.store.atomic import new_folder, write_json
 
-# sentence-transformers 6 writes names that version 5 does not know; version 6 reads the older ones as well.
 CLASSIC = "sentence_transformers.models."
 MODES = {
     "cls": "pooling_mode_cls_token",
@@ -23,15 +28,20 @@ MODES = {
 }
 
 
+NEEDS_5 = "NeedsTransformers5"  # the tokenizer class of a model that version 4 would load with other vectors
+
+
 def save(model: SentenceTransformer, folder: Path) -> None:
     """Write ``model`` to ``folder`` (safetensors), whole or not at all.
 
     Raises:
         UserError: ``folder`` holds something that is not ours.
     """
+    portable = copy(model)
+    portable._modules = {str(i): module for i, module in enumerate(split_layers(list(model)))}
     with new_folder(folder, "model") as draft:
         with without_bars():
-            model.save_pretrained(str(draft), create_model_card=False)
+            portable.save_pretrained(str(draft), create_model_card=False)
         modules = _read(draft / "modules.json")
         for module in modules:
             if module["type"].startswith("sentence_transformers."):
@@ -40,15 +50,46 @@ def save(model: SentenceTransformer, folder: Path) -> None:
         write_json(draft / "modules.json", modules)
 
 
+def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
+    """What version 4 of transformers reads in place of ``rope_parameters``; None: it cannot be said in its words.
+
+    Without these keys it takes its defaults, and gives other vectors without a word.
+    """
+    rope: dict[str, Any] | None = config.get("rope_parameters")
+    if not rope:
+        return {}
+    if config.get("model_type") == "modernbert":
+        kinds: list[str] = config["layer_types"]
+        every = next((i for i, kind in enumerate(kinds[1:], 1) if kind == "full_attention"), len(kinds))
+        as_said = kinds == ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]
+        if not as_said or any(turn.get("rope_type", "default") != "default" for turn in rope.values()):
+            return None
+        return {
+            "global_attn_every_n_layers": every,
+            "global_rope_theta": rope["full_attention"]["rope_theta"],
+            "local_rope_theta": rope["sliding_attention"]["rope_theta"],
+        }
+    if "rope_theta" not in rope or "partial_rotary_factor" in rope:
+        return None
+    scaling = {key: value for key, value in rope.items() if key != "rope_theta"}
+    return {"rope_theta": rope["rope_theta"], "rope_scaling": scaling if scaling["rope_type"] != "default" else None}
+
+
 def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
     """Rewrite a module's settings in the words of version 5."""
     if kind == "Transformer":
         write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
+        config = _read(folder / "config.json")
+        older = for_transformers_4(config)
+        write_json(folder / "config.json", config | (older or {}))
         tokenizer = folder / "tokenizer_config.json"
-        if tokenizer.is_file() and (words := _read(tokenizer)).get("tokenizer_class") == "TokenizersBackend":
-            write_json(
-                tokenizer, words | {"tokenizer_class": "PreTrainedTokenizerFast"}
-            )  # its name before transformers 5
+        if tokenizer.is_file():
+            words = _read(tokenizer)
+            if older is None:
+                words["tokenizer_class"] = NEEDS_5
+            elif words.get("tokenizer_class") in ("TokenizersBackend", NEEDS_5):
+                words["tokenizer_class"] = "PreTrainedTokenizerFast"  # its name before transformers 5
+            write_json(tokenizer, words)
         return
     path = folder / "config.json"
     if kind not in {"Pooling", "WeightedLayerPooling", "Dense"} or not path.is_file():

@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.no_bars import without_bars
-from isotrope.encoder.pooling import LAYERS, freeze, pooling_modules
+from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
 from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
 from isotrope.errors import UserError, printable
 
@@ -85,6 +85,7 @@ def load(
     refuse_not_finite(encoder, str(model))
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
         raise _no_tokenizer(str(model))
+    join_layers(encoder)
     if pooling is not None:
         transformer = encoder[0]
         prompts = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}

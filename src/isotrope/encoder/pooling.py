@@ -6,8 +6,10 @@ So every saved model loads in plain sentence-transformers, and its folder declar
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WeightedLayerPooling
 from torch import nn
 
@@ -17,6 +19,8 @@ try:  # sentence-transformers keeps its general modules apart
     from sentence_transformers.base.modules import Dense as Dense
 except ImportError:  # pragma: no cover
     from sentence_transformers.models import Dense as Dense
+
+CARRIED = "cls_token_embeddings"  # Pooling("cls") takes these, if there are any, for the first token's
 
 # name -> the hidden states that are averaged, of layers 0 (embeddings) … L; None: the last alone
 LAYERS: dict[str, Callable[[int], list[int]] | None] = {
@@ -52,6 +56,63 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     if pooling == "cls_head":
         return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer, dim)]
     return [Pooling(dim, pooling_mode=pooling)]
+
+
+def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules that a model with an average of layers is saved with: the same vectors in every version.
+
+    The last entry of transformers' ``hidden_states`` is the last layer before its final norm in some versions and after
+    it in others (ModernBERT: before it until 5.0 at least). ``token_embeddings`` never differ. So the last layer comes
+    from there, and the earlier layers alone from ``hidden_states``:
+
+        Pooling(mean)                      the mean of the last layer               (N, D)
+        Dense(identity) -> CARRIED         kept, where the second Pooling takes it
+        Dense(zeros) of token_embeddings   width 1: where a backend has no ``hidden_states``, as ONNX, the last module
+                                           fails, and the last layer is not taken for the average
+        WeightedLayerPooling               the average of the earlier layers        (N, L, D)
+        Pooling(cls, mean)                 both means, side by side                 (N, 2D)
+        Dense                              their weighted sum                       (N, D)
+
+    `join_layers` is the inverse. Models without such an average are returned as they are.
+    """
+    at = next((i for i, module in enumerate(modules) if isinstance(module, WeightedLayerPooling)), len(modules))
+    pair: list[Any] = modules[at : at + 2]
+    if len(pair) < 2 or getattr(pair[1], "pooling_mode", None) != "mean":
+        return modules
+    average, pooling = pair
+    dim, weights = average.embedding_dimension, average.layer_weights.detach().cpu().clone()
+    share, one = weights[-1] / weights.sum(), torch.eye(dim)  # of the last layer
+    weights[-1] = 0.0
+    chain = [
+        Pooling(dim, "mean", pooling.include_prompt),
+        _linear(one, output=CARRIED),
+        _linear(torch.zeros(1, dim), "token_embeddings"),
+        WeightedLayerPooling(dim, average.num_hidden_layers, average.layer_start, nn.Parameter(weights)),
+        Pooling(dim, ("cls", "mean"), pooling.include_prompt),
+        _linear(torch.cat([share * one, (1 - share) * one], dim=1)),
+    ]
+    return [*modules[:at], *chain, *modules[at + 2 :]]
+
+
+def join_layers(encoder: SentenceTransformer) -> None:
+    """Put the two modules of an average of layers back in the place of those that `split_layers` made of them."""
+    modules = list(encoder.children())
+    kept = next((i for i, module in enumerate(modules) if getattr(module, "module_output_name", "") == CARRIED), 1)
+    chain = modules[kept - 1 : kept + 5]
+    if [type(module) for module in chain] != [Pooling, Dense, Dense, WeightedLayerPooling, Pooling, Dense]:
+        return
+    average, weights = chain[3], chain[3].layer_weights.data
+    share = chain[5].linear.weight.data[0, 0]
+    weights[-1] = share / (1 - share) * weights.sum()
+    del encoder[kept - 1 : kept + 5]
+    encoder.insert(kept - 1, average)
+    encoder.insert(kept, chain[0])
+
+
+def _linear(weight: torch.Tensor, read: str = "sentence_embedding", output: str | None = None) -> Dense:
+    """Multiply by ``weight`` (K, D) what ``read`` names."""
+    names = {"module_input_name": read, "module_output_name": output}
+    return Dense(weight.shape[1], weight.shape[0], False, nn.Identity(), init_weight=weight, **names)
 
 
 def freeze(model: nn.Module) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from isotrope.encoder.export import for_transformers_4
 from isotrope.store.atomic import write_json
 
 
@@ -22,13 +23,14 @@ def write_encoder(model: Any, tokenizer: Any, folder: Path, half: bool = True) -
     encoder.config.sparse_prediction = False
     encoder.to(torch.float16 if half else torch.float32).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    _amend(folder / "config.json", dtype="float32")
+    older = for_transformers_4(encoder.config.to_dict()) or {}
+    _amend(folder / "config.json", dtype="float32", **older)
     # with the class name that every version knows, and without what is true of this machine alone
     _amend(
         folder / "tokenizer_config.json", {"is_local", "local_files_only"}, tokenizer_class="PreTrainedTokenizerFast"
     )
 
 
-def _amend(path: Path, without: frozenset[str] | set[str] = frozenset(), **values: str) -> None:
+def _amend(path: Path, without: frozenset[str] | set[str] = frozenset(), **values: Any) -> None:
     settings = json.loads(path.read_text(encoding="utf-8")) | values
     write_json(path, {key: value for key, value in settings.items() if key not in without})
