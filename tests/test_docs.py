@@ -45,10 +45,10 @@ backbone = "isotrope/tiny"
 dev = ["none"]
 test = "none"
 [rows.SimCSE]
-[rows."Three views"]
+[rows."Dropout, three views"]
 set = ["views.passes=3"]
 [claims.three]
-better = "Three views"
+better = "Dropout, three views"
 than = "SimCSE"
 text = "three views help"
 source = "a paper"
@@ -90,16 +90,17 @@ def test_committed_studies_fill_the_documents(copied: Path) -> None:
     builder(copied).main(check=False)
     builder(copied).main(check=True)
     readme, page = ((copied.parent / name).read_text() for name in ("README.md", "docs/studies.md"))
-    assert "### What the methods give" in readme
+    assert "## What the methods give" in readme
     for place, backbone in (("first-one", "isotrope/tiny"), ("first-two", "isotrope/other")):
         assert f"[{backbone}](docs/results/studies/{place}/table.md): Avg., all sentences |" in readme
-    assert "| Three views | **51.90 ± 1.10 (3)** | **51.90 ± 1.10 (3)** |" in readme
+    assert "| Dropout, three views | **51.90 ± 1.10 (3)** | **51.90 ± 1.10 (3)** |" in readme
     assert "| SimCSE | *51.00 ± 1.00 (3)* | *51.00 ± 1.00 (3)* |" in readme
     assert "| [first-one](results/studies/first-one/table.md) | isotrope/tiny | all | 3 | 6 | 6.0 | 2 cores" in page
     assert "A note." in page
+    assert "- **The study first-two.** A note." in readme
     low, high = stats.t.interval(0.95, 2, 0.9, 0.1 / 3**0.5)
     answer = f"holds: +0.90 (+{low:.2f} … +{high:.2f})"
-    assert f"| three views help (a paper) | Three views − SimCSE | {answer} | {answer} |" in page
+    assert f"| three views help (a paper) | Dropout, three views − SimCSE | {answer} | {answer} |" in page
     assert "| claim | difference | first-one (Avg.) | first-two (Avg.) |" in page
     assert answer.removeprefix("holds: ") in (copied / "results/studies/first-two/table.md").read_text()
 

@@ -19,6 +19,17 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 HERE = DOCS / "results"
 README = DOCS.parent / "README.md"
 MAIN = ("first", "first-minilm")  # the studies whose rows the README shows
+SHOWN = (  # these rows alone: the page of each study has all
+    "Before training (not trained)",
+    "Before training, then whitening (not trained)",
+    "SimCSE",
+    "SimCSE, then whitening",
+    "Dropout, three views",
+    "WhitenedCSE, a pass a view",
+    "DCLR",
+    "RankCSE-listNet",
+    "RankCSE-listNet, then whitening",
+)
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
@@ -40,7 +51,7 @@ def runs() -> str:
             lines += [f"| run | | {' | '.join(tasks)} | average |", "|---|---|" + "--:|" * (len(tasks) + 1)]
         for moment in ("before", "after"):
             cells = [points(task[moment]) for task in c["per_task"].values()]
-            name = f"[{path.parent.name}](docs/results/{path.parent.name}/result.json)" if moment == "before" else ""
+            name = f"[{path.parent.name}](results/{path.parent.name}/result.json)" if moment == "before" else ""
             lines.append(f"| {name} | {moment} | {' | '.join(cells)} | {points(c[moment])} |")
         change = f"{100 * c['difference']:+.2f} (95 %: {100 * c['low']:+.2f} … {100 * c['high']:+.2f})"
         lines.append(f"| | *{c['verdict']}* | {' | '.join([''] * len(c['per_task']))} | {change} |")
@@ -143,7 +154,7 @@ def studies() -> dict[str, dict[str, Any]]:
 
 
 def methods() -> str:
-    """The main studies' rows on each backbone that they were run from; nothing before one was run."""
+    """The main studies' chosen rows on each backbone that they were run from; nothing before one was run."""
     found = {name: record for name, record in studies().items() if record["name"] in MAIN}
     if not found:
         return ""
@@ -151,7 +162,7 @@ def methods() -> str:
     from isotrope.study.document import means, row_title
 
     of = [{row_title(row): means(row).get(record["column"]) for row in record["rows"]} for record in found.values()]
-    names = list(dict.fromkeys(row_title(row) for r in found.values() for row in r["rows"] if row["kind"] != "teacher"))
+    names = [name for name in SHOWN if any(name in own for own in of)]
     cells = [[one.get(name) for one in of] for name in names]
     rows = [[name, *map(spread, own)] for name, own in zip(names, cells, strict=True)]
     columns = [[own[0] if own else float("nan") for own in column] for column in zip(*cells, strict=True)]
@@ -160,11 +171,10 @@ def methods() -> str:
         f"{sentences(record)} sentences"
         for name, record in found.items()
     ]
-    title = "Spearman × 100: mean ± standard deviation (seeds); best bold, second in italics"
+    title = "Spearman × 100: mean ± standard deviation (number of seeds). Best bold, second best in italics."
     table = Table(title, ["", *header], rows, best_marks(columns, [False] * len(found)))
-    said = [record["note"] for record in found.values()]
-    said.append("For the runs, and which differences are significant, see [studies](docs/studies.md).")
-    return "\n\n".join(["### What the methods give", markdown([table]).strip(), *said])
+    said = "\n".join(f"- **The study {name}.** {record['note']}" for name, record in found.items())
+    return "\n\n".join(["## What the methods give", markdown([table]).strip(), said])
 
 
 def backbones(record: dict[str, Any]) -> str:
@@ -220,7 +230,7 @@ def scores() -> str:
 
     blocks: list[str] = []
     for name, record in studies().items():
-        where = f"The differences, tested, and the figures: [{name}](results/studies/{name}/table.md)."
+        where = f"For the tests of the differences, and the figures, see [{name}](results/studies/{name}/table.md)."
         blocks += [
             f"### {name}: {record['title']}",
             *introduction(record),
@@ -269,11 +279,11 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
-    README: (runs, quickstart, methods),
+    README: (methods,),
     DOCS / "methods" / "baselines.md": (baselines,),
     DOCS / "ranking.md": (ranking,),
     DOCS / "performance.md": (performance,),
-    DOCS / "studies.md": (ran, scores, claims),
+    DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
 }
 

@@ -58,7 +58,7 @@ def test_a_stopped_study_shows_what_is_finished(small: Path, tmp_path: Path, mon
         study(small, output=tmp_path / "out", console=quiet())
     record = json.loads((tmp_path / "out" / "study.json").read_text())
     assert record["scale"]["finished"] == 1
-    assert "1 of 8 cells finished" in (tmp_path / "out" / "table.md").read_text()
+    assert "1 of 8 cells are finished" in (tmp_path / "out" / "table.md").read_text()
 
 
 RAW = "[rows.raw]\ntrain = false\n"

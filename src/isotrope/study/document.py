@@ -19,8 +19,8 @@ Means = dict[str, tuple[float, float | None, int]]  # column -> mean, standard d
 TEST_NOTE = """Over seeds: a t-test paired by seed, from three seeds on. Over pairs: a paired bootstrap of the test \
 pairs, on the mean over the same seeds. All rows use the same resamples. It answers for the choice of test pairs only. \
 All p values are corrected for the number of rows (Holm); intervals are not. A baseline that is not trained is one \
-model: it is compared with every seed. The last column is the smallest true difference that one test with so many \
-seeds finds with a power of 0.8."""
+model: it is compared with every seed. "Smallest detectable" is the smallest true difference that one test with so \
+many seeds finds with a power of 0.8."""
 CLAIM_NOTE = """A claim holds if the difference paired over seeds is significantly above 0. It does not hold if the \
 difference is significantly below the margin (half a point, unless the study says otherwise). Both are tested at 5 %, \
 after Holm's correction over the claims. Otherwise it is open. Differences are signed so that a gain is \
@@ -71,7 +71,7 @@ def means(row: Record) -> Means:
 JUDGES = {
     "sts": "the seven STS sets",
     "stsb": "STS-B alone (Avg. is its score)",
-    "dev-half": "half of the own dev pairs (Avg. is theirs)",
+    "dev-half": "half of the study's own dev pairs (Avg. is their score)",
     "none": "no test pairs",
 }
 
@@ -92,11 +92,11 @@ def seeds_of(record: Record) -> str:
 
 def _scale(record: Record) -> str:
     scale = record["scale"]
-    sentences = f"{scale['sentences']:,} sentences a run" if scale["sentences"] else "all sentences of the corpus"
-    done = "" if scale["finished"] == scale["cells"] else f"; {scale['finished']} of {scale['cells']} cells finished"
+    sentences = f"{scale['sentences']:,} sentences" if scale["sentences"] else "all sentences of the corpus"
+    done = "" if scale["finished"] == scale["cells"] else f" {scale['finished']} of {scale['cells']} cells are finished."
     return (
-        f"Backbone {', '.join(scale['backbones'])}; {sentences}; {seeds_of(record)} a row; "
-        f"judged on {JUDGES[scale['test']]}{done}."
+        f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds_of(record)}. "
+        f"Judged by {JUDGES[scale['test']]}.{done}"
     )
 
 
@@ -121,8 +121,8 @@ def score_table(record: Record) -> Table:
     rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]
     marks = {(places[i], j): mark for (i, j), mark in marks.items()}
     notes = [
-        "Mean ± standard deviation over n seeds; the best and second best measured mean of a column stand out. "
-        "Published numbers stand below the row that repeats them; a row with published numbers alone was not run."
+        "Mean ± standard deviation over n seeds. The best and the second best measured mean of a column are marked. "
+        "Published numbers are below the row that repeats them. A row with published numbers alone was not run."
     ]
     if lower := [column for column in columns if column in LOWER_IS_BETTER]:
         notes.append(f"Lower is better for {', '.join(lower)}.")
@@ -130,7 +130,7 @@ def score_table(record: Record) -> Table:
         needed = " and ".join(f"{n or 'more than 1000'} for {d} points" for d, n in spread["needed"].items())
         notes.append(
             f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({spread['n']} seeds, {record['column']})."
-            f" Seeds that a true difference of independent rows needs (power 0.8, two-sided 5 %): {needed}."
+            f" Seeds needed to find a true difference between two independent rows (power 0.8, two-sided 5 %): {needed}."
         )
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
@@ -159,7 +159,7 @@ def _differences(record: Record) -> Table:
             tested = [_interval(seeds), _p(seeds), _interval(pairs), _p(pairs)]
             rows.append([one["row"], str(seeds["n"]), _signed(seeds["mean"]), *tested, least])
     title = f"Differences to {record['baseline']} ({record['column']})"
-    header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "shown from"]
+    header = ["row", "n", "difference", "95 % over seeds", "p", "95 % over pairs", "p", "smallest detectable"]
     return Table(title, header, rows, notes=[TEST_NOTE])
 
 
