@@ -141,3 +141,18 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
         if path.suffix in {".md", ".py", ".toml", ".json", ".txt", ".cff", ".jsonl"} and path.is_file():
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"(?<![\w.])/(work|root)/\w|index.url ?=", text), name
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+def test_sentences_are_short(page: str) -> None:
+    import readability
+
+    assert readability.average(ROOT / page) <= 20
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_words_of_a_sentence_are_counted_without_code_tables_and_addresses() -> None:
+    import readability
+
+    text = "# A title\n\nOne two, e.g. `a b c` four. Five [six](a.md)!\n\n```\nno word\n```\n| a | b |\n- seven 8\n"
+    assert [readability.words(one) for one in readability.sentences(text)] == [5, 2, 2]

@@ -93,7 +93,9 @@ def seeds_of(record: Record) -> str:
 def _scale(record: Record) -> str:
     scale = record["scale"]
     sentences = f"{scale['sentences']:,} sentences" if scale["sentences"] else "all sentences of the corpus"
-    done = "" if scale["finished"] == scale["cells"] else f" {scale['finished']} of {scale['cells']} cells are finished."
+    done = (
+        "" if scale["finished"] == scale["cells"] else f" {scale['finished']} of {scale['cells']} cells are finished."
+    )
     return (
         f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds_of(record)}. "
         f"Judged by {JUDGES[scale['test']]}.{done}"
@@ -130,7 +132,7 @@ def score_table(record: Record) -> Table:
         needed = " and ".join(f"{n or 'more than 1000'} for {d} points" for d, n in spread["needed"].items())
         notes.append(
             f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({spread['n']} seeds, {record['column']})."
-            f" Seeds needed to find a true difference between two independent rows (power 0.8, two-sided 5 %): {needed}."
+            f" Seeds needed to find a true difference of independent rows (power 0.8, two-sided 5 %): {needed}."
         )
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
