@@ -21,6 +21,7 @@ def test_without_pairs_the_last_checkpoint_is_kept(
 ) -> None:
     run = small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", test="none")
     assert run.result["verdict"] == "not judged"
+    assert "**Not judged.**" in (run.model / "README.md").read_text(encoding="utf-8")
     assert run.result["selection"]["best_step"] is None
     assert "the last checkpoint is kept" in capsys.readouterr().out
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext, built
 from isotrope.errors import UserError
+from isotrope.objective.card import Described, introduce
 from isotrope.objective.distributed import gather_rows, process_rank
 from isotrope.objective.passes import TextColumn, encode_columns, possible_size, refuse_equal_views
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
 
-class Objective(nn.Module):
+class Objective(Described, nn.Module):
     """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
 
     With one text column, every view is a pass over the same text; with a positive column, views 1… are passes over the
@@ -63,6 +64,7 @@ class Objective(nn.Module):
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
+        introduce(model)
         self.model, self.passes, self.seed, self.step = model, passes, seed, 0
         self.mini_batch_size, context = possible_size(mini_batch_size), context or BuildContext.of(model)
         self.tokens = [(built(step, context), on) for step, on in tokens]

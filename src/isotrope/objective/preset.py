@@ -16,7 +16,15 @@ from isotrope.encoder.context import BuildContext, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.objective.registry import STAGES, checked_options, component, explain, is_third_party, kinds
+from isotrope.objective.registry import (
+    STAGES,
+    checked_options,
+    component,
+    component_class,
+    explain,
+    is_third_party,
+    kinds,
+)
 from isotrope.objective.tables import TomlTable, resolved_tables
 from isotrope.objective.tables import preset_names as preset_names
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
@@ -154,6 +162,11 @@ def build_objective(
             context=context,
             mini_batch_size=preset.train.mini_batch_size,
         )
+
+
+def component_classes(preset: Preset) -> list[type]:
+    """The classes of all components of a preset, stage by stage."""
+    return [component_class(stage, kind) for stage, _, kind, _ in _tables(preset)]
 
 
 def _made(preset: Preset, wanted: str) -> list[tuple[str, Any]]:

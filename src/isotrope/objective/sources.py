@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from isotrope.objective.preset import Preset, read_preset
+from isotrope.objective.preset import Preset, preset_names, read_preset
 from isotrope.objective.tables import TomlTable
 
 
@@ -40,6 +41,26 @@ def flat(preset: Preset) -> TomlTable:
                 yield f"{prefix}{key}", value
 
     return dict(walk(preset.model_dump(exclude_none=True, exclude={"name", "description"}), ""))
+
+
+def sourced(preset: Preset, name: str) -> list[tuple[str, str, str]]:
+    """Rows (key, value, source) of a resolved preset.
+
+    The source is the paper's section, "isotrope's default", or "set for this run".
+
+    Args:
+        preset: the resolved one.
+        name: of the preset that it came from. For one that is not shipped, every value is "set for this run".
+    """
+    shipped = name in preset_names()
+    usual = flat(read_preset(name)) if shipped else {}
+    cited = cited_sources(name) if shipped else {}
+    return [
+        (key, "" if value == {} else json.dumps(value, ensure_ascii=False),
+         (cited.get(key) or "isotrope's default") if key in usual and usual[key] == value else "set for this run")
+        for key, value in flat(preset).items()
+        if value != {} or "." in key
+    ]  # fmt: skip
 
 
 def annotated(name: str, overrides: Sequence[str] = ()) -> str:

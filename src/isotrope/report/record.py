@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.objective.preset import Preset, preset_names, read_preset
-from isotrope.objective.sources import cited_sources, flat
+from isotrope.objective.sources import sourced
 from isotrope.report.figures import Curve
 from isotrope.run.cosines import Scored
 from isotrope.run.folder import RunFolder, Time
@@ -98,15 +97,7 @@ class RunRecord:
 
     def settings(self) -> list[tuple[str, str, str]]:
         """Rows (key, value, source). The source is the paper's section, our default, or "set for this run"."""
-        shipped = self.method if self.method in preset_names() else None
-        usual = flat(read_preset(shipped)) if shipped else {}
-        cited = cited_sources(shipped) if shipped else {}
-        return [
-            (key, "" if value == {} else json.dumps(value, ensure_ascii=False),
-             (cited.get(key) or "isotrope's default") if key in usual and usual[key] == value else "set for this run")
-            for key, value in flat(self.preset).items()
-            if value != {} or "." in key
-        ]  # fmt: skip
+        return sourced(self.preset, self.method)
 
 
 def _joined(scored: Scored) -> dict[str, tuple[Vector, Vector]]:

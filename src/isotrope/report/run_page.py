@@ -9,11 +9,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from isotrope.cards.verdict import SHORT_NAMES, signed
 from isotrope.errors import UserError
 from isotrope.evaluation.gold_bands import by_gold_band
 from isotrope.evaluation.spectrum import effective_rank
 from isotrope.report import figures
-from isotrope.report.comparison import SHORT_NAMES, of_run, signed
+from isotrope.report.comparison import of_run
 from isotrope.report.page import Page, PageFigure, PageVerdict
 from isotrope.report.record import RunRecord
 from isotrope.report.space import Space, neighbour_tables, spaces

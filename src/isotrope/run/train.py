@@ -10,8 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
+from isotrope.cards.card import save_card
 from isotrope.console.plain import plain_console
 from isotrope.encoder import save
+from isotrope.run.card import run_card
 from isotrope.run.fit import fit
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import read_inputs, refuse_other_run
@@ -92,5 +94,7 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
             return Run(folder.path, {})
         console.print("saving the model")
         save(plan.model, folder.model)
-        folder.write_result(judge(plan, outcome))
+        result = judge(plan, outcome)
+        save_card(folder.model, run_card(plan, result))
+        folder.write_result(result)
         return Run(folder.path, folder.result())

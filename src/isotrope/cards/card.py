@@ -1,0 +1,194 @@
+"""The card of a model: one record, shown by one template. The record stands in the card's own metadata.
+
+So a later step (whitening a trained model, say) reads the card of the model that it begins with, and adds itself.
+A card names data and counts it; it never holds text of the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+from pydantic import BaseModel, ConfigDict, ValidationError
+from sentence_transformers import SentenceTransformer
+
+from isotrope.cards.base import Base, metadata_of, short_name
+from isotrope.cards.citations import bibtex
+from isotrope.cards.verdict import Judgement
+from isotrope.console.plain import escaped
+from isotrope.store.atomic import write_text
+
+KEY = "isotrope"  # of the record, in the metadata
+NAME = "README.md"
+TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "isotrope", "unsupervised"]
+_VERSIONED = ("isotrope", "sentence-transformers", "transformers", "torch")
+NAMED = 3  # files of the data, at most
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Data(_Record):
+    """The text of a step: its name, its size after cleaning, how much of it was used, its checksum."""
+
+    name: str
+    rows: int
+    used: int
+    checksum: str
+
+    @classmethod
+    def of(cls, paths: Sequence[str | Path], rows: int, used: int, checksum: str) -> Data:
+        """Of files and folders, whose paths are not told, only their last part."""
+        more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+        return cls(name=", ".join(map(short_name, paths[:NAMED])) + more, rows=rows, used=used, checksum=checksum)
+
+
+class Step(_Record):
+    """One thing that was done to the model.
+
+    Attributes:
+        action, method: ``Trained with``, ``simcse``.
+        data: the text.
+        settings: rows of key, value, source.
+        cites: BibTeX keys.
+        limits: sentences on what this step did not see or do.
+    """
+
+    action: str
+    method: str
+    data: Data
+    settings: Sequence[tuple[str, str, str]] = ()
+    cites: Sequence[str] = ()
+    limits: Sequence[str] = ()
+
+
+class Card(_Record):
+    """What is known of a model.
+
+    Attributes:
+        base: what it was made from.
+        steps: what was done, in order.
+        width: D of its vectors.
+        max_length: tokens that it reads; None: all.
+        verdict: None if nobody has judged it.
+        versions: package -> version, at the last step.
+    """
+
+    base: Base
+    steps: Sequence[Step] = ()
+    width: int = 0
+    max_length: int | None = None
+    verdict: Judgement | None = None
+    versions: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, model: str | Path) -> Card:
+        """The card to go on from: that of a model that isotrope made, else a new one. The verdict is left behind."""
+        return (_kept(metadata_of(str(model))) or cls(base=Base.of(model))).model_copy(update={"verdict": None})
+
+    def then(self, step: Step, model: SentenceTransformer) -> Card:
+        """The card after one more step, which has made ``model``."""
+        longest = model.max_seq_length
+        now = {
+            "steps": [*self.steps, step],
+            "width": model.get_embedding_dimension(),
+            "max_length": longest if isinstance(longest, int) else None,
+            "versions": {package: version(package) for package in _VERSIONED},
+            "verdict": None,
+        }
+        return self.model_copy(update=now)
+
+    def markdown(self, folder: Path) -> str:
+        """The whole text of the card, for a model in ``folder``."""
+        metadata = {
+            **self.base.about,
+            **({"base_model": self.base.hub} if self.base.hub else {}),
+            "library_name": "sentence-transformers",
+            "pipeline_tag": "sentence-similarity",
+            "tags": TAGS,
+            KEY: self.model_dump(mode="json", exclude_none=True),
+        }
+        return _template().render(
+            card=self,
+            title=Markup(_code(short_name(folder)) + f" from {_code(self.base.name)}"),
+            folder=Markup(escaped(short_name(folder)).translate({ord('"'): r"\"", ord("\\"): r"\\"})),
+            metadata=Markup(yaml.safe_dump(_plain(metadata), sort_keys=False, allow_unicode=True).strip()),
+            limits=_limits(self),
+            versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
+            citations=Markup(bibtex([*(key for step in self.steps for key in step.cites), "reimers2019sbert"])),
+        )
+
+
+def save_card(folder: Path, card: Card) -> None:
+    """Write a model's card, or replace it."""
+    write_text(folder / NAME, card.markdown(folder))
+
+
+def add_verdict(folder: Path, verdict: Judgement) -> None:
+    """Renew a model's card when it is judged. A folder without a card of ours is left as it is."""
+    if card := _kept(metadata_of(str(folder))):
+        save_card(folder, card.model_copy(update={"verdict": verdict}))
+
+
+def _kept(metadata: dict[str, Any]) -> Card | None:
+    """The record in a card's metadata; None if there is none, or it is damaged."""
+    try:
+        return Card(**metadata[KEY])
+    except (KeyError, TypeError, ValidationError):
+        return None
+
+
+def _limits(card: Card) -> Iterable[str]:
+    if card.max_length:
+        yield f"It reads the first {card.max_length:,} tokens of a text. The rest is cut off."
+    yield from dict.fromkeys(limit for step in card.steps for limit in step.limits)
+    if card.verdict:
+        yield "It was judged on the pairs above only. On other tasks and texts it may be better or worse."
+    languages = card.base.about.get("language")
+    said = "not known" if languages is None else languages if isinstance(languages, str) else ", ".join(languages)
+    yield f"Languages of the base model: {said}. The language of the training text was not checked."
+    yield "It carries the biases of the base model and of the text."
+    yield "Whether the licence of the text allows your use of the model was not checked."
+
+
+def _plain(value: Any) -> Any:
+    """The same without control characters, which YAML and terminals take amiss."""
+    if isinstance(value, str):
+        return _one_line(value)
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _one_line(text: Any) -> str:
+    return " ".join(escaped(str(text)).split())
+
+
+def _text(value: Any) -> Markup:
+    """Text as it is: no character of it is markup."""
+    return value if isinstance(value, Markup) else Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
+
+
+def _code(value: Any) -> Markup:
+    """A name or a value as code. Its fence is longer than any that it holds."""
+    text = _one_line(value).replace("|", r"\|") or "none"
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return Markup(f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("isotrope.cards", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters |= {"code": _code, "text": _text}
+    return environment.get_template("card.md.jinja")

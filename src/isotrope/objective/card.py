@@ -1,0 +1,92 @@
+"""An objective in sentence-transformers' own model card: for users who write their own training script."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
+from torch import nn
+
+from isotrope.cards.base import Base
+from isotrope.cards.card import TAGS
+from isotrope.cards.citations import bibtex, cited_keys
+
+TEXTS = ("examples", "examples_table", "_example_columns")  # of a data set, in sentence-transformers' card
+
+
+@dataclass
+class ObjectiveCardData(SentenceTransformerModelCardData):
+    """sentence-transformers' card, with the base model's name and licence, and without any text of the data."""
+
+    def set_widget_examples(self, dataset: Any) -> None:
+        """None: they would be texts of the data."""
+
+    def set_losses(self, losses: list[Any]) -> None:
+        """Cite them. sentence-transformers takes `Objective.loss`, a method, for a second loss."""
+        super().set_losses([loss for loss in losses if isinstance(loss, nn.Module)])
+
+    def compute_dataset_metrics(self, dataset: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Size, columns, checksum and lengths of a data set."""
+        found = super().compute_dataset_metrics(dataset, *args, **kwargs)
+        if checksum := getattr(dataset, "_fingerprint", None):
+            found["name"] = f"{found.get('name') or 'unnamed'} (checksum {checksum})"
+        return {key: value for key, value in found.items() if key not in TEXTS}
+
+
+def introduce(model: SentenceTransformer) -> None:
+    """Give a model that an objective will train such a card. What its user has written there stays."""
+    data = getattr(model, "model_card_data", None)
+    if type(data) is not SentenceTransformerModelCardData:  # ours already, or the user's own
+        return
+    own = ObjectiveCardData()
+    own.__dict__.update(data.__dict__)
+    base = Base.of(model)
+    own.base_model = own.base_model or base.hub
+    own.model_name = own.model_name or f"A model from {base.name}, trained with isotrope"
+    own.license = own.license or base.about.get("license")
+    own.language = own.language or base.about.get("language", [])
+    own.add_tags(TAGS)
+    model.model_card_data = own
+
+
+class Described:
+    """What sentence-transformers' card asks of a loss."""
+
+    if TYPE_CHECKING:
+        tokens: list[tuple[Any, Any]]
+        views: list[Any]
+        scores: list[Any]
+        terms: dict[str, Any]
+        teachers: dict[str, Any]
+        narrow: dict[int, Any]
+        parts: list[Any]
+        passes: int
+        seed: int
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings: stage -> components with their options."""
+        stages = {
+            "tokens": [_told(step) | {"on": list(on)} for step, on in self.tokens],
+            "views": [_told(step) for step in self.views],
+            "scores": [_told(step) for step in self.scores],
+            "terms": {name: _told(term) for name, term in self.terms.items()},
+            "teachers": sorted(self.teachers),
+            "dims": list(self.narrow),
+        }
+        return {"passes": self.passes, "seed": self.seed} | {name: made for name, made in stages.items() if made}
+
+    @property
+    def citation(self) -> str:
+        """The BibTeX entries of the methods, and isotrope's own."""
+        keys = cited_keys(type(part) for part in (*self.parts, *self.teachers.values()))
+        return bibtex([*keys, *(["kusupati2022matryoshka"] if self.narrow else [])])
+
+
+def _told(part: Any) -> dict[str, Any]:
+    """A component's name and those of its options that are plain values."""
+    names = inspect.signature(type(part)).parameters
+    options = {name: getattr(part, name, None) for name in names}
+    plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}
+    return {"kind": type(part).__name__, **plain}
