@@ -29,7 +29,7 @@ from scipy.sparse import csr_array
 
 import isotrope
 from isotrope.encoder import save
-from isotrope.evaluation.embed import Embedded
+from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import per_query
 from isotrope.evaluation.sets.domains import Domain, load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
@@ -136,9 +136,8 @@ def measure(model: str, domain: str, setting: str, data: str, kept: Path) -> dic
         encoder, texts = Bf16(model, 128 if setting == "dev" else None), load_domain(data, domain, setting)
         texts = dev_corpus(texts) if setting == "dev" else texts
         sets = sts(setting, data)
-        found = {
-            f"query/{k}": v for k, v in per_query(Embedded(encoder, [*texts.queries, *texts.corpus]), texts).items()
-        }
+        queries, corpus = search_vectors(encoder, texts.queries, texts.corpus)
+        found = {f"query/{k}": v for k, v in per_query(queries, corpus, texts).items()}
         pairs = main_pairs(sets, similarities(encoder, sets))
         found |= {f"gold/{task}": gold for task, (gold, _) in pairs.items()}
         found |= {f"cosine/{task}": cosine for task, (_, cosine) in pairs.items()}

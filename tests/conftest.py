@@ -76,6 +76,23 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bert(tmp_path_factory.mktemp("tiny-bert"))
 
 
+def with_prompts(model: Path, folder: Path, *, include_prompt: bool = True, default: str | None = None) -> Path:
+    """A copy of a model that wants words before its texts, as e5 does: a query's, a passage's."""
+    from sentence_transformers import SentenceTransformer
+
+    own = SentenceTransformer(str(model), device="cpu")
+    own.prompts, own.default_prompt_name = {"query": "song of ", "passage": "a short book on "}, default
+    own.set_pooling_include_prompt(include_prompt)
+    own.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prompted_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small BERT with prompts, whose own words are left out of the mean."""
+    return with_prompts(tiny_model, tmp_path_factory.mktemp("prompted") / "model", include_prompt=False)
+
+
 @pytest.fixture(scope="session")
 def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 sentences, one a line."""

@@ -98,6 +98,22 @@ def test_pooling_and_normalize(tmp_path: Path, tiny_model: Path, sentences: list
     np.testing.assert_allclose(np.load(output), expected, rtol=0, atol=1e-6)
 
 
+def test_prompts(tmp_path: Path, prompted_model: Path, sentences: list[str]) -> None:
+    """Chosen by name; part of what shards are made from; noted where nobody chose."""
+    file, out = write(tmp_path / "c.txt", sentences), io.StringIO()
+    output = encode(prompted_model, file, tmp_path / "v", prompt_name="passage", shard=40)
+    expected = SentenceTransformer(str(prompted_model), device="cpu").encode(sentences, prompt="a short book on ")
+    np.testing.assert_allclose(read(output), expected, rtol=0, atol=1e-5)
+    with pytest.raises(UserError, match="was begun with prompt = 'a short book on ', not 'song of '"):
+        encode(prompted_model, file, output, prompt_name="query", shard=40)
+    encode(prompted_model, file, tmp_path / "v.npy", console=plain_console(file=out))
+    assert "has prompts (query, passage); none is used: see --prompt-name" in out.getvalue()
+    with pytest.raises(UserError, match="has no prompt called 'pasage': choose from"):
+        encode(prompted_model, file, tmp_path / "w.npy", prompt_name="pasage")
+    with pytest.raises(UserError, match="prompt = 'a ' needs the name of a model"):
+        encode(Hashes(), file, tmp_path / "w.npy", prompt="a ")
+
+
 def test_parquet_layout(tmp_path: Path, sentences: list[str]) -> None:
     """One row group a shard; the texts stand beside their vectors exactly as they were read."""
     output = encode(Hashes(), write(tmp_path / "c.txt", sentences), tmp_path / "v.parquet", shard=25)

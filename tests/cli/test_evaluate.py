@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from isotrope.cli.main import app
@@ -135,6 +137,32 @@ def test_a_case_shows_text_as_it_is(cached: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     assert "[/x] a river" in outcome.output
     assert "[bold]the sea[/nothing]" in outcome.output
+
+
+def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
+    tmp_path: Path, cached: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever ISOTROPE_DATA holds."""
+    monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path / "none"))
+    outcome = invoke("evaluate", "isotrope/tiny", "--pairs", pairs, "--json", tmp_path / "r.json")
+    assert outcome.exit_code == 0, outcome.output
+    assert json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"].keys() == {"sts, own data"}
+    with pytest.raises(UserError, match="none does not exist"):
+        invoke("evaluate", "isotrope/tiny", "--suite", "sts", "--pairs", pairs)
+
+
+def test_a_case_reads_query_and_candidates_with_their_prompts(cached: Path, prompted_model: Path) -> None:
+    command = ["case", prompted_model, "--query", "a river", "--candidate", "the river"]
+    cosine = re.compile(r"the river +(\S+)")
+    own = SentenceTransformer(str(prompted_model), device="cpu")
+    for words, (query, passage) in (
+        ([], ("song of ", "a short book on ")),
+        (["--document-prompt", "red "], ("song of ", "red ")),
+    ):
+        a, b = own.encode("a river", prompt=query), own.encode("the river", prompt=passage)
+        found = cosine.search(invoke(*command, *words).output)
+        assert found
+        assert float(found[1]) == pytest.approx(float(own.similarity(a, b)), abs=6e-4)
 
 
 def test_names_that_are_not_utf_8_on_an_ascii_terminal(tmp_path: Path, cached: Path) -> None:

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
 from isotrope.evaluation.sets.domains import same_class
@@ -31,10 +33,13 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
         (("sts", None, tmp_path / "none"), "none"),
         (("retrieval", None, None, [pairs]), "takes no pairs"),
+        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own data: name their suite"),
     ):
         with pytest.raises(UserError, match=problem):
             EvaluationRequest.read(*arguments)
     assert not EvaluationRequest.read("sts", None, None, [pairs]).of_data
+    assert not EvaluationRequest.read(None, None, tmp_path, [pairs]).of_data, "own data alone, whatever data there is"
+    assert EvaluationRequest.read(None, None, tmp_path).suites == {"sts": "test"}
     assert EvaluationRequest.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {
         "sts": "test",
         "transfer": "fast",
@@ -73,6 +78,37 @@ def test_results_on_own_data_are_remembered_until_the_data_change(
     changed = EvaluationRequest.read("sts", None, None, [own_pairs(seed=1)], [texts])
     with pytest.raises(AssertionError, match="encoded again"):
         evaluate_models(["isotrope/tiny"], changed)
+
+
+def test_prompts_are_chosen_checked_first_and_remembered_apart(
+    cached: Path, prompted_model: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    pairs = own_pairs()
+    texts = same_class(
+        "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
+    )
+    asked = EvaluationRequest.read(None, None, None, [pairs], [texts])
+    said: list[str] = []
+
+    def results(**given: str) -> tuple[float, float]:
+        (found,) = evaluate_models([str(prompted_model)], asked, prompts=Prompts(**given), say=said.append).values()
+        retrieved = found["retrieval, own data"]["classes"]["mrr@10"]
+        return found["sts, own data"]["mine"]["spearman"]["test"], retrieved
+
+    none, named, words = results(), results(name="query"), results(query="song of ", document="")
+    assert none[0] != named[0]
+    assert none[1] == named[1], "a search has its own prompts"
+    assert words[1] != none[1]
+    assert len(said) == 1
+    own = SentenceTransformer(str(prompted_model), device="cpu")
+    own.default_prompt_name = "query"
+    assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)
+    with pytest.raises(UserError, match="has no prompt called 'qery'"):
+        evaluate_models([str(prompted_model)], asked, prompts=Prompts(name="qery"))
+    (tmp_path / "vectors.txt").write_text("a 1 2\n")
+    for name, problem in ((tiny_model, "it has none"), (tmp_path / "vectors.txt", "word vectors take no prompts")):
+        with pytest.raises(UserError, match=problem):
+            evaluate_models([str(prompted_model), str(name)], asked, prompts=Prompts(name="query"))
 
 
 def test_two_own_files_of_one_name_are_refused() -> None:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
+from isotrope import load
 from isotrope.evaluation.suite import main_scores
 from wordbag import Bag, own_pairs, results_of
+
+
+def test_prompts_go_through(prompted_model: Path) -> None:
+    from mteb.types import PromptType
+
+    from isotrope.evaluation.mteb import MtebEncoder
+
+    texts, own = ["a river", "the sea"], SentenceTransformer(str(prompted_model), device="cpu")
+    wrapped = MtebEncoder(load(prompted_model, device="cpu", prompt_name="query"), "me/e5")
+    for kind, words in ((None, "song of "), (PromptType.query, "song of "), (PromptType.document, "a short book on ")):
+        found = wrapped.encode([{"text": texts}], prompt_type=kind)
+        np.testing.assert_allclose(found, own.encode(texts, prompt=words), atol=1e-5)
 
 
 def test_mteb_takes_any_encoder() -> None:

@@ -35,6 +35,16 @@ def test_the_saved_model_is_the_fitted_baseline(
         np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=2e-3, rtol=1e-3)
 
 
+def test_the_fit_sees_the_prompt_and_the_new_model_keeps_it(
+    prompted_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    whiten(prompted_model, corpus_file, tmp_path / "white", k=4, sentences=300, prompt_name="query")
+    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
+    found = SentenceTransformer(str(tmp_path / "white"), device="cpu").encode(texts)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=2e-3)
+    np.testing.assert_allclose(np.cov(found.T.astype(np.float64), bias=True), np.eye(4), atol=1e-2)
+
+
 def test_the_sentences_that_it_was_fitted_on_come_out_white(
     tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:

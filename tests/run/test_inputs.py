@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from isotrope.errors import UserError
 from isotrope.run.train import Run
@@ -22,6 +23,18 @@ def test_pairs_that_were_changed_since_do_not_resume_a_run(
     changed.write_text(pairs_file.read_text().replace("\t", " or so\t", 1))
     with pytest.raises(UserError, match=r"the (dev|test) pairs pairs"):
         small_run(tiny_model, corpus_file, begun, dev=str(changed), resume=True)
+
+
+def test_a_prompt_is_part_of_the_identity_and_of_the_model(
+    prompted_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    options = {"dev": "none", "test": "none", "sentences": 32}
+    run = small_run(prompted_model, corpus_file, tmp_path / "run", prompt_name="query", **options)
+    saved = SentenceTransformer(str(run.model), device="cpu")
+    assert (saved.prompts["passage"], saved.default_prompt_name) == ("a short book on ", "query")
+    for other, now in (({}, "None"), ({"prompt": "song of "}, "None"), ({"prompt_name": "passage"}, "'passage'")):
+        with pytest.raises(UserError, match=rf"encoder.prompt.* = {now} \(then 'query'"):
+            small_run(prompted_model, corpus_file, run.folder, resume=True, **options, **other)
 
 
 def test_another_dev_set_is_another_run(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:

@@ -10,13 +10,19 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
 
+from conftest import with_prompts
 from isotrope.console.plain import plain_console
+from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import read_inputs
 from isotrope.run.prepare import SHOWN, TrainingPlan, prepare
 from isotrope.run.settings import RunSettings
+from isotrope.teachers._model import TeacherModel
+from isotrope.text.tokens import token_data
 from small_runs import SMALL
 
 
@@ -42,6 +48,7 @@ def prepared(
         (["train.max_length=65"], {}, r"max_length = 65 is more than .* can read: choose at most 64"),
         ([], {"sentences": 15}, "a batch of 16 is larger than the corpus of 15"),
         (["encoder.dropout=0.0"], {}, "equal.*dropout"),
+        ([], {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
     ],
 )
 def test_a_mistake_is_told_of_before_anything_is_written(
@@ -53,6 +60,36 @@ def test_a_mistake_is_told_of_before_anything_is_written(
     ):
         pass
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_training_reads_what_encode_reads(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, include: bool, cached: Path
+) -> None:
+    """The prompt and, where the pooling leaves it out, its length: in tokens made before, in teachers."""
+    folder = with_prompts(tiny_model, tmp_path / "own", include_prompt=include)
+    words, own = "an old 😀\x7f song of ", SentenceTransformer(str(folder), device="cpu")
+    with prepared(folder, corpus_file, tmp_path / "run", "encoder.dropout=0", "tokens.shuffle={}", prompt=words) as (
+        plan, said,
+    ):  # fmt: skip
+        assert "has prompts" not in said
+        dataset, collator = token_data(plan.model, plan.sample.corpus, plan.sample.rows, 64, plan.console)
+        batch = collator([dataset[int(row)] for row in plan.sample.order.rows(0, 5)])
+        texts = plan.sample.corpus.texts(batch["label"].numpy())
+        plan.objective.tokens = []
+        features = {key.removeprefix("text_"): value for key, value in batch.items() if key != "label"}
+        with torch.no_grad():
+            views = plan.objective.eval().encode([features], batch["label"])
+        expected = own.encode(texts, prompt=words)
+        torch.testing.assert_close(views.stack[0], torch.from_numpy(expected), atol=1e-5, rtol=0)
+        teacher = TeacherModel("initial").load(BuildContext.of(plan.model))
+        torch.testing.assert_close(teacher(texts), F.normalize(torch.from_numpy(expected), dim=-1), atol=1e-5, rtol=0)
+        assert plan.folder.identity()["preset"]["encoder.prompt"] == words
+
+
+def test_prompts_that_nobody_uses_are_told(prompted_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    with prepared(prompted_model, corpus_file, tmp_path / "run") as (_, said):
+        assert said.count("has prompts (query, passage); none is used: see --prompt-name") == 1
 
 
 def test_a_corpus_that_is_still_being_written_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:

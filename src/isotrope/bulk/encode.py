@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -18,6 +19,7 @@ from isotrope.console.progress import progress as progress_bar
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.store.mark import remove
 from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources
@@ -39,6 +41,8 @@ def encode(
     pooling: str | None = None,
     normalize: bool | None = None,
     device: str | None = None,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
     progress: Callable[[int], None] | None = None,
     console: Console | None = None,
     resume: bool = True,
@@ -63,9 +67,11 @@ def encode(
         text: the column of the sentences in tables; see `isotrope.text.readers.Columns.choose` for the default.
         batch_size: sentences a forward pass; changes the vectors by rounding alone.
         shard: rows between two points from which a stopped call can go on.
-        pooling: as in `isotrope.load`, and so are the next two; they need the name of a model.
+        pooling: as in `isotrope.load`, and so are the next four; they need the name of a model.
         normalize: end with unit rows or not.
         device: where the model runs.
+        prompt: words before every text; by default the model's default prompt.
+        prompt_name: the same, by its name in the model.
         progress: called with the number of rows done so far, of them all.
         console: where a progress bar is shown; None: nowhere.
         resume: False begins anew, whatever is there.
@@ -82,7 +88,8 @@ def encode(
             raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
     store = destination(output)
     sources = _sources([files] if isinstance(files, str | Path) else files, Path(output))
-    encoder = _encoder(model, pooling, normalize, device)
+    options = {"normalize": normalize, "device": device, "prompt": prompt, "prompt_name": prompt_name}
+    encoder = _encoder(model, {"pooling": pooling, **options})
     first = vectors_of(encoder, [FIRST])  # (1, D)
     made_from = {
         "output": Path(output).suffix if store.whole else "folder",
@@ -90,11 +97,15 @@ def encode(
         "pooling": pooling,
         "normalize": normalize,
         "shard": shard,
+        "prompt": used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None,
         "model": _model_checksum(encoder, first),
         "files": content_checksum(sources, ""),
     }
     name = str(model) if isinstance(model, str | Path) else _class_name(model)
-    with held(store), progress_bar("encoded", None, console or plain_console(quiet=True)) as bar:
+    console = console or plain_console(quiet=True)
+    if note := Prompts(prompt, prompt_name).note(encoder, name):
+        console.print(note)
+    with held(store), progress_bar("encoded", None, console) as bar:
         manifest = Manifest.read(store.folder) if resume else None
         if manifest is None:
             count = sum(1 for _ in _texts(sources, text))  # all of the input is checked before the long work
@@ -126,11 +137,11 @@ def _sources(files: Sequence[str | Path], output: Path) -> list[TextFile]:
     return find_sources(files)
 
 
-def _encoder(model: str | Path | Encoder, pooling: str | None, normalize: bool | None, device: str | None) -> Encoder:
+def _encoder(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
     if isinstance(model, str | Path):
-        encoder: Encoder = load(model, pooling, normalize=normalize, device=device)
+        encoder: Encoder = load(model, **options)
         return encoder
-    for name, value in (("pooling", pooling), ("normalize", normalize), ("device", device)):
+    for name, value in options.items():
         if value is not None:
             raise UserError(f"{name} = {value!r} needs the name of a model", f"give {name} to isotrope.load instead")
     if not isinstance(model, Encoder):

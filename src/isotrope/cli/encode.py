@@ -18,9 +18,14 @@ def encode(
     text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
 ) -> None:
     """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
     from isotrope.bulk.encode import encode as run
 
-    written = run(model, files, output, text=text, batch_size=batch_size, pooling=pooling, console=errors)
+    written = run(
+        model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
+        console=errors,
+    )  # fmt: skip
     console.print(f"written to {written}")

@@ -17,21 +17,35 @@ from isotrope.store.disk import writing
 Models = Annotated[
     list[str], typer.Argument(help="Folders, hub names, isotrope/tiny; MODEL@cls, MODEL+whitening:k=256, vectors.txt …")
 ]
+Prompt = Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")]
+PromptName = Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")]
+QueryPrompt = Annotated[str | None, typer.Option(help="Words before queries; default: the model's prompt for them.")]
+DocumentPrompt = Annotated[str | None, typer.Option(help="Words before documents; default: the model's.")]
 Data = Annotated[str | None, typer.Option(help="Folder of senteval/ and domain/.", envvar="ISOTROPE_DATA")]
 
 
 def evaluate(
     models: Models,
     suite: Annotated[
-        str, typer.Option(help="sts, transfer, ranking, geometry, retrieval; with commas; transfer:fast is a setting.")
-    ] = "sts",
-    tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, with commas.")] = None,
+        str | None,
+        typer.Option(
+            help="sts, transfer, ranking, geometry, retrieval; with commas; transfer:fast is a setting. "
+            "Default: sts; with --pairs or --texts, those alone."
+        ),
+    ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Only these tasks, with commas: of every suite that is named.")
+    ] = None,
     data: Data = None,
     pairs: Annotated[list[str] | None, typer.Option(help="Your own pairs: first, second, score (.tsv, .csv).")] = None,
     texts: Annotated[
         list[str] | None, typer.Option(help="Your own domain: text and label (.tsv, .csv), or a folder with qrels.")
     ] = None,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    query_prompt: QueryPrompt = None,
+    document_prompt: DocumentPrompt = None,
     compare: Annotated[bool, typer.Option("--compare", help="Test each model against the first.")] = False,
     intervals: Annotated[
         bool, typer.Option("--intervals", help="95 % intervals of the STS scores, over pairs.")
@@ -40,6 +54,7 @@ def evaluate(
     table: Annotated[list[str] | None, typer.Option(help="Write the tables here: .md, .tex, .html.")] = None,
 ) -> None:
     """Score models by the papers' protocols: the number of each task, their average, and all of it as JSON."""
+    from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import EvaluationRequest, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
     from isotrope.evaluation.sets.pairs import read_pairs
@@ -48,12 +63,16 @@ def evaluate(
     asked = EvaluationRequest.read(
         suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or []))
     )
+    prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
     targets = [table_files.check_table_file(path) for path in table or []]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
-    with progress("evaluated", len(models) * asked.parts, plain_console(stderr=True), "results") as bar:
-        results = evaluate_models(models, asked, pooling, lambda done, doing: bar.update(done, note=doing))
+    errors = plain_console(stderr=True)
+    with progress("evaluated", len(models) * asked.parts, errors, "results") as bar:
+        results = evaluate_models(
+            models, asked, pooling, prompts, lambda done, doing: bar.update(done, note=doing), errors.print
+        )
     if results_file:  # before anything is drawn: nothing that was computed is lost
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)
@@ -73,8 +92,11 @@ def case(
     candidate: Annotated[list[str] | None, typer.Option(help="A sentence to rank; again for more.")] = None,
     data: Data = None,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    query_prompt: QueryPrompt = None,
+    document_prompt: DocumentPrompt = None,
 ) -> None:
     """Rank the sentences that people compared with one query, or your own: the case tables of RankCSE."""
+    from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.cases import case_table, find_list
     from isotrope.evaluation.ranking import ranking_lists
     from isotrope.evaluation.sets.senteval import load_sts
@@ -87,9 +109,10 @@ def case(
         (name,) = checked_tasks("ranking", task)
         found = find_list(ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query)
         query, candidate, gold = found.query, found.candidates, found.gold.tolist()
+    prompts = Prompts(query=query_prompt, document=document_prompt)
     for name in models:
-        check_name(name)
-    rows = case_table({name: open_encoder(name, pooling) for name in models}, query, candidate, gold)
+        check_name(name, prompts)
+    rows = case_table({name: open_encoder(name, pooling, prompts) for name in models}, query, candidate, gold)
     cells = [
         [
             row["sentence"],

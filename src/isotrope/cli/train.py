@@ -20,6 +20,8 @@ def train(
     output: Annotated[str, typer.Option(help="Folder of the run: model/, result.json, metrics.jsonl.")],
     preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
     backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
     teacher: Annotated[
         list[str] | None, typer.Option(help="NAME=MODEL: a teacher of the preset; again for more.")
     ] = None,
@@ -39,6 +41,7 @@ def train(
     """Turn plain sentences into a better model, and say whether it is better."""
     settings: dict[str, Any] = {
         "corpus": corpus, "output": output, "preset": preset, "backbone": backbone, "dev": dev, "test": test,
+        "prompt": prompt, "prompt_name": prompt_name,
         "teachers": _pairs_of("--teacher", teacher or []), "data": data, "seed": seed, "sentences": sentences,
         "overrides": set_ or [], "text": text, "positive": positive, "negatives": negative or [],
         "log_to": log_to or [], "resume": resume,

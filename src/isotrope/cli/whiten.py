@@ -20,9 +20,14 @@ def whiten(
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
     text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
 ) -> None:
     """Spread a model's vectors evenly: BERT-whitening, fitted on text without labels, as the model's last layer."""
     from isotrope.post.whiten import whiten as run
 
-    folder = run(model, corpus, output, k=k, sentences=sentences, seed=seed, text=text, pooling=pooling)
+    folder = run(
+        model, corpus, output, k=k, sentences=sentences, seed=seed, text=text, pooling=pooling, prompt=prompt,
+        prompt_name=prompt_name,
+    )  # fmt: skip
     console.print(f"model: {folder}; is it better? isotrope evaluate {model} {folder} --compare")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder.prompts import Role, has_roles, role_prompt
 from isotrope.errors import UserError
 from isotrope.types import Encoder
 
@@ -26,6 +27,7 @@ def vectors_of(
     batch_size: int | None = None,
     first_row: int = 0,
     progress: Callable[[int], None] | None = None,
+    role: Role | None = None,
 ) -> Vectors:
     """Texts (N,) -> vectors (N, D) as a numpy array. Each distinct text is encoded once.
 
@@ -38,6 +40,8 @@ def vectors_of(
             distinct texts in the order in which they first occur, as a step needs that is fitted on them.
         first_row: the number of the first text, for messages.
         progress: called with the number of texts done.
+        role: what the texts are in a search. It chooses the prompt of a model that has one for each role. None, and
+            every text for other models: the model's default prompt.
 
     Raises:
         UserError: the encoder is none, its output is not (n, D), or it holds NaN or infinity (names the text).
@@ -55,7 +59,7 @@ def vectors_of(
         if progress and distinct:
             progress(len(texts) * start // len(distinct))
         chunk = distinct[start : start + step]
-        parts.append(_encoded(encoder, chunk, options))
+        parts.append(_encoded(encoder, chunk, options, role))
         if parts[-1].shape[1] != parts[0].shape[1]:
             problem = f"encode() gave {parts[-1].shape[1]} dimensions after {parts[0].shape[1]}"
             raise UserError(problem, "return vectors of one dimension")
@@ -74,7 +78,24 @@ def vectors_of(
     return np.asarray(vectors[[place[text] for text in texts]])
 
 
-def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any]) -> Vectors:
+def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:
+    """Queries (Q,) and documents (M,) -> their vectors (Q, D) and (M, D), each with the prompt of its role.
+
+    An encoder without roles gets all texts in one call, so that a step is fitted on all of them. One with roles that
+    wants them together has a method ``encode_search`` with the arguments and the result of this function.
+
+    Raises:
+        UserError: as `vectors_of`.
+    """
+    if not has_roles(encoder):
+        both = vectors_of(encoder, [*queries, *documents])
+        return both[: len(queries)], both[len(queries) :]
+    if hasattr(encoder, "encode_search"):
+        return encoder.encode_search(queries, documents)  # type: ignore[no-any-return]
+    return vectors_of(encoder, queries, role="query"), vectors_of(encoder, documents, role="document")
+
+
+def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any], role: Role | None) -> Vectors:
     """One call of the encoder: texts (n,) -> (n, D), D > 0."""
     # A string has an encode() of its own: someone gave a model's name.
     if isinstance(encoder, str) or not callable(getattr(encoder, "encode", None)):
@@ -82,7 +103,11 @@ def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any]) -> Vec
         raise UserError(f"{encoder!r:.80} is no encoder", remedy)
     if isinstance(encoder, SentenceTransformer):
         options = options | {"show_progress_bar": False}
-    output: Any = encoder.encode(texts, **options)
+    call: Callable[..., Any] = encoder.encode
+    if role and has_roles(encoder):
+        call = getattr(encoder, f"encode_{role}")
+        options = options | ({"prompt": role_prompt(encoder, role)} if isinstance(encoder, SentenceTransformer) else {})
+    output: Any = call(texts, **options)
     try:
         vectors = _as_array(output)
     except (TypeError, ValueError) as error:

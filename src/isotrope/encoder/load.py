@@ -14,12 +14,13 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
+from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
 from isotrope.errors import UserError, printable
 
@@ -50,6 +51,8 @@ def load(
     normalize: bool | None = None,
     device: str | None = None,
     packed: bool = True,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
 ) -> SentenceTransformer:
     """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
@@ -65,14 +68,19 @@ def load(
         device: by default CUDA, then MPS, then the CPU.
         packed: skip padding where the architecture is known (see `encoder.fast.packed`): the same embeddings, faster.
             Set False to trace the model or to export it to another format.
+        prompt: words before every text, such as ``"query: "``; ``""`` for none. By default the model's default prompt.
+        prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's default prompt,
+            and is saved with it.
 
     Raises:
-        UserError: there is no such model; it has no tokenizer; its configuration has impossible sizes; its weights are
-            broken, incomplete, not finite or not safetensors.
+        UserError: there is no such model, or no such prompt; it has no tokenizer; its configuration has impossible
+            sizes; its weights are broken, incomplete, not finite or not safetensors.
     """
     where = locate(str(model))
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+    prompts = Prompts(prompt, prompt_name)
+    prompts.check(where, str(model))
     config = _config(where, str(model))
     _check_sizes(config, str(model))
     overrides = {key: dropout for key in DROPOUT_KEYS if dropout is not None and hasattr(config, key)}
@@ -88,10 +96,13 @@ def load(
     join_layers(encoder)
     if pooling is not None:
         transformer = encoder[0]
-        prompts = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
+        own = {"prompts": encoder.prompts, "default_prompt_name": encoder.default_prompt_name}
+        seen = all(module.include_prompt for module in encoder if isinstance(module, Pooling))
         modules = [transformer, *pooling_modules(transformer, pooling)]
-        encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **prompts)
+        encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **own)
+        encoder.set_pooling_include_prompt(seen)
     freeze(encoder)
+    prompts.apply(encoder, where, str(model))
     if normalize is True and not isinstance(encoder[-1], Normalize):
         encoder.append(Normalize())
     elif normalize is False and isinstance(encoder[-1], Normalize):

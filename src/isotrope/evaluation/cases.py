@@ -10,17 +10,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import row_cosines
 from isotrope.evaluation.ranking import RankingList
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.types import Encoder
+from isotrope.types import Encoder, Vector
 
 
 def case_table(
     encoders: Mapping[str, Encoder], query: str, candidates: Sequence[str], gold: Sequence[float] | None = None
 ) -> list[dict[str, Any]]:
     """The rows of a case table for any models and any query, best gold score first, else as given.
+
+    A model with prompts for queries and documents reads the query and its candidates with them.
 
     Each row has "sentence", "gold" and "gold_rank" (None without scores), and "models": name → "cosine", "rank". Ranks
     count from 1; equal values share the best, as in Table 12. `ranking_lists` finds the queries of a set of pairs.
@@ -31,8 +33,7 @@ def case_table(
         raise UserError(f"no sentence to compare with {query!r:.60}", "give at least one candidate")
     if gold is not None and len(gold) != len(candidates):
         raise UserError(f"{len(gold)} scores for {len(candidates)} candidates", "give one score a candidate")
-    pairs = Pairs("case", [query] * len(candidates), list(candidates), np.zeros(len(candidates)))
-    cosines = {name: Embedded(e, [query, *candidates]).cosines(pairs) for name, e in encoders.items()}
+    cosines = {name: _cosines(encoder, query, candidates) for name, encoder in encoders.items()}
     ranks = {name: _ranks(values) for name, values in cosines.items()}
     scores = None if gold is None else np.asarray(gold, dtype=np.float64)
     people = None if scores is None else _ranks(scores)
@@ -46,6 +47,11 @@ def case_table(
         }
         for i in order
     ]
+
+
+def _cosines(encoder: Encoder, query: str, candidates: Sequence[str]) -> Vector:
+    asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
+    return row_cosines(np.repeat(asked, len(found), axis=0), found)
 
 
 def find_list(lists: Sequence[RankingList], query: str) -> RankingList:

@@ -29,10 +29,14 @@ class Embedded:
 
     def cosines(self, pairs: Pairs) -> Vector:
         """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a vector is zero."""
-        a, b = self(pairs.first), self(pairs.second)
-        norms = np.sqrt(dot(a, a)) * np.sqrt(dot(b, b))
-        cosines = np.divide(dot(a, b), norms, out=np.zeros_like(norms), where=norms > 0)
-        return np.asarray(cosines, dtype=np.float64)
+        return row_cosines(self(pairs.first), self(pairs.second))
+
+
+def row_cosines(a: Vectors, b: Vectors) -> Vector:
+    """Cosines (N,) of the rows of a (N, D) and b (N, D); 0 where a row is zero."""
+    norms = np.sqrt(dot(a, a)) * np.sqrt(dot(b, b))
+    cosines = np.divide(dot(a, b), norms, out=np.zeros_like(norms), where=norms > 0)
+    return np.asarray(cosines, dtype=np.float64)
 
 
 def dot(a: Vectors, b: Vectors) -> Vectors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.retrieval import evaluate_domain
@@ -35,8 +37,8 @@ Part = tuple[str, Mapping[str, Any], Callable[[], dict[str, Any]]]
 class EvaluationRequest:
     """What is to be evaluated: suites on the data folder, and the user's own pairs and domains.
 
-    With own data and no data folder, only the own data is evaluated: pairs by those of the suites that take pairs, a
-    domain by retrieval.
+    Own pairs are evaluated by those of the suites that take pairs, an own domain by retrieval. Without a data folder
+    nothing else is evaluated.
     """
 
     suites: Mapping[str, str]  # suite -> setting
@@ -48,18 +50,23 @@ class EvaluationRequest:
     @classmethod
     def read(
         cls,
-        suites: str,
+        suites: str | None = None,
         tasks: str | None = None,
         data: str | Path | None = None,
         pairs: Sequence[Pairs] = (),
         domains: Sequence[Domain] = (),
     ) -> EvaluationRequest:
-        """Read "sts,transfer:fast" and "CR,MR".
+        """Read "sts,transfer:fast" and "CR,MR". Own data are evaluated alone unless suites are named.
 
         Raises:
-            UserError: as `checked_tasks` and `data_folder` do; no suite takes the pairs; two of the user's own sets
-                have one name.
+            UserError: as `checked_tasks` and `data_folder` do; tasks without a suite beside own data; no suite takes
+                the pairs; two of the user's own sets have one name.
         """
+        if suites is None and (pairs or domains):
+            if tasks:
+                raise UserError(f"tasks {tasks} beside your own data", "name their suite too, or leave them out")
+            data = None
+        suites = suites or "sts"
         named = [suite.strip().partition(":") for suite in suites.split(",") if suite.strip()]
         chosen = [task.strip() for task in tasks.split(",")] if tasks else None
         asked = cls({suite: setting or "test" for suite, _, setting in named}, chosen, data, pairs, domains)
@@ -87,26 +94,29 @@ class EvaluationRequest:
         return len(self.suites) * self.of_data + of_pairs * len(self.pairs) + len(self.domains)
 
 
-class RememberingEncoder:
+class RememberingEncoder(ByRole):
     """An encoder that encodes every distinct sentence once, however many suites need it."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._known: dict[str, Vectors] = {}  # sentence -> (D,)
+        self._encoder, self.has_roles = encoder, has_roles(encoder)
+        self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)  # role -> sentence -> (D,)
 
-    def encode(self, sentences: list[str]) -> Vectors:
+    def encode(self, sentences: list[str], role: Role | None = None) -> Vectors:
         """Sentences (n,) → vectors (n, D)."""
-        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._known]
+        known = self._known[role]
+        new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]
         if new:
-            self._known |= zip(new, vectors_of(self._encoder, new), strict=True)
-        return np.stack([self._known[sentence] for sentence in sentences])
+            known |= zip(new, vectors_of(self._encoder, new, role=role), strict=True)
+        return np.stack([known[sentence] for sentence in sentences])
 
 
 def evaluate_models(
     models: Sequence[str],
     asked: EvaluationRequest,
     pooling: str | None = None,
+    prompts: Prompts = NO_PROMPTS,
     progress: Callable[[int, str], None] = lambda done, doing: None,
+    say: Say = lambda line: None,
 ) -> dict[str, dict[str, Any]]:
     """Evaluate models by name: model -> suite -> task -> result. Own data stands under "SUITE, own data".
 
@@ -116,17 +126,21 @@ def evaluate_models(
         models: folders, names of the hub, word vectors, as `open_encoder` takes them.
         asked: what to evaluate.
         pooling: of the models; None: each its own.
+        prompts: of the models; by default each has its own default.
         progress: is told how many of ``len(models) * asked.parts`` results are there, and which one comes now.
+        say: is told of a model whose prompts nobody uses.
 
     Raises:
         UserError: as `isotrope.evaluate` and `open_encoder` do; all names are checked before work begins.
     """
     for name in models:
-        check_name(name)
+        check_name(name, prompts)
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
-        opened = open_encoder(name, pooling)
+        opened = open_encoder(name, pooling, prompts)
+        if note := prompts.note(opened, name):
+            say(note)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
         encoder: Encoder = RememberingEncoder(opened) if known else opened  # one fitted on the target wants it whole
         results[name] = {}

@@ -1,8 +1,9 @@
 """Any encoder of ours for mteb: `mteb.evaluate(MtebEncoder(encoder, "me/mine"), tasks)`. Needs the extra `mteb`.
 
-What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is; this is for the others: word vectors,
-whitening, flow, an object of the user's own. Mind that mteb's SICK-R has 9,927 pairs where the papers' has 4,927, and
-that its STS scores of STS12 … STS16 are not the papers' "all".
+What `isotrope.load` gives is a SentenceTransformer, which mteb takes as it is with its prompts. This is for the others:
+word vectors, whitening, flow, an object of the user's own. It is also for a model whose prompt for documents is called
+"passage", a name that mteb does not know. Mind that mteb's SICK-R has 9,927 pairs where the papers' has 4,927, and that
+its STS scores of STS12 … STS16 are not the papers' "all".
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from isotrope.types import Encoder
 try:
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder
+    from mteb.types import PromptType
 except ImportError as error:
     raise UserError("mteb is not installed", "pip install 'isotrope[mteb]'") from error
 
@@ -24,17 +26,20 @@ except ImportError as error:
 class MtebEncoder(AbsEncoder):
     """An encoder with `encode(list[str])` behind mteb's protocol (https://github.com/embeddings-benchmark/mteb).
 
-    `name` is what mteb files the results under, "organisation/model". Prompts are not used: none of these encoders was
-    trained with any.
+    `name` is what mteb files the results under, "organisation/model". Queries and documents of a search are read with
+    the encoder's prompts for them, all other texts with its default prompt.
     """
 
     def __init__(self, encoder: Encoder, name: str) -> None:
         self.encoder = encoder
         self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": "unversioned"})
 
-    def encode(self, inputs: Iterable[Mapping[str, Sequence[str]]], **_: Any) -> Vectors:
+    def encode(
+        self, inputs: Iterable[Mapping[str, Sequence[str]]], *, prompt_type: PromptType | None = None, **_: Any
+    ) -> Vectors:
         """Batches of texts → vectors (n, D); all batches in one call of the encoder.
 
         Raises UserError where the encoder's output is not (n, D) or not finite.
         """
-        return vectors_of(self.encoder, [text for batch in inputs for text in batch["text"]])
+        role = None if prompt_type is None else prompt_type.value
+        return vectors_of(self.encoder, [text for batch in inputs for text in batch["text"]], role=role)

@@ -19,9 +19,8 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
 
-from isotrope.encoder.embed import Vectors
+from isotrope.encoder.embed import Vectors, search_vectors
 from isotrope.evaluation.clustering import v_measures
-from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.domains import Domain, load_domain
 from isotrope.types import Encoder, Vector
 
@@ -58,22 +57,23 @@ def evaluate_retrieval(
 def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
     """Means over queries of "ndcg@10", "mrr@10", "recall@10", "recall@100", as fractions, and the numbers of texts.
 
+    A model with prompts for queries and documents reads each with its own.
+
     Where the queries have classes, also "v_measure", the mean over five k-means clusterings of them, and its standard
     deviation "v_measure_sd". "per_query" holds the measures of each query that has something to find.
     """
-    embedded = Embedded(encoder, [*domain.queries, *domain.corpus])
-    measures = per_query(embedded, domain)
+    queries, corpus = search_vectors(encoder, domain.queries, domain.corpus)  # (Q, D), (M, D)
+    measures = per_query(queries, corpus, domain)
     result = {name: float(values.mean()) for name, values in measures.items()}
     if domain.labels is not None:
-        v = v_measures(embedded(domain.queries), domain.labels)
+        v = v_measures(queries, domain.labels)
         result |= {"v_measure": float(v.mean()), "v_measure_sd": float(v.std(ddof=1))}
     counts = {"queries": len(measures["ndcg@10"]), "corpus": len(domain.corpus)}
     return result | counts | {"per_query": {name: values.tolist() for name, values in measures.items()}}
 
 
-def per_query(embedded: Embedded, domain: Domain) -> dict[str, Vector]:
+def per_query(queries: Vectors, corpus: Vectors, domain: Domain) -> dict[str, Vector]:
     """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""
-    queries, corpus = embedded(domain.queries), embedded(domain.corpus)
     ranked = rank_corpus(queries, corpus, domain.grades, max(CUTOFF, *RECALLS), domain.own)
     asked = ranked.relevant > 0
     measures = {f"ndcg@{CUTOFF}": ndcg_at(ranked, CUTOFF), f"mrr@{CUTOFF}": reciprocal_rank(ranked, CUTOFF)}

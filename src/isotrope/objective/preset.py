@@ -44,6 +44,8 @@ class EncoderSettings(_Record):
     pooling: Literal[tuple(LAYERS)] | None = None  # type: ignore[valid-type]  # None: the model's own, or mean
     dropout: PROBABILITY | None = 0.1  # None: as the checkpoint says
     normalize: bool | None = None  # None: as the model has it
+    prompt: str | None = None  # words before every text; None: the model's default prompt
+    prompt_name: str | None = None  # the same, by its name in the model
 
 
 class TrainSettings(_Record):

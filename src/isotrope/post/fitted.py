@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import search_vectors, vectors_of
+from isotrope.encoder.prompts import ByRole, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
 from isotrope.text.files import find_sources
@@ -62,7 +63,7 @@ class PostStep(BaseModel, ABC):
             yield from (text for _, fields in rows(source, Columns()) for text in fold(fields) if text)
 
 
-class FittedEncoder:
+class FittedEncoder(ByRole):
     """An encoder and a step behind it. A step of the target is fitted anew on the sentences of each `encode`.
 
     An evaluation encodes all sentences of its tasks in one call, so that they are the target. Call `fit` to fit once
@@ -80,7 +81,7 @@ class FittedEncoder:
         self._transform = self.step.fitted(self._matrix(list(dict.fromkeys(sentences))))
         return self
 
-    def encode(self, sentences: list[str]) -> npt.NDArray[np.float32]:
+    def encode(self, sentences: list[str], role: Role | None = None) -> npt.NDArray[np.float32]:
         """Sentences (N,) -> (N, K).
 
         Raises:
@@ -89,10 +90,25 @@ class FittedEncoder:
         if self._transform is None and self.step.fit != TARGET:
             self.fit(self.step.corpus())
         distinct = list(dict.fromkeys(sentences))
-        vectors = self._matrix(distinct)
+        vectors = self._matrix(distinct, role)
         transform = self._transform or self.step.fitted(vectors)
         place = {sentence: row for row, sentence in enumerate(distinct)}
         return transform(vectors).astype(np.float32)[[place[sentence] for sentence in sentences]]
 
-    def _matrix(self, sentences: list[str]) -> Matrix:
-        return np.asarray(vectors_of(self.base, sentences), dtype=np.float64)
+    @property
+    def has_roles(self) -> bool:
+        """Whether the encoder reads queries and documents in two ways."""
+        return has_roles(self.base)
+
+    def encode_search(
+        self, queries: Sequence[str], documents: Sequence[str]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Queries (Q,) and documents (M,), which are the target together -> (Q, K), (M, K)."""
+        if self._transform is None and self.step.fit != TARGET:
+            self.fit(self.step.corpus())
+        a, b = (np.asarray(rows, dtype=np.float64) for rows in search_vectors(self.base, queries, documents))
+        transform = self._transform or self.step.fitted(np.unique(np.concatenate([a, b]), axis=0))
+        return transform(a).astype(np.float32), transform(b).astype(np.float32)
+
+    def _matrix(self, sentences: list[str], role: Role | None = None) -> Matrix:
+        return np.asarray(vectors_of(self.base, sentences, role=role), dtype=np.float64)

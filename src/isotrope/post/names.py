@@ -23,10 +23,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from pydantic import ValidationError
+from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
 from isotrope.encoder.load import locate
 from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.prompts import NO_PROMPTS, Prompts
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, PostStep
@@ -83,39 +85,48 @@ class EncoderName:
         return Path(self.source).expanduser()
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> None:
     """Whether a name can be opened, as far as that shows before a model is loaded.
 
     Raises:
         UserError: as `open_encoder`.
     """
-    _checked(name)
+    _checked(name, prompts)
 
 
-def open_encoder(name: str, pooling: str | None = None) -> Encoder:
+def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PROMPTS) -> Encoder:
     """The encoder of a name: a model as ``isotrope.load`` gives it, or a baseline of this package.
 
     Args:
         name: see the package.
         pooling: for a model whose name says none; word vectors have none.
+        prompts: for the model; word vectors take none.
 
     Raises:
-        UserError: no such model or file; an unknown pooling, step or option; a value that is not possible.
+        UserError: no such model, prompt or file; an unknown pooling, step or option; a value that is not possible.
     """
-    parsed = _checked(name)
+    parsed = _checked(name, prompts)
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
     vectors = parsed.is_word_vectors
-    encoder: Encoder = WordVectors(parsed.path) if vectors else load(parsed.source, parsed.pooling or pooling)
+    encoder: Encoder = WordVectors(parsed.path) if vectors else _model(parsed, pooling, prompts)
     for step in parsed.steps:
         encoder = step.behind(encoder)
     return encoder
 
 
-def _checked(name: str) -> EncoderName:
+def _model(parsed: EncoderName, pooling: str | None, prompts: Prompts) -> SentenceTransformer:
+    model = load(parsed.source, parsed.pooling or pooling, prompt=prompts.text, prompt_name=prompts.name)
+    prompts.apply_roles(model)
+    return model
+
+
+def _checked(name: str, prompts: Prompts) -> EncoderName:
     parsed = EncoderName.parse(name)
     if not parsed.is_word_vectors:
-        locate(parsed.source)
+        prompts.check(locate(parsed.source), parsed.source)
+    elif prompts.given:
+        raise UserError(f"{name}: word vectors take no prompts", "leave the prompts out")
     elif parsed.pooling is not None:
         raise UserError(f"{name}: word vectors have no pooling", f"leave @{parsed.pooling} out: they are averaged")
     else:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
+from isotrope.encoder.prompts import Role
 from isotrope.encoder.word_vectors import WordVector, WordVectors, source_of
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, FittedEncoder, PostStep, Transform
@@ -105,10 +106,10 @@ class _SifEncoder(FittedEncoder):
         self._count(sentences)
         return super().fit(sentences)
 
-    def encode(self, sentences: list[str]) -> WordVector:
+    def encode(self, sentences: list[str], role: Role | None = None) -> WordVector:
         if self._transform is None and self._sif.fit == TARGET:
             self._count(list(dict.fromkeys(sentences)))
-        return super().encode(sentences)
+        return super().encode(sentences, role)
 
     def _count(self, sentences: Sequence[str]) -> None:
         if self._sif.freq is None:

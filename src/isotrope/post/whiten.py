@@ -31,6 +31,8 @@ def whiten(
     seed: int = 0,
     text: str | None = None,
     pooling: str | None = None,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
 ) -> Path:
     """Fit BERT-whitening on sentences without labels, and save the model with it as a linear layer (D, K).
 
@@ -45,7 +47,9 @@ def whiten(
         sentences: at most so many are sampled; more than D are needed.
         seed: of the sample.
         text: the sentences' column, in tables.
-        pooling: as `isotrope.load` takes it.
+        pooling: as `isotrope.load` takes it, and so are the next two.
+        prompt: words before every text, in the fit and in the new model.
+        prompt_name: the same, by its name in the model.
 
     Returns:
         ``output``.
@@ -57,7 +61,7 @@ def whiten(
     if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} holds something already", "choose a new folder")
     check_replaceable(folder, "model")
-    encoder = load(model, pooling)
+    encoder = load(model, pooling, prompt=prompt, prompt_name=prompt_name)
     cleaned = open_corpus(
         [corpus] if isinstance(corpus, str | Path) else corpus, cache=cache_folder("corpora"), text=text
     )

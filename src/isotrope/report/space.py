@@ -17,6 +17,7 @@ from isotrope.report.record import RunRecord
 from isotrope.report.tables import Table
 from isotrope.types import Vector
 
+READ = ("pooling", "normalize", "prompt", "prompt_name")  # settings of the backbone that change its vectors
 FEWEST_SENTENCES = 10  # sentences; fewer have no distribution
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
 
@@ -58,7 +59,7 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
         return {}, ["the run kept no sample of its corpus (sample.txt)"]
     settings = record.preset.encoder
     models: dict[str, tuple[str | Path, dict[str, object]]] = {
-        "before": (settings.backbone, {"pooling": settings.pooling, "normalize": settings.normalize}),
+        "before": (settings.backbone, settings.model_dump(include=set(READ))),
         "after": (record.folder / "model", {}),
     }
     seen: dict[str, Space] = {}

@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.load import locate
+from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
@@ -50,10 +54,13 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     Raises:
         UserError: a mistake in the preset, the pairs, or a path.
     """
-    chosen = [] if settings.backbone is None else [f"encoder.backbone={json.dumps(settings.backbone)}"]
+    given = {"backbone": settings.backbone, "prompt": settings.prompt, "prompt_name": settings.prompt_name}
+    chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
     preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
     check_third_parties(preset)
     _refuse_preset_as_backbone(preset)
+    prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
+    prompts.check(locate(backbone), backbone)
     refuse_output_in_corpus(Path(settings.output), settings.paths)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
     key = corpus_key(settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives)

@@ -14,6 +14,7 @@ from transformers.integrations import get_available_reporting_integrations
 from isotrope.encoder import load
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.fast.compiled import compile_layers
+from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
@@ -90,6 +91,9 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     if process_number() == 0:
         folder.begin(inputs.identity, preset, watched[:SHOWN])
         _announce(console, preset, sample, selects=bool(inputs.selecting))
+        asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
+        if note := asked.note(model, preset.encoder.backbone):
+            console.print(note)
     objective.teachers = open_teachers(preset, context)
     return TrainingPlan(
         settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
@@ -109,7 +113,10 @@ def _trackers(names: Iterable[str]) -> list[str]:
 def _student(preset: Preset) -> SentenceTransformer:
     """The encoder to train. It keeps its own maximum length for use; ``train.max_length`` holds in training only."""
     settings = preset.encoder
-    model = load(settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize)
+    model = load(
+        settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
+        prompt=settings.prompt, prompt_name=settings.prompt_name,
+    )  # fmt: skip
     longest = getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length)
     if preset.train.max_length > longest:
         problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
@@ -121,7 +128,8 @@ def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) ->
     """Make the check of the objective's first step now, before long work. The objective's state does not change."""
     model, before = objective.model, {name: t.clone() for name, t in objective.components.state_dict().items()}
     rows = corpus.dataset[: preset.train.batch_size]
-    columns = [model.preprocess(rows[name], max_length=preset.train.max_length) for name in corpus.columns]
+    prompt, longest = used_prompt(model) or None, preset.train.max_length
+    columns = [model.preprocess(rows[name], prompt=prompt, max_length=longest) for name in corpus.columns]
     features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
     with torch.no_grad():
         objective.train().to(model.device).view(features, None)

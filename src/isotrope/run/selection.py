@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from isotrope.encoder.prompts import used_prompt
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
@@ -63,9 +64,9 @@ class Signals(BaseEvaluator):
     @torch.no_grad()
     def _views(self, model: SentenceTransformer) -> Any:
         model.train()
-        parts = []
+        prompt, parts = used_prompt(model) or None, []
         for start in range(0, len(self.sentences), 64):
-            features = model.preprocess(self.sentences[start : start + 64], max_length=self.max_length)
+            features = model.preprocess(self.sentences[start : start + 64], prompt=prompt, max_length=self.max_length)
             features = {k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in features.items()}
             parts.append(F.normalize(model(features)["sentence_embedding"], dim=-1).float().cpu())
         return torch.cat(parts).numpy()

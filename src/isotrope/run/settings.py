@@ -16,6 +16,8 @@ class RunSettings:
         output: the run's folder: see `isotrope.run.folder.RunFolder`.
         preset: the name of a shipped preset, or a .toml file.
         backbone: the model to begin with, instead of the preset's.
+        prompt: words before every text, such as "query: "; None takes the preset's, or the model's default prompt.
+        prompt_name: the same, by the name of one of the backbone's own prompts.
         teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
         dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files. With several, their mean
             chooses. ``none`` keeps the last checkpoint. None takes the preset's sets if a data folder is known, else
@@ -37,6 +39,8 @@ class RunSettings:
     output: str | Path
     preset: str | Path = "simcse"
     backbone: str | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
     teachers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dev: str | Sequence[str] | None = None
     test: str | None = None

@@ -42,6 +42,8 @@ def train(
     output: str | Path,
     preset: str | Path = "simcse",
     backbone: str | None = None,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
     teachers: Mapping[str, Sequence[str]] | None = None,
     dev: str | Sequence[str] | None = None,
     test: str | None = None,
@@ -65,9 +67,10 @@ def train(
         Stopped: Ctrl-C; the run can be resumed.
     """
     settings = RunSettings(
-        corpus=corpus, output=output, preset=preset, backbone=backbone, teachers=teachers or {}, dev=dev, test=test,
-        data=data, seed=seed, sentences=sentences, overrides=tuple(overrides), text=text, positive=positive,
-        negatives=tuple(negatives), log_to=tuple(log_to), resume=resume,
+        corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt,
+        prompt_name=prompt_name, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
+        sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
+        log_to=tuple(log_to), resume=resume,
     )  # fmt: skip
     return run_training(settings, console)
 

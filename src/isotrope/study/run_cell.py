@@ -104,7 +104,8 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
 def _measured(cell: Cell) -> Record:
     """The record of a backbone that is not trained."""
     recipe = cell.settings["encoder"]
-    backbone = load(cell.backbone, recipe.get("pooling"), normalize=recipe.get("normalize"))
+    options = {key: recipe.get(key) for key in ("normalize", "prompt", "prompt_name")}
+    backbone = load(cell.backbone, recipe.get("pooling"), **options)
     model = _encoder(cell, backbone)
     scores = _judged(cell, model) | _suites(cell, model)
     if cell.keep_model:

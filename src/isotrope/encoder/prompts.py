@@ -1,0 +1,148 @@
+"""The words that a model wants before a text ("query: "), and which of them are used.
+
+sentence-transformers keeps them in ``model.prompts``, name -> words, and puts those of ``model.default_prompt_name``
+before every text that ``encode`` reads. To choose a prompt is to set that name. So training, encoding, evaluation, all
+caches and the saved model follow the choice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sentence_transformers import SentenceTransformer
+
+from isotrope.errors import UserError
+
+Role = Literal["query", "document"]  # of a text in a search
+ROLES: Mapping[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+ADDED = "prompt"  # the name of a prompt that the user gives in words
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The prompts that a user asks for. None: as the model has it.
+
+    Attributes:
+        text: the words before every text; "" for none.
+        name: the same, by the name of one of the model's own prompts.
+        query: the words before a query, in a search.
+        document: the words before a document, in a search.
+
+    Raises:
+        UserError: both text and name are given.
+    """
+
+    text: str | None = None
+    name: str | None = None
+    query: str | None = None
+    document: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.text is not None and self.name is not None:
+            raise UserError(f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them")
+
+    @property
+    def given(self) -> bool:
+        """Whether the user asks for anything."""
+        return self != NO_PROMPTS
+
+    def check(self, where: str, model: str) -> None:
+        """Check the name by the model's files, before it is loaded. ``where`` is its folder or hub name.
+
+        Raises:
+            UserError: the model has no prompt of that name.
+        """
+        if self.name is not None and (own := _declared(where)) is not None:
+            self._find(own, model)
+
+    def apply(self, encoder: SentenceTransformer, where: str, model: str) -> None:
+        """Make these the prompts of a loaded model.
+
+        Raises:
+            UserError: as `check`.
+        """
+        self.check(where, model)
+        if self.name is not None:
+            self._find(encoder.prompts, model)
+            encoder.default_prompt_name = self.name
+        elif self.text == "":
+            encoder.default_prompt_name = None
+        elif self.text is not None:
+            named = next((name for name, words in encoder.prompts.items() if words == self.text), ADDED)
+            encoder.prompts[named], encoder.default_prompt_name = self.text, named
+
+    def apply_roles(self, encoder: SentenceTransformer) -> None:
+        """Make the words before queries and documents those of a loaded model."""
+        for role, words in (("query", self.query), ("document", self.document)):
+            if words is not None:
+                encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {role: words}
+
+    def note(self, encoder: Any, model: str) -> str:
+        """A line for a model that has prompts of which none is used, though nobody asked for that; else ""."""
+        if self.given or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name is not None:
+            return ""
+        names = [name for name, words in encoder.prompts.items() if words]
+        return f"{model} has prompts ({', '.join(names)}); none is used: see --prompt-name" if names else ""
+
+    def _find(self, own: Mapping[str, Any], model: str) -> None:
+        if self.name not in own:
+            names = ", ".join(own)
+            remedy = f"choose from {names}" if names else "it has none: give the words themselves as the prompt"
+            raise UserError(f"{model} has no prompt called {self.name!r}", remedy)
+
+
+NO_PROMPTS = Prompts()  # each model's own
+
+
+def used_prompt(encoder: SentenceTransformer) -> str:
+    """The words that ``encode`` puts before every text; "" for none."""
+    return encoder.prompts.get(encoder.default_prompt_name) or ""
+
+
+def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
+    """The words before a query or a document; "" for none.
+
+    Documents take the first of "document", "passage" and "corpus" that has words: sentence-transformers adds an empty
+    "document" to a model that has only a "passage", and its ``encode_document`` then takes the empty one.
+    """
+    return next((words for name in ROLES[role] if (words := encoder.prompts.get(name))), "")
+
+
+def has_roles(encoder: Any) -> bool:
+    """Whether an encoder reads queries and documents in two ways.
+
+    A sentence-transformers model does so if it has a prompt for either. Another encoder does so if it has the methods
+    ``encode_query`` and ``encode_document``; it may say otherwise in an attribute ``has_roles``.
+    """
+    if isinstance(encoder, SentenceTransformer):
+        return bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
+    return bool(getattr(encoder, "has_roles", all(hasattr(encoder, f"encode_{role}") for role in ROLES)))
+
+
+class ByRole:
+    """The two ways of an encoder whose ``encode`` takes a role."""
+
+    def encode_query(self, sentences: list[str]) -> Any:
+        """Queries (n,) -> (n, D)."""
+        return self.encode(sentences, "query")  # type: ignore[attr-defined]
+
+    def encode_document(self, sentences: list[str]) -> Any:
+        """Documents (n,) -> (n, D)."""
+        return self.encode(sentences, "document")  # type: ignore[attr-defined]
+
+
+def _declared(where: str) -> Mapping[str, Any] | None:
+    """The prompts in a folder's files; None for a hub name, or where the files are damaged."""
+    folder = Path(where)
+    if not folder.is_dir():
+        return None
+    path = folder / "config_sentence_transformers.json"
+    try:
+        own = json.loads(path.read_text(encoding="utf-8")).get("prompts") if path.is_file() else {}
+    except (OSError, ValueError, AttributeError):
+        return None
+    return own if isinstance(own, dict) else {}
