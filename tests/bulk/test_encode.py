@@ -108,8 +108,8 @@ def test_prompts(tmp_path: Path, prompted_model: Path, sentences: list[str]) -> 
         encode(prompted_model, file, output, prompt_name="query", shard=40)
     encode(prompted_model, file, tmp_path / "v.npy", console=plain_console(file=out))
     assert "has prompts (query, passage); none is used: see --prompt-name" in out.getvalue()
-    with pytest.raises(UserError, match="has no prompt called 'pasage': choose from"):
-        encode(prompted_model, file, tmp_path / "w.npy", prompt_name="pasage")
+    with pytest.raises(UserError, match="has no prompt called 'text': choose from"):
+        encode(prompted_model, file, tmp_path / "w.npy", prompt_name="text")
     with pytest.raises(UserError, match="prompt = 'a ' needs the name of a model"):
         encode(Hashes(), file, tmp_path / "w.npy", prompt="a ")
 

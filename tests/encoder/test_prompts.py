@@ -57,9 +57,18 @@ def test_another_pooling_keeps_the_prompt_out_too(prompted_model: Path) -> None:
     np.testing.assert_allclose(features, plain(prompted_model).encode(TEXT, prompt=QUERY), atol=1e-5)
 
 
+@pytest.mark.parametrize("pooling", ["first_last", "cls"])
+def test_a_saved_model_keeps_the_prompt_out_of_every_pooling(
+    prompted_model: Path, tmp_path: Path, pooling: str
+) -> None:
+    chosen = load(prompted_model, pooling, device="cpu", prompt_name="query")
+    save(chosen, tmp_path / "saved")
+    np.testing.assert_allclose(plain(tmp_path / "saved").encode(TEXT), chosen.encode(TEXT), atol=1e-5)
+
+
 def test_a_wrong_name_is_told_before_the_weights_are_read(prompted_model: Path, tiny_model: Path) -> None:
-    with pytest.raises(UserError, match=r"has no prompt called 'qeury': choose from .*query"):
-        Prompts(name="qeury").check(str(prompted_model), "MODEL")
+    with pytest.raises(UserError, match=r"has no prompt called 'question': choose from .*query"):
+        Prompts(name="question").check(str(prompted_model), "MODEL")
     with pytest.raises(UserError, match="choose from"):
         load(prompted_model, prompt_name="document")  # which sentence-transformers makes up, empty
     with pytest.raises(UserError, match="it has none: give the words"):

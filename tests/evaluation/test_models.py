@@ -103,8 +103,8 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     own = SentenceTransformer(str(prompted_model), device="cpu")
     own.default_prompt_name = "query"
     assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)
-    with pytest.raises(UserError, match="has no prompt called 'qery'"):
-        evaluate_models([str(prompted_model)], asked, prompts=Prompts(name="qery"))
+    with pytest.raises(UserError, match="has no prompt called 'question'"):
+        evaluate_models([str(prompted_model)], asked, prompts=Prompts(name="question"))
     (tmp_path / "vectors.txt").write_text("a 1 2\n")
     for name, problem in ((tiny_model, "it has none"), (tmp_path / "vectors.txt", "word vectors take no prompts")):
         with pytest.raises(UserError, match=problem):
