@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch.distributed as distributed
 
 from isotrope.errors import UserError
-from isotrope.run.processes import process_count, process_number
+from isotrope.run.processes import leave, process_count, process_number
 
 WHOLE = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
 
@@ -35,3 +38,11 @@ def test_one_process_and_several(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in WHOLE.items():
         monkeypatch.setenv(name, value)
     assert (process_number(), process_count()) == (1, 2)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_group_that_is_left_is_gone(failed: bool, tmp_path: Path) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    leave(failed=failed)
+    assert not distributed.is_initialized()
+    leave(failed=failed)  # there is nothing left to leave

@@ -47,6 +47,7 @@ def train(
         "log_to": log_to or [], "resume": resume,
     }  # fmt: skip
     from isotrope.run.launch import already_launched, launch
+    from isotrope.run.processes import leave
     from isotrope.run.settings import RunSettings
     from isotrope.run.train import run_training
 
@@ -54,7 +55,12 @@ def train(
         if code := launch(sys.argv[1:], processes):
             sys.exit(code if code > 0 else 128 - code)
         return
-    finished = run_training(RunSettings(**settings))
+    failed = True
+    try:
+        finished = run_training(RunSettings(**settings))
+        failed = False
+    finally:
+        leave(failed=failed)
     if finished.result:
         _tell(finished.folder, finished.result)
         _report(finished.folder)

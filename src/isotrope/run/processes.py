@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import torch.distributed as distributed
+
 from isotrope.errors import UserError
 
 NEEDED = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # of each of several processes
@@ -35,3 +37,13 @@ def process_count() -> int:
     if int(count) > 1 and (missing := [name for name in NEEDED if name not in os.environ]):
         raise UserError(f"WORLD_SIZE={count}, but {missing[0]} is not set", REMEDY)
     return int(count)
+
+
+def leave(*, failed: bool) -> None:
+    """Leave the other processes. Without this, gloo's threads may abort Python at its end (pytorch issue 190489).
+
+    After a failure NCCL would wait for processes that wait for this one: the launcher ends those.
+    """
+    if not distributed.is_initialized() or (failed and distributed.get_backend() == "nccl"):
+        return
+    distributed.destroy_process_group()
