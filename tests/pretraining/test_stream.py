@@ -25,3 +25,13 @@ def test_text_without_a_sentence_leaves_no_file(tokenizer, tmp_path):
     with pytest.raises(UserError, match="no text"):
         write_ids(find_sources([source]), tokenizer, tmp_path / "tokens.bin", plain_console(quiet=True))
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_split_frames_each_sentence(tokenizer, tmp_path):
+    source = tmp_path / "text.md"
+    source.write_text("# the cat\n\nthe tree is here. the dog is here.\n")
+    write_ids(find_sources([source], "sentences"), tokenizer, tmp_path / "ids.bin", plain_console(quiet=True))
+    expected = [
+        id for text in ("the cat", "the tree is here.", "the dog is here.") for id in tokenizer(text)["input_ids"]
+    ]
+    assert np.fromfile(tmp_path / "ids.bin", np.uint16).tolist() == expected

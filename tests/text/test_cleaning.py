@@ -37,7 +37,7 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callabl
     assert report.examples["undecodable"][0].startswith(f"{path}:6002 'Z")
     assert report.examples["duplicate"] == (f"{path}:6004 'A good sentence.'",)
     assert len(report.examples["too_long"][0]) < len(str(path)) + 80
-    assert str(report).splitlines()[0] == "6,008 lines read from 2 files, 6,002 kept, 6 dropped"
+    assert str(report).splitlines()[0] == "6,008 texts read from 2 files, 6,002 kept, 6 dropped"
     assert len(str(report).splitlines()) == 6
     str(report).encode()  # printable, though it quotes what is not UTF-8
     assert CleaningReport.from_json(report.to_json()) == report

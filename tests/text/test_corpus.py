@@ -81,11 +81,11 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[Any], dict[str, Any], str]
         "negatives alone": ([two_columns], {"text": "a", "negatives": ("b",)}, "no positive"),
         "column of numbers": ([folder / "n.parquet"], {"text": "n"}, "column 'n' of"),
         "positive in plain text": ([good], {"positive": "p"}, "good.txt is plain text"),
-        "nothing left": ([file("blank.txt", "\n\n \n")], {}, "leaves no sentence (3 lines read, dropped: 3 blank)"),
+        "nothing left": ([file("blank.txt", "\n\n \n")], {}, "leaves no sentence (3 texts read, dropped: 3 blank)"),
         "one sentence": (
             [file("one.txt", "same x\n" * 9)],
             {},
-            "a single sentence (9 lines read, dropped: 8 duplicate)",
+            "a single sentence (9 texts read, dropped: 8 duplicate)",
         ),
     }
     for compression in (".gz", ".xz", ".zst"):
@@ -266,4 +266,4 @@ def test_real_wikipedia_sentences(tmp_path: Path, corpus: Callable[..., Corpus])
     opened = corpus(write(tmp_path / "head.txt.gz", gzip.compress("".join(sentences).encode())))
     assert len(opened) == 20_000
     assert opened.dataset[19_999] == {"text": sentences[-1].strip(), "label": 19_999}
-    assert str(opened.report) == "20,000 lines read from 1 file, 20,000 kept, 0 dropped"
+    assert str(opened.report) == "20,000 texts read from 1 file, 20,000 kept, 0 dropped"

@@ -31,7 +31,7 @@ def test_every_format_and_compression_gives_the_same_rows(
 def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
     write(tmp_path / "in/b.txt", "from b\n")
     write(tmp_path / "in/a/z.tsv", "sentence\tn\nfrom z\t1\n")
-    write(tmp_path / "in/notes.md", "not read")
+    write(tmp_path / "in/notes.docx", "not read")
     write(tmp_path / "in/.hidden.txt", "not read")
     single = write(tmp_path / "first.jsonl", '{"x": "from first"}\n')
     opened = corpus(single, tmp_path / "in")

@@ -16,7 +16,9 @@ console = plain_console()
 
 
 def train(
-    corpus: Annotated[list[str], typer.Argument(help="Text: files or folders of .txt, .jsonl, .csv, .tsv, .parquet.")],
+    corpus: Annotated[
+        list[str], typer.Argument(help="Files, folders: .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+    ],
     output: Annotated[str, typer.Option(help="Folder of the run: model/, result.json, metrics.jsonl.")],
     preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
     backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
@@ -34,6 +36,9 @@ def train(
     text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
     positive: Annotated[str | None, typer.Option(help="Column of the positives, in tables.")] = None,
     negative: Annotated[list[str] | None, typer.Option(help="Columns of hard negatives, in tables.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="sentences: train on each sentence of a text; sentences:de for German.")
+    ] = None,
     log_to: Annotated[list[str] | None, typer.Option(help="Trackers: tensorboard, wandb, …")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="On this machine; each takes a batch of the size set.")] = 1,
@@ -44,6 +49,7 @@ def train(
         "prompt": prompt, "prompt_name": prompt_name,
         "teachers": _pairs_of("--teacher", teacher or []), "data": data, "seed": seed, "sentences": sentences,
         "overrides": set_ or [], "text": text, "positive": positive, "negatives": negative or [],
+        "split": split,
         "log_to": log_to or [], "resume": resume,
     }  # fmt: skip
     from isotrope.run.launch import already_launched, launch

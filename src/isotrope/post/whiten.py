@@ -30,6 +30,7 @@ def whiten(
     sentences: int = 20_000,
     seed: int = 0,
     text: str | None = None,
+    split: str | None = None,
     pooling: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
@@ -47,6 +48,7 @@ def whiten(
         sentences: at most so many are sampled; more than D are needed.
         seed: of the sample.
         text: the sentences' column, in tables.
+        split: "sentences" fits on the sentences of the texts: see `isotrope.text.split.language_of`.
         pooling: as `isotrope.load` takes it, and so are the next two.
         prompt: words before every text, in the fit and in the new model.
         prompt_name: the same, by its name in the model.
@@ -63,7 +65,7 @@ def whiten(
     check_replaceable(folder, "model")
     encoder = load(model, pooling, prompt=prompt, prompt_name=prompt_name)
     cleaned = open_corpus(
-        [corpus] if isinstance(corpus, str | Path) else corpus, cache=cache_folder("corpora"), text=text
+        [corpus] if isinstance(corpus, str | Path) else corpus, cache=cache_folder("corpora"), text=text, split=split
     )
     with writing(folder.parent, again="run the same command again"):
         vectors = np.asarray(

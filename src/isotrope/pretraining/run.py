@@ -45,6 +45,7 @@ def pretrain(
     warm_start: bool = True,
     tokens: int | None = None,
     held_out: Sequence[str | Path] = (),
+    split: str | None = None,
     resume: bool = False,
     compile: bool = False,
     checkpoint_minutes: float = 3.0,
@@ -59,13 +60,14 @@ def pretrain(
     tokens, loss, held-out loss, tokens a second), checkpoints/ and model/.
 
     Args:
-        corpus: text files or folders, one sentence a line (.txt, .jsonl, .csv, .tsv, .parquet; .gz, .xz, .zst too).
+        corpus: text files or folders, one text a line (see `isotrope.text.files.SUPPORTED`).
         size: a name in `recipe.RECIPES`, or a Recipe of one's own.
         output: the run's folder.
         seed: of the weights, the order of the text and the masks.
         warm_start: begin from word vectors (factorised co-occurrences of the corpus) instead of random embeddings.
         tokens: the budget (default: the size's); over its last part the learning rate falls to zero.
         held_out: files whose loss is told (default: the corpus's last blocks, which are then not trained on).
+        split: "sentences" frames each sentence of a text alone: see `isotrope.text.split.language_of`.
         resume: go on from the last whole checkpoint. With a larger budget the run is prolonged from before its decay;
             with a budget just above what it has seen, it is cooled down and finished.
         compile: use torch.compile; needs a C++ compiler, and is half as fast again on a CPU.
@@ -84,7 +86,7 @@ def pretrain(
     """
     recipe = recipe_of(size) if isinstance(size, str) else size
     console = console or plain_console()
-    sources, held = find_sources(corpus), find_sources(held_out) if held_out else []
+    sources, held = find_sources(corpus, split), find_sources(held_out, split) if held_out else []
     _refuse_nested(output, [*corpus, *held_out])
     identity = {
         "recipe": asdict(recipe) | {"tokens": None},

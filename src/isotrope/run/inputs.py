@@ -26,7 +26,7 @@ from isotrope.run.settings import RunSettings
 from isotrope.text.corpus import corpus_key
 
 STUDENT = "initial"  # as a teacher's model: the student before training
-WORDS = {"corpus": "the contents of the corpus or its columns", "backbone": "the files of the backbone"}
+WORDS = {"corpus": "the contents of the corpus, its columns or its split", "backbone": "the files of the backbone"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,10 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     prompts.check(locate(backbone), backbone)
     refuse_output_in_corpus(Path(settings.output), settings.paths)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
-    key = corpus_key(settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives)
+    key = corpus_key(
+        settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives,
+        split=settings.split,
+    )  # fmt: skip
     judging, selecting = named_pairs(settings.dev, preset.train.select, settings.test, data)
     identity = {
         "preset": _settings_of(preset),

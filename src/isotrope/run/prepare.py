@@ -74,7 +74,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     model = _student(preset)
     corpus = open_corpus(
         settings.paths, cache=cache_folder("corpora"), text=settings.text, positive=settings.positive,
-        negatives=settings.negatives,
+        negatives=settings.negatives, split=settings.split,
     )  # fmt: skip
     if corpus.key != inputs.identity["corpus"]:
         raise UserError("the files of the corpus changed while they were read", "wait until they are complete")

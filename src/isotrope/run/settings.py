@@ -31,6 +31,8 @@ class RunSettings:
         text: the column of the sentences, in tables.
         positive: the column of the positives.
         negatives: the columns of hard negatives.
+        split: ``sentences`` trains on the sentences of the texts: see `isotrope.text.split.language_of`. None takes
+            each text as it is.
         log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
         resume: go on with a run that was stopped or killed. The result is that of a run without interruption.
     """
@@ -51,6 +53,7 @@ class RunSettings:
     text: str | None = None
     positive: str | None = None
     negatives: Iterable[str] = ()
+    split: str | None = None
     log_to: Iterable[str] = ()
     resume: bool = False
 

@@ -54,6 +54,7 @@ def train(
     text: str | None = None,
     positive: str | None = None,
     negatives: Iterable[str] = (),
+    split: str | None = None,
     log_to: Iterable[str] = (),
     resume: bool = False,
     console: Console | None = None,
@@ -70,7 +71,7 @@ def train(
         corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt,
         prompt_name=prompt_name, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
         sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
-        log_to=tuple(log_to), resume=resume,
+        split=split, log_to=tuple(log_to), resume=resume,
     )  # fmt: skip
     return run_training(settings, console)
 

@@ -111,10 +111,12 @@ class CleaningReport:
 
     Attributes:
         files: the files read, in order.
-        read: rows (lines) read.
+        read: rows read: lines, a table's rows, blocks of documents; with a split, sentences.
         kept: rows kept.
         dropped: reason → rows, for every reason of `REASONS`.
         examples: reason → the first places, as "file:line 'beginning of the text'".
+        texts: rows before they were split into sentences; 0: nothing is known of a split.
+        skipped: ending → files of the folders that were not read.
     """
 
     files: tuple[str, ...] = ()
@@ -122,20 +124,27 @@ class CleaningReport:
     kept: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    texts: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """A line for the whole and one for each reason that occurred."""
+        """A line for the whole, one for each reason that occurred, one for the files that were not read."""
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
-        table = [f"{self.read:,} lines read from {files}, {self.kept:,} kept, {self.read - self.kept:,} dropped"]
+        texts = self.texts or self.read
+        split = f" split into {self.read:,} sentences," if texts != self.read else ""
+        table = [f"{texts:,} texts read from {files},{split} {self.kept:,} kept, {self.read - self.kept:,} dropped"]
         for reason, count in self.dropped.items():
             if count:
                 table.append(f"  {reason.replace('_', ' '):<12}{count:>12,}  first: {self.examples[reason][0]}")
+        if self.skipped:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.skipped.items()))
+            table.append(f"  files not read: {kinds}")
         return "\n".join(table)
 
     def summary(self) -> str:
         """The counts in one short phrase, for an error message."""
         counts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in self.dropped.items() if count]
-        return f"{self.read:,} lines read, dropped: {', '.join(counts) or 'none'}"
+        return f"{self.read:,} texts read, dropped: {', '.join(counts) or 'none'}"
 
     def to_json(self) -> str:
         """The report as JSON text."""
@@ -153,7 +162,7 @@ class Tally:
     """Counts the rows while they are cleaned, and keeps the first places of each reason."""
 
     def __init__(self) -> None:
-        self.read = 0
+        self.read = self.texts = 0
         self._dropped = dict.fromkeys(REASONS, 0)
         self._examples: dict[str, tuple[str, ...]] = dict.fromkeys(REASONS, ())
 
@@ -167,4 +176,4 @@ class Tally:
     def report(self, files: tuple[str, ...]) -> CleaningReport:
         """What was counted so far."""
         kept = self.read - sum(self._dropped.values())
-        return CleaningReport(files, self.read, kept, self._dropped, self._examples)
+        return CleaningReport(files, self.read, kept, self._dropped, self._examples, self.texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
 from isotrope.store.cache import cached
 from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, Tally, fingerprint, fold
-from isotrope.text.files import TextFile, content_checksum, find_sources
+from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over
 from isotrope.text.readers import Columns, rows
 
 _LAYOUT = 2  # version of the cleaning and the layout below; part of the key, so that a change never meets old files
@@ -64,10 +64,11 @@ def open_corpus(
     text: str | None = None,
     positive: str | None = None,
     negatives: Iterable[str] = (),
+    split: str | None = None,
     cleaning: Cleaning | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """Opens files and folders (.txt, .jsonl, .csv, .tsv, .parquet; the first four also .gz, .xz, .zst) as one corpus.
+    """Opens files and folders (see `isotrope.text.files.SUPPORTED`) as one corpus.
 
     The first opening cleans the text and writes `cache/<key>/`; later ones with the same contents map that (see
     `store.cache`). Memory is constant but for 8 bytes a row for duplicates (16 for moments).
@@ -78,6 +79,7 @@ def open_corpus(
         text: column with the sentences; see `Columns.choose` for the default.
         positive: column with a positive for each sentence.
         negatives: columns with hard negatives.
+        split: "sentences" makes a row of each sentence; see `isotrope.text.split.language_of`.
         cleaning: what is dropped; default `Cleaning()`.
         progress: called now and then with the number of lines read so far.
 
@@ -86,7 +88,8 @@ def open_corpus(
     """
     columns = Columns(text, positive, tuple(negatives))
     cleaning = cleaning or Cleaning()
-    sources = find_sources([paths] if isinstance(paths, str | Path) else paths)
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    sources = find_sources(paths, split)
     key = _key(sources, columns, cleaning)
 
     def make(draft: Path) -> None:
@@ -101,6 +104,7 @@ def open_corpus(
 
     folder = cached(cache / key, make)
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
+    report = replace(report, skipped=passed_over(paths))  # of these folders, whichever were read first
     return Corpus(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
 
 
@@ -110,17 +114,20 @@ def corpus_key(
     text: str | None = None,
     positive: str | None = None,
     negatives: Iterable[str] = (),
+    split: str | None = None,
 ) -> str:
     """The key that the corpus will have, from the bytes of its files, before it is cleaned.
 
     Raises:
         UserError: a file is missing, empty, unreadable, or of an unknown kind.
     """
-    sources = find_sources([paths] if isinstance(paths, str | Path) else paths)
+    sources = find_sources([paths] if isinstance(paths, str | Path) else paths, split)
     return _key(sources, Columns(text, positive, tuple(negatives)), Cleaning())
 
 
 def _key(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
+    if columns.positive is not None and any(source.split for source in sources):
+        raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
     return content_checksum(sources, json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)]))
 
 
@@ -137,7 +144,7 @@ def _write_arrow(
                 label = pa.array(np.arange(kept, kept + len(texts)))
                 writer.write_batch(pa.record_batch([*arrays, label], schema=schema))
                 kept += len(texts)
-            progress(tally.read)
+            progress(tally.texts)
     return tally.report(tuple(printable(str(source.path)) for source in sources))
 
 
@@ -163,9 +170,11 @@ def _batches(
 ) -> Iterator[list[tuple[int, tuple[str, ...], int]]]:
     """Batches of (line, folded texts, hash), without the rows that are dropped; duplicates are found later."""
     batch: list[tuple[int, tuple[str, ...], int]] = []
-    size = 0
+    size, last = 0, 0
     for line, fields in rows(source, columns):
         tally.read += 1
+        tally.texts += line != last  # the sentences of one text have its number
+        last = line
         texts = fold(fields)
         mark = fingerprint(texts)
         if (reason := "undecodable" if mark is None else cleaning.fault(texts)) is not None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import io
 import lzma
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import xxhash
 import zstandard
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
+from isotrope.text.split import language_of
 
-FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
+OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
 COMPRESSIONS = (".gz", ".xz", ".zst")
 _BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
-SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv (each also with .gz, .xz or .zst) and .parquet"
+SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
 
 HEAD = 1 << 16  # bytes looked at to tell text from a binary file
 LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
@@ -28,21 +31,24 @@ _BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """One corpus file: its path, its format (".txt", …) and its compression ("" or ".gz", …)."""
+    """One corpus file: path, format (".txt", …), compression ("" or ".gz", …), language of a split into sentences."""
 
     path: Path
     format: str
     compression: str
+    split: str | None = None  # "en", …; None: its texts stay whole
 
 
-def find_sources(paths: Iterable[Path | str]) -> list[TextFile]:
+def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
     """The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
 
-    Hidden files and files of other kinds are passed over in a folder; named directly they are an error.
+    In a folder, hidden files and files of other kinds are passed over, and `passed_over` counts them; named directly
+    they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
 
     Raises:
-        UserError: no path, a missing or empty file, an unknown ending, a folder without a corpus file.
+        UserError: no path, an unknown split, a missing or empty file, an unknown ending, a folder without any.
     """
+    language = None if split is None else language_of(split)
     sources: list[TextFile] = []
     for name in paths:
         if not str(name):  # an unset variable of the shell would mean the present folder
@@ -53,9 +59,9 @@ def find_sources(paths: Iterable[Path | str]) -> list[TextFile]:
         raise UserError("no corpus was named", "give a file or a folder; " + SUPPORTED)
     for source in sources:
         with reading_errors(source.path):
-            if source.path.stat().st_size == 0:
+            if source.path.stat().st_size == 0 and source.format not in (".md", ".html"):  # empty pages are common
                 raise UserError(f"{source.path} is empty", "remove it or give a file with one sentence a line")
-    return sources
+    return [replace(source, split=language) for source in sources]
 
 
 def _named(path: Path) -> list[TextFile]:
@@ -71,6 +77,20 @@ def _named(path: Path) -> list[TextFile]:
     if (source := _source(path)) is None:
         raise UserError(f"{path} has the unknown ending {''.join(path.suffixes[-2:])!r}", SUPPORTED)
     return [source]
+
+
+def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
+    """What `find_sources` leaves out of the folders among the paths: ending, "hidden" or another word -> files."""
+    left = Counter[str]()
+    for folder in map(Path, paths):
+        for path in folder.rglob("*") if folder.is_dir() else ():
+            if _hidden(path.relative_to(folder)):
+                left["hidden"] += path.is_file()
+            elif path.is_dir():
+                left["linked folder"] += path.is_symlink()
+            elif not path.is_file() or _source(path) is None:
+                left[printable(path.suffix.lower()) or "no ending"] += 1
+    return dict(+left)
 
 
 def refuse_special(path: Path) -> None:
@@ -91,6 +111,7 @@ def _source(path: Path) -> TextFile | None:
     suffixes = path.name.lower().split(".")[1:]
     compression = f".{suffixes.pop()}" if suffixes and f".{suffixes[-1]}" in COMPRESSIONS else ""
     format = f".{suffixes[-1]}" if suffixes else ""
+    format = OTHER_NAMES.get(format, format)
     if format not in FORMATS or (compression and format == ".parquet"):
         return None
     return TextFile(path, format, compression)
@@ -108,11 +129,12 @@ def reading_errors(path: Path) -> Iterator[None]:
 
 
 def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
-    """xxh3 (128 bits, hexadecimal) of the files' formats, sizes and bytes, in their order, and of the settings."""
+    """xxh3 (128 bits, hexadecimal) of the files' formats, sizes, splits and bytes, in order, and of the settings."""
     total = xxhash.xxh3_128(settings.encode())
     for source in sources:
         with reading_errors(source.path), source.path.open("rb") as stream:
             total.update(f"|{source.format}{source.compression}|{source.path.stat().st_size}|".encode())
+            total.update(b"" if source.split is None else f"sentences:{source.split}|".encode())
             while block := stream.read(1 << 20):
                 total.update(block)
     return total.hexdigest()

@@ -1,4 +1,4 @@
-"""Rows of a corpus file: the wanted columns of .txt, .jsonl, .csv, .tsv and .parquet, one row at a time."""
+"""Rows of a corpus file: the wanted columns of tables, the lines of text, the blocks of documents, one at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
+from isotrope.text.documents import document_blocks
 from isotrope.text.files import LONGEST_LINE, TextFile, lines, reading_errors
+from isotrope.text.split import split_text
 
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
 MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
@@ -76,7 +78,9 @@ class Columns:
 
 
 def rows(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
-    """The rows of one file, in its order and in constant memory.
+    """The rows of one file, in its order and in constant memory; a document (.md, .html) is held whole.
+
+    Where the file is to be split, each sentence is a row, under its text's number.
 
     A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
     RFC 4180. Blank lines come as null rows, so that they are counted. A row that does not fit its table is an error.
@@ -85,16 +89,23 @@ def rows(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
         UserError: what `lines` and `Columns.choose` raise; a row with a wrong number of columns, a line that is not a
             JSON object, a field that is not a string (each with file and line); a broken Parquet file.
     """
-    readers = {".txt": _text, ".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
-    return readers[source.format](source, columns)
+    readers = {".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
+    found = readers.get(source.format, _text)(source, columns)
+    return found if source.split is None else _split(found, source.split)
+
+
+def _split(found: Iterator[NumberedRow], language: str) -> Iterator[NumberedRow]:
+    for number, (text, *_) in found:
+        for sentence in split_text(text, language) if text else (text,):
+            yield number, (sentence,)
 
 
 def _text(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     if columns.positive is not None:
         problem = f"{source.path} is plain text and has no column {columns.positive!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
-    for number, line in enumerate(lines(source), start=1):
-        yield number, (line,)
+    for number, text in enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source):
+        yield number, (text,)
 
 
 def _jsonl(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:

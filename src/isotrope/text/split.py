@@ -1,0 +1,56 @@
+"""Texts to sentences, by the rules of `sentencex`, for some 300 languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sentencex import segment
+
+from isotrope.errors import UserError
+
+SPLIT = "sentences"
+ENGLISH = "en"  # its rules are right for most languages; some need their own abbreviations
+_LONGEST = 10_000  # characters given to the rules at once: their time grows with the square of an unclosed quotation
+
+
+def language_of(split: str) -> str:
+    """The language that ``split`` asks for: "sentences" (the rules of English) or "sentences:de" (a language's code).
+
+    Raises:
+        UserError: it is something else.
+    """
+    name, colon, language = split.partition(":")
+    if name != SPLIT or (colon and not re.fullmatch("[a-z]{2,3}", language)):
+        remedy = "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de"
+        raise UserError(f"split = {split!r} is unknown", remedy)
+    return language or ENGLISH
+
+
+def split_text(text: str, language: str = ENGLISH) -> Iterator[str]:
+    """The sentences of a text, in order. An empty line ends a sentence too; a single line end does not.
+
+    A text that is not sound Unicode, or holds no sentence, comes back whole: cleaning counts it.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        yield text
+        return
+    found = False
+    for paragraph in re.split(r"\n\s*\n", text):
+        for sentence in _segment(" ".join(paragraph.split()), language):
+            found = True
+            yield sentence
+    if not found:
+        yield text
+
+
+def _segment(text: str, language: str) -> Iterator[str]:
+    begin = 0
+    while begin < len(text):
+        found = segment(language, text[begin : begin + _LONGEST])
+        if begin + _LONGEST < len(text) and len(found) > 1:
+            found.pop()  # it may go on behind what was looked at
+        begin += sum(map(len, found))
+        yield from found

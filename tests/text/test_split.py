@@ -1,0 +1,80 @@
+"""Texts to sentences: several languages, what the rules must not do, and texts that are hard on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corpora import texts, write
+from isotrope.errors import UserError
+from isotrope.text.corpus import Corpus, corpus_key
+from isotrope.text.split import language_of, split_text
+
+TEXTS = {
+    "en": ["Dr. Smith paid 3.5 dollars (cf. Fig. 3).", '"Was it good?" he asked.', "He lives in the U.S.", "Yes!"],
+    "de": ["Am 3. Mai kam Dr. Müller z. B. nach Berlin.", "War es gut?", "Ja!"],
+    "es": ["El Sr. García llegó.", "¿Qué quería?", "¡Nada!"],
+    "hi": ["यह एक वाक्य है।", "क्या यह तीसरा है?"],
+    "ru": ["Он родился в 1990 г. в России.", "А. С. Пушкин был поэтом."],
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_sentences_of_several_languages(language: str) -> None:
+    assert [s.strip() for s in split_text(" ".join(TEXTS[language]), language)] == TEXTS[language]
+
+
+def test_the_rules_of_english_end_sentences_of_scripts_without_spaces() -> None:
+    assert list(split_text("今天天气很好。我们去公园吧！你觉得怎么样？")) == [
+        "今天天气很好。",
+        "我们去公园吧！",
+        "你觉得怎么样？",
+    ]
+
+
+def test_an_empty_line_ends_a_sentence_and_a_single_line_end_does_not() -> None:
+    found = [s.strip() for s in split_text("A title\n\nA first one\nthat goes on. A second")]
+    assert found == ["A title", "A first one that goes on.", "A second"]
+
+
+def test_no_text_is_lost_and_none_takes_long() -> None:
+    for text in ("“a " * 40_000, "x" * 100_000, "A. " * 40_000, "« a. " * 10_000):  # unclosed, unbroken, unclear
+        assert "".join(split_text(text)).replace(" ", "") == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("text", ["", "  \n\n ", "bad \udcff byte. Another."])
+def test_what_has_no_sentence_comes_back_whole(text: str) -> None:
+    assert list(split_text(text)) == [text]
+
+
+@pytest.mark.parametrize("split", ["words", "sentences:", "sentences:german", "sentences:de-AT", ""])
+def test_an_unknown_split_is_one_line(split: str) -> None:
+    with pytest.raises(UserError, match=f"split = '{split}' is unknown: choose sentences, or"):
+        language_of(split)
+
+
+def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+    lines = ['{"t": "One apple. Two pears.\\n\\nThree plums"}', "", '{"t": "Two pears. Four figs?"}']
+    path = write(tmp_path / "c.jsonl", "\n".join(lines))
+    whole, split = corpus(path), corpus(path, split="sentences")
+    assert len(whole) == 2
+    assert texts(split) == ["One apple.", "Two pears.", "Three plums", "Four figs?"]
+    assert str(split.report).splitlines()[0] == (
+        "3 texts read from 1 file, split into 6 sentences, 4 kept, 2 dropped"  # a blank line, a duplicate
+    )
+    assert split.report.examples["duplicate"] == (f"{path}:3 'Two pears.'",)
+    assert len({whole.key, split.key, corpus(path, split="sentences:de").key}) == 3
+    assert split.key == corpus_key(path, split="sentences") == corpus_key(path, split="sentences:en")
+
+
+def test_a_text_longer_than_cleaning_allows_is_split_first(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+    path = write(tmp_path / "c.txt", " ".join(f"Sentence number {i} is here." for i in range(2000)))
+    assert len(corpus(path, split="sentences")) == 2000
+
+
+def test_pairs_are_not_split(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+    path = write(tmp_path / "c.csv", "a,b\nOne a. Two b.,Three c.\n")
+    with pytest.raises(UserError, match="a text with a positive cannot be split: leave out the split"):
+        corpus(path, text="a", positive="b", split="sentences")
