@@ -53,7 +53,7 @@ class Columns:
 
         Raises:
             UserError: a named column is missing, occurs twice, or holds no strings; no text column is named and none
-            stands out.
+                stands out.
         """
         kinds = dict(columns)
         others = ((self.positive,) if self.positive is not None else ()) + self.negatives
