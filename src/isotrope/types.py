@@ -19,6 +19,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from isotrope.errors import UserError
+
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # temperatures, step sizes
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # weights
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -74,7 +76,13 @@ class Scores:
         return self.cosines[:, :, : self.cosines.shape[1]]
 
     def teacher(self, name: str) -> Tensor:
-        """(N, N): the cosines of the teacher called ``name``, in float32 or better, without gradient."""
+        """(N, N): the cosines of the teacher called ``name``, in float32 or better, without gradient.
+
+        Raises:
+            UserError: there is no such teacher.
+        """
+        if name not in self.views.teachers:
+            raise UserError(f"a component asks for the teacher {name!r}", f'give it: teachers={{"{name}": …}}')
         return self.views.teachers[name] @ self.views.teachers[name].T
 
     def with_extra(self, extra: Tensor) -> Scores:

@@ -8,11 +8,12 @@ import pytest
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
-from isotrope.encoder.features import KEEP, embed, stacked, whole
+from isotrope.encoder.features import KEEP, embed, in_rows, stacked, whole
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
 from isotrope.tokens.repeat import Repeat
@@ -127,3 +128,21 @@ def test_positions_do_not_change_where_sentences_are_padded_on_the_left(family: 
 
 def test_a_model_without_a_table_of_tokens_has_no_features_to_keep() -> None:
     assert whole(torch.nn.Linear(2, 2), {"input_ids": torch.ones(1, 3, dtype=torch.long)}) == {}
+
+
+def test_word_vectors_read_rows_as_a_line() -> None:
+    """Two passes of two texts each, one text empty: every row is the mean of its own words."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "river": 2, "city": 3}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
+    table = model[0].embedding.weight
+    column = in_rows(model.preprocess(["a river city", "river", ""]))
+    assert column["input_ids"].tolist() == [[1, 2, 3], [2, 0, 0], [0, 0, 0]]
+    assert column["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
+    cut = {**column, "attention_mask": column["attention_mask"] * torch.tensor([1, 0, 1])}
+    found = embed(model, stacked([column, cut]))
+    river = table[2]
+    expected = [table[1:4].mean(0), river, 0 * river, (table[1] + table[3]) / 2, river, 0 * river]
+    assert torch.allclose(found, torch.stack(expected))
+    plain = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
+    assert in_rows(plain) is plain

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isotrope import Objective, component
-from isotrope.encoder.context import BuildContext
+from isotrope import Objective, component, load
 from isotrope.errors import UserError
 from isotrope.scores.noise import Noise, ascend, gradient, non_uniformity
 from isotrope.terms.infonce import InfoNCE
@@ -144,9 +143,9 @@ def test_noise_that_stands_on_the_anchor_stays() -> None:
     assert ascend(3 * anchor, anchor, anchor, 0.05, 1e-3, 4).equal(3 * anchor)
 
 
-def test_autocast_does_not_reach_the_scores() -> None:
+def test_autocast_does_not_reach_the_scores(tiny_model: Path) -> None:
     steps = [Noise(step_size=0.1, relative=True)]
-    objective = Objective(torch.nn.Identity(), {"infonce": InfoNCE()}, scores=steps, context=BuildContext())  # type: ignore[arg-type]
+    objective = Objective(load(tiny_model, device="cpu"), {"infonce": InfoNCE()}, scores=steps)
     stack = draw(2, 6, 16, dtype=torch.bfloat16)
     plain = objective.loss(scores(stack).views, objective.scores, objective.terms)["infonce"]
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -21,6 +21,28 @@ def whole(model: nn.Module, column: dict[str, Any]) -> dict[str, Tensor]:
     return {KEEP: torch.ones(len(column["input_ids"]), 1, table.embedding_dim, device=column["input_ids"].device)}
 
 
+def in_rows(column: dict[str, Any]) -> dict[str, Any]:
+    """A text column as rows: token ids (N, L) with an attention mask.
+
+    sentence-transformers' `StaticEmbedding` reads all texts as one line of ids (T,); ``offsets`` (N,) say where each
+    text begins. Rows can be changed, stacked and split as those of every other encoder. `embed` makes a line of them.
+    """
+    if "offsets" not in column:
+        return column
+    ids, offsets = column["input_ids"], column["offsets"]
+    lengths = torch.diff(offsets, append=offsets.new_tensor([len(ids)]))  # (N,)
+    mask = torch.arange(int(lengths.max()), device=ids.device) < lengths[:, None]  # (N, L)
+    rows = ids.new_zeros(mask.shape).masked_scatter(mask, ids)
+    return column | {"input_ids": rows, "attention_mask": mask.long()}
+
+
+def _in_a_line(features: dict[str, Any]) -> None:
+    """The inverse of `in_rows`, in place: what the attention mask hides is left out."""
+    mask = features.pop("attention_mask").bool()
+    lengths = mask.sum(dim=1)
+    features |= {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(dim=0) - lengths}
+
+
 def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The features of several passes, (N, L_v), … each, stacked; padded with 0, which the attention mask hides."""
     return {
@@ -36,6 +58,8 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
 def embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
     """The encoder's forward pass on token ids (N, L) -> (N, D), with erased features where there are some."""
+    if "offsets" in features:
+        _in_a_line(features)
     keep, encoder = features.pop(KEEP, None), _encoder(model)
     table = _token_embeddings(encoder)
     if keep is not None and table is not None:

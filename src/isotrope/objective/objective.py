@@ -14,10 +14,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext, built
-from isotrope.errors import UserError
 from isotrope.objective.card import Described, introduce
 from isotrope.objective.distributed import gather_rows, process_rank
-from isotrope.objective.passes import TextColumn, encode_columns, possible_size, refuse_equal_views
+from isotrope.objective.passes import TextColumn, encode_columns
+from isotrope.objective.refusals import LossTerms, check_columns, check_views, refuse
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
@@ -44,8 +44,8 @@ class Objective(Described, nn.Module):
             those of the whole batch (`isotrope.encoder.gradient_cache`), for a second forward's time. None: all.
 
     Raises:
-        UserError: if ``mini_batch_size`` is below 1; in the first training step if the anchor and its positive are
-            equal, or if teachers have no row ids.
+        UserError: the model, a component or a setting is not possible. In the first training step: the data cannot be
+            read, or nothing can be learned from it. In any step: teachers have no row ids.
     """
 
     def __init__(
@@ -64,9 +64,10 @@ class Objective(Described, nn.Module):
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
+        refuse(model, passes, dims, mini_batch_size, (tokens, views, scores, terms, teachers or {}))
         introduce(model)
         self.model, self.passes, self.seed, self.step = model, passes, seed, 0
-        self.mini_batch_size, context = possible_size(mini_batch_size), context or BuildContext.of(model)
+        self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
         self.tokens = [(built(step, context), on) for step, on in tokens]
         self.views, self.teachers = built(list(views), context), built(dict(teachers or {}), context)
         ends = [list(scores), dict(terms)]
@@ -81,30 +82,27 @@ class Objective(Described, nn.Module):
     def forward(self, features: Iterable[TextColumn], labels: Tensor | None = None) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""
         views = self.view(list(features), labels)
-        if self.training:
-            self.step += 1
+        self.step += self.training
         if not self.narrow:
             return self.loss(views, self.scores, self.terms)
-        losses = {dim: self.loss(_leading(views, dim), *ends) for dim, ends in self.narrow.items()}
-        return {f"{name}@{dim}": value / len(losses) for dim, loss in losses.items() for name, value in loss.items()}
+        wide = {dim: self.loss(_leading(views, dim), *ends) for dim, ends in self.narrow.items()}
+        return LossTerms({f"{name}@{dim}": x / len(wide) for dim, each in wide.items() for name, x in each.items()})
 
     def view(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
-        """Token ids -> embeddings, after the view steps; equal views are refused in the first step of training."""
+        """Token ids -> embeddings, after the view steps; the first step of training refuses what teaches nothing."""
         views = self.encode(columns, labels)
         for step in self.views:
             views = step(views)
-        if self.training and self.step == 0:
-            refuse_equal_views(views.stack)
+        check_views(self, views, columns)
         return views
 
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""
+        check_columns(self, columns, labels)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
         # Each rank has its own sentences to change; their widths must not reach what all ranks share.
         own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - process_rank()))
         stack, negatives = encode_columns(self.model, columns, self.passes, self.tokens, own, self.mini_batch_size)
-        if labels is None and self.teachers:
-            raise UserError("the data has no row ids for the teachers", "add an integer column 'label' of row numbers")
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
         taught = {name: gather_rows(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
         return Views(Batch(gather_rows(rows), generator), gather_rows(stack, dim=1), gather_rows(negatives), taught)
@@ -115,7 +113,7 @@ class Objective(Described, nn.Module):
             scores = Scores.from_views(views)
             for step in steps:
                 scores = step(scores)
-            return {name: term(scores) for name, term in terms.items()}
+            return LossTerms({name: term(scores) for name, term in terms.items()})
 
     def after_step(self) -> None:
         """Tell the components that ask for it that the optimizer has made a step (moving averages, queues)."""

@@ -8,34 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.encoder.features import stacked, whole
+from isotrope.encoder.features import in_rows, stacked, whole
 from isotrope.encoder.gradient_cache import embed_in_parts
-from isotrope.errors import UserError
 from isotrope.types import TokenStep
 
 TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …
-
-
-def possible_size(mini_batch_size: int | None) -> int | None:
-    """The number of sentences that go through the encoder at a time; None for all.
-
-    Raises:
-        UserError: it is below 1.
-    """
-    if mini_batch_size is not None and mini_batch_size < 1:
-        raise UserError(f"mini_batch_size = {mini_batch_size} is not possible", "choose 1 or more, or leave it out")
-    return mini_batch_size
-
-
-def refuse_equal_views(stack: Tensor) -> None:
-    """A contrast of a sentence with itself teaches nothing.
-
-    Raises:
-        UserError: the first and the last of the views (V, N, D) are equal.
-    """
-    if torch.equal(stack[0], stack[-1]):
-        remedy = "give the encoder dropout (in a preset encoder.dropout = 0.1, in a script load(model, dropout=0.1))"
-        raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
 
 
 def encode_columns(
@@ -67,10 +44,12 @@ def encode_passes(
     generator: torch.Generator,
     mini_batch_size: int | None,
 ) -> Tensor:
-    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D).
+    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D) in float32.
 
+    Behind an encoder in half precision, a head and cosines would lose what training changes.
     Only where a step says ``needs_feature_keep`` does the encoder read input embeddings instead of token ids.
     """
+    column = in_rows(column)
     if any(getattr(step, "needs_feature_keep", False) for step, _ in steps):
         column = column | whole(model, column)
     copies = []
@@ -79,4 +58,5 @@ def encode_passes(
         for step, on in steps:
             copy = step(copy, generator) if number in on else copy
         copies.append(copy)
-    return embed_in_parts(model, stacked(copies), mini_batch_size).unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
+    embeddings = embed_in_parts(model, stacked(copies), mini_batch_size).float()
+    return embeddings.unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]

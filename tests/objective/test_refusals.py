@@ -1,0 +1,247 @@
+"""What an objective refuses, with sentence-transformers' own models, losses and trainer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentence_transformers import (
+    CrossEncoder,
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+    SparseEncoder,
+)
+from sentence_transformers.base.modules import Dense, Router
+from sentence_transformers.sentence_transformer.losses import AdaptiveLayerLoss, Matryoshka2dLoss, MatryoshkaLoss
+from sentence_transformers.sentence_transformer.modules import BoW, Pooling, StaticEmbedding, Transformer
+from torch import nn
+from transformers import AutoTokenizer
+
+from conftest import sentences
+from datasets import Dataset
+from isotrope import Objective, component, load
+from isotrope.errors import UserError
+from isotrope.terms.infonce import InfoNCE
+
+TEXTS = sentences(32)
+PAIRS = {"anchor": TEXTS, "positive": TEXTS[1:] + TEXTS[:1]}
+TERMS = {"infonce": InfoNCE()}
+MLP = component("views", "mlp")
+
+
+def student(folder: Path, **options: Any) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu", **options)
+
+
+def words(folder: Path) -> SentenceTransformer:
+    """A model of word vectors alone."""
+    torch.manual_seed(0)
+    table = StaticEmbedding(AutoTokenizer.from_pretrained(folder), embedding_dim=16)
+    return SentenceTransformer(modules=[table], device="cpu")
+
+
+def routed(folder: Path) -> SentenceTransformer:
+    """Two encoders: one for queries, one for documents."""
+    query, document = ([Transformer(str(folder)), Pooling(32)] for _ in range(2))
+    return SentenceTransformer(modules=[Router.for_query_document(query, document)], device="cpu")
+
+
+def train(loss: nn.Module, folder: Path, data: dict[str, list[Any]] | None = None, **options: Any) -> list[float]:
+    """Two steps of sentence-transformers' trainer on ``loss.model`` -> their losses."""
+    settings: dict[str, Any] = {"max_steps": 2, "per_device_train_batch_size": 8, "logging_steps": 1, **options}
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder), save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, **settings
+    )
+    dataset = Dataset.from_dict(data or {"text": TEXTS})
+    trainer = SentenceTransformerTrainer(model=loss.model, args=arguments, train_dataset=dataset, loss=loss)
+    trainer.train()
+    return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def refused(match: str) -> Any:
+    return pytest.raises(UserError, match=match)
+
+
+@pytest.mark.parametrize("kind", [CrossEncoder, SparseEncoder, str])
+def test_only_embedding_models_are_trained(tiny_model: Path, kind: Callable[[str], Any]) -> None:
+    with refused(f"given a {kind.__name__}: load an embedding model"):
+        Objective(kind(str(tiny_model)), TERMS)
+
+
+def test_a_truncated_model_is_pointed_to_dims(tiny_model: Path) -> None:
+    """Training would see all widths, and a head none of them."""
+    with refused(r"truncate_dim = 16.*dims=\[16\]"):
+        Objective(student(tiny_model, truncate_dim=16), TERMS)
+
+
+def test_layers_and_heads_must_fit(tiny_model: Path) -> None:
+    ill = SentenceTransformer(modules=[Transformer(str(tiny_model)), Pooling(32), Dense(16, 8)], device="cpu")
+    with refused("takes 16 dimensions and gets 32"):
+        Objective(ill, TERMS)
+    with refused(r"MLP\(dim=16\).*32 dimensions: leave dim out"):
+        Objective(student(tiny_model), TERMS, views=[component("views", "mlp", dim=16)])
+    well = SentenceTransformer(modules=[Transformer(str(tiny_model)), Pooling(32), Dense(32, 8)], device="cpu")
+    assert Objective(well, TERMS, views=[MLP]).views[0].linear.in_features == 8
+
+
+def test_a_frozen_model_is_refused(tiny_model: Path) -> None:
+    with refused("no weight of the model can be trained"):
+        Objective(student(tiny_model).requires_grad_(False), TERMS)
+
+
+@pytest.mark.parametrize("dims", [[64, 16], [0], 16, ["16"]])
+def test_impossible_widths_are_named(tiny_model: Path, dims: Any) -> None:
+    with refused(rf"dims = {re.escape(repr(dims))} is not possible.*is 32"):
+        Objective(student(tiny_model), TERMS, dims=dims)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"terms": {}}, "no terms"),
+        ({"terms": [InfoNCE()]}, "no dictionary: write terms="),
+        ({"terms": {"infonce": InfoNCE}}, r"no component: make one: component\(\"terms\""),
+        ({"terms": {"infonce": "infonce"}}, "no component"),
+        ({"views": MLP}, "no list: write views="),
+        ({"views": [component("scores", "noise")]}, "Noise stands in views, and belongs to scores"),
+        ({"tokens": [component("tokens", "shuffle")]}, "give pairs"),
+        ({"tokens": [(component("tokens", "shuffle"), 1)]}, "give pairs"),
+        ({"tokens": [(component("tokens", "shuffle"), [2])]}, r"Shuffle is on in passes \[2\], of 2"),
+        ({"passes": 0}, "passes = 0 is not possible"),
+        ({"teachers": {"rank": nn.Linear(2, 2)}}, "Linear is a model"),
+    ],
+)
+def test_parts_at_the_wrong_place_are_named(tiny_model: Path, options: dict[str, Any], said: str) -> None:
+    with refused(said):
+        Objective(student(tiny_model), **{"terms": TERMS, **options})
+
+
+def test_a_missing_teacher_is_named(tiny_model: Path, tmp_path: Path) -> None:
+    objective = Objective(student(tiny_model), {"rank": component("terms", "listnet", teacher="big")})
+    with refused("asks for the teacher 'big'"):
+        train(objective, tmp_path)
+
+
+@pytest.mark.parametrize("wrapper", [MatryoshkaLoss, Matryoshka2dLoss, AdaptiveLayerLoss])
+def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path, wrapper: Any) -> None:
+    model = student(tiny_model)
+    widths = () if wrapper is AdaptiveLayerLoss else ([32, 16],)
+    with refused(r"inside another loss.*dims="):
+        train(wrapper(model, Objective(model, TERMS), *widths), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        ({"label": list(range(32))}, {}, "no column of texts"),
+        ({**PAIRS, "score": [0.5] * 32}, {}, "labels or scores, which Objective does not use"),
+        ({**PAIRS, "label": [0, 1] * 16}, {}, "labels or scores"),
+        ({"text": [""] * 32}, {}, "all texts of the first batch are equal"),
+        ({"text": TEXTS}, {"per_device_train_batch_size": 1}, "one sentence.*per_device_train_batch_size"),
+        ({**PAIRS, "negative": TEXTS[2:] + TEXTS[:2]}, {}, "no step uses them: add scores="),
+    ],
+)
+def test_data_that_teaches_nothing_is_refused(
+    tiny_model: Path, tmp_path: Path, data: dict[str, list[Any]], options: dict[str, Any], said: str
+) -> None:
+    with refused(said):
+        train(Objective(student(tiny_model), TERMS), tmp_path, data, **options)
+
+
+def test_one_view_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with refused("leaves one view"):
+        train(Objective(student(tiny_model), TERMS, passes=1), tmp_path)
+
+
+def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Path) -> None:
+    calm = student(tiny_model, config_kwargs={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
+    with refused(r"equal.*isotrope.load\(model, dropout=0.1\)"):
+        train(Objective(calm, TERMS), tmp_path)
+    assert train(Objective(load("isotrope/tiny", dropout=0.1, device="cpu"), TERMS), tmp_path)
+    assert train(Objective(calm, TERMS), tmp_path, PAIRS), "positives are views of their own"
+
+
+def test_bags_of_words_are_refused(tmp_path: Path) -> None:
+    known = sorted(set(" ".join(TEXTS).split()))
+    model = SentenceTransformer(modules=[BoW(vocab=known), Dense(len(known), 8)], device="cpu")
+    with refused("does not read token ids"):
+        Objective(model, TERMS)([model.preprocess(TEXTS[:4])], None)
+
+
+def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path) -> None:
+    """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and nothing was said."""
+    model = words(tiny_model)
+    for step in ([], [(component("tokens", "shuffle"), [1])]):  # a mean does not see the order
+        with refused('no dropout; give a second column of positives, or a token step: tokens=.*"cutoff"'):
+            train(Objective(model, TERMS, tokens=step, views=[MLP]), tmp_path)
+    objective = Objective(model, TERMS, tokens=[(component("tokens", "cutoff", ratio=0.5), [1])])
+    before = model[0].embedding.weight.detach().clone()
+    assert train(objective, tmp_path)[0] > 0
+    assert not torch.equal(before, model[0].embedding.weight)
+    assert train(Objective(model, TERMS, mini_batch_size=3), tmp_path, PAIRS)
+    with refused("of the first 8 texts have an embedding of zeros"):
+        train(Objective(model, TERMS), tmp_path, {"a": ["", *TEXTS[1:8]], "b": TEXTS[8:16]})
+
+
+def test_every_route_must_be_named(tiny_model: Path, tmp_path: Path) -> None:
+    model = routed(tiny_model)
+    with refused("a column of texts has no route: name it.*router_mapping"):
+        train(Objective(model, TERMS), tmp_path, PAIRS, router_mapping={"anchor": "query"})
+    objective = Objective(model, TERMS)
+    mapping = {"anchor": "query", "positive": "document"}
+    train(objective, tmp_path, PAIRS, router_mapping=mapping, max_steps=1)
+    columns = [
+        model.preprocess(text[:4], task=task) for text, task in zip(PAIRS.values(), ["query", "document"], strict=True)
+    ]
+    objective(columns, None)["infonce"].backward()
+    for route in ("query", "document"):
+        assert any(w.grad is not None and w.grad.any() for w in model[0].sub_modules[route].parameters()), route
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_heads_compute_in_full_precision(tiny_model: Path, tmp_path: Path, dtype: torch.dtype) -> None:
+    """A head met embeddings of another dtype: a RuntimeError. Half precision is warned of."""
+    model = student(tiny_model)
+    text = [model.preprocess(TEXTS[:8])]
+    torch.manual_seed(0)
+    objective = Objective(model, TERMS, views=[MLP, component("views", "sgw", groups=16)])
+    objective.eval()
+    expected = objective(text, None)["infonce"].item()
+    model.to(dtype)
+    found = objective(text, None)["infonce"]
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(expected, abs=0.05)
+    if dtype == torch.float64:
+        train(Objective(model, TERMS, views=[MLP]), tmp_path)
+        return
+    with pytest.warns(UserWarning, match=rf"in {str(dtype)[6:]}.*model.float\(\)"):
+        objective = Objective(model, TERMS, views=[MLP])
+    assert all(loss > 0 for loss in train(objective, tmp_path))
+    assert objective.views[0].linear.weight.dtype == torch.float32
+
+
+def test_an_evaluation_of_equal_views_is_warned_of(tiny_model: Path) -> None:
+    model = student(tiny_model)
+    objective = Objective(model, TERMS).eval()
+    with pytest.warns(UserWarning, match="evaluation loss compares equal views"):
+        objective([model.preprocess(TEXTS[:4])], None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fp16": True},
+        {"bf16": True},
+        {"gradient_checkpointing": True},
+        {"prompts": {"text": "a city "}},
+    ],
+)
+def test_the_trainers_options_work(tiny_model: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    losses = train(Objective(student(tiny_model), TERMS, views=[MLP]), tmp_path, **options)
+    assert len(losses) == 2
+    assert all(0 < loss < 10 for loss in losses)
