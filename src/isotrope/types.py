@@ -24,6 +24,7 @@ from isotrope.errors import UserError
 AboveZero = Annotated[float, Field(gt=0, allow_inf_nan=False)]  # temperatures, step sizes
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # weights
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Exponent = Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)]  # of whitening: 0.5 is full
 Count = Annotated[int, Field(ge=1)]
 
 

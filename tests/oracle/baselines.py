@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 
-def whitening(x: np.ndarray, k: int) -> np.ndarray:
-    """Su et al., 2021, Algorithm 1: (N, D) -> (N, k), by power iteration; the signs are arbitrary."""
+def whitening(x: np.ndarray, k: int, exponent: float = 0.5) -> np.ndarray:
+    """Su et al., 2021, Algorithm 1: (N, D) -> (N, k), by power iteration; the signs are arbitrary.
+
+    With another exponent than 0.5 a direction is divided by another power of its variance.
+    """
     centred = np.array([row - sum(x) / len(x) for row in x])
     covariance = sum(np.outer(row, row) for row in centred) / len(x)
     columns = []
@@ -16,7 +19,7 @@ def whitening(x: np.ndarray, k: int) -> np.ndarray:
             direction = covariance @ direction
             direction /= np.sqrt(direction @ direction)
         variance = direction @ covariance @ direction
-        columns.append([row @ direction / np.sqrt(variance) for row in centred])
+        columns.append([row @ direction / variance**exponent for row in centred])
         covariance = covariance - variance * np.outer(direction, direction)
     return np.array(columns).T
 

@@ -24,6 +24,32 @@ def test_whitening_equals_its_definition_up_to_signs():
     np.testing.assert_allclose(np.abs((x - mean) @ matrix), np.abs(naive.whitening(x, 4)), atol=1e-6)
 
 
+@pytest.mark.parametrize("exponent", [0.0, 0.1, 0.25, 0.5])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-6), (np.float32, 1e-3)])
+def test_soft_whitening_equals_its_definition_up_to_signs(exponent, dtype, tolerance):
+    x = anisotropic(rows=60).astype(dtype)
+    mean, matrix = whitening(x, 4, exponent)
+    found, wanted = np.abs((x - mean) @ matrix), np.abs(naive.whitening(x, 4, exponent))
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * wanted.max())
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.25, 0.5])
+def test_a_variance_is_raised_to_one_minus_twice_the_exponent(exponent):
+    x = anisotropic()
+    mean, matrix = whitening(x, exponent=exponent)
+    variances = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1]
+    z = (x - mean) @ matrix
+    np.testing.assert_allclose(z.T @ z / len(z), np.diag(variances ** (1 - 2 * exponent)), atol=1e-9)
+
+
+def test_exponent_0_is_centring_alone():
+    """The axes turn, which no cosine sees."""
+    x = anisotropic()
+    mean, matrix = whitening(x, exponent=0.0)
+    z, centred = (x - mean) @ matrix, x - x.mean(axis=0)
+    np.testing.assert_allclose(z @ z.T, centred @ centred.T, atol=1e-9)
+
+
 def test_whitening_keeps_the_directions_of_largest_variance():
     x = np.random.default_rng(0).standard_normal((500, 5)) * [1, 9, 3, 7, 5]
     _, matrix = whitening(x, 2)

@@ -1,4 +1,4 @@
-"""BERT-whitening: vectors without a mean, uncorrelated and of equal variance, in as many dimensions as wanted."""
+"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
-from isotrope.types import Count, Matrix
+from isotrope.types import Count, Exponent, Matrix
 
+FULL = 0.5  # the exponent of the paper: all directions get the variance 1
 ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in directions that they do not use
 
 
-def whitening(vectors: Matrix, k: int | None = None) -> tuple[Matrix, Matrix]:
-    """Mean μ (D,) and W = (U Λ^-1/2)[:, :k] (D, k) of vectors (N, D): (x − μ) W has the identity as covariance.
+def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL) -> tuple[Matrix, Matrix]:
+    """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x − μ) W.
 
-    U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. Directions
-    without variance are left out, so that there may be fewer than k: a last LayerNorm takes one away from every
+    U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. A direction of
+    variance λ has the variance λ^(1 − 2 exponent) afterwards: 1 with exponent 0.5, full whitening. Exponent 0 only
+    moves the centre and turns the axes, so it changes the cosines as centring does. Values between are "soft".
+
+    Directions without variance are left out, so there may be fewer than k. A last LayerNorm takes one away from every
     mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size.
 
-    Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1.
+    Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1, has the exponent 0.5.
 
     Raises:
         UserError: more dimensions are asked for than there are; too few sentences for them; all have the same vector.
@@ -38,15 +42,21 @@ def whitening(vectors: Matrix, k: int | None = None) -> tuple[Matrix, Matrix]:
     if values[0] <= ROUNDING * np.mean(vectors**2):
         raise UserError(f"all {rows} sentences have the same vector", "check the model: nothing can be whitened")
     live = min(wanted, int(np.sum(values > ROUNDING * values[0])))
-    return mean, directions[:, :live] / np.sqrt(values[:live])
+    return mean, directions[:, :live] * values[:live] ** -exponent
 
 
 class Whitening(PostStep):
-    """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening."""
+    """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening.
+
+    Attributes:
+        k: dimensions kept, of the largest variance.
+        exponent: 0.5 is full whitening, as published; 0 is centring alone.
+    """
 
     k: Count | None = None
+    exponent: Exponent = FULL
 
     def fitted(self, vectors: Matrix) -> Transform:
         """The map x -> (x − μ) W."""
-        mean, matrix = whitening(vectors, self.k)
+        mean, matrix = whitening(vectors, self.k, self.exponent)
         return lambda x: (x - mean) @ matrix
