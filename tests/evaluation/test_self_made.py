@@ -1,0 +1,78 @@
+"""Tasks made from the text alone: what they ask, which texts they take, and what they see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import WORDS, sentences
+from isotrope.evaluation.self_made import compare_self_made, make_tasks, score_task, usable
+
+TEXTS = [text for text in sentences(400, seed=9) if len(text.split()) >= 12][:60]
+
+
+class Bags:
+    """Counts of the vocabulary's words; with ``blur``, every vector is nearly the same."""
+
+    def __init__(self, blur: float = 0.0) -> None:
+        self.blur = blur
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        rows = np.array([[text.split().count(word) for word in WORDS] for text in texts], dtype=float)
+        noise = np.random.default_rng(len(texts)).standard_normal(rows.shape)
+        return rows + self.blur * noise
+
+
+class Letters:
+    """The same letters, the same vector."""
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        return np.array([[text.count(chr(97 + i)) for i in range(26)] for text in texts], dtype=float)
+
+
+def test_halves_and_spans_hold_every_word_of_the_text_once() -> None:
+    halves, spans = make_tasks(TEXTS)
+    for task in (halves, spans):
+        for query, answer, text in zip(task.queries, task.answers, TEXTS, strict=True):
+            assert sorted([*query.split(), *task.candidates[answer].split()]) == sorted(text.split())
+    assert [f"{a} {b}" for a, b in zip(halves.queries, halves.candidates, strict=True)] == TEXTS
+    assert {round(0.3 * len(text.split())) for text in TEXTS} == {len(span.split()) for span in spans.queries}
+
+
+def test_the_same_texts_and_seed_give_the_same_tasks() -> None:
+    assert make_tasks(TEXTS)[1].queries == make_tasks(TEXTS)[1].queries
+    assert make_tasks(TEXTS)[1].queries != make_tasks(TEXTS, seed=1)[1].queries
+    assert make_tasks(TEXTS[::-1])[1].queries == make_tasks(TEXTS)[1].queries[::-1]
+
+
+def test_a_language_without_spaces_is_cut_between_letters() -> None:
+    text = "東京は日本の首都であり世界最大の都市の一つである"
+    task = make_tasks(usable([text]))[0]
+    assert (task.queries[0], task.candidates[0]) == (text[:12], text[12:])
+
+
+def test_short_texts_and_near_duplicates_are_left_out() -> None:
+    first = "one two three four five six seven eight nine ten eleven twelve"
+    near = "One two three four five six seven eight nine ten eleven thirteen"
+    other = "twelve eleven ten nine eight seven six five four three two one"
+    assert usable([first, "too short to be cut in two", near, other, first]) == [first, other]
+    assert usable([first, other], most=1) == [first]
+    assert usable(["too short"]) == []
+
+
+def test_a_score_is_one_over_the_place_of_the_answer() -> None:
+    """By hand: the cosines of letters alone."""
+    task = make_tasks(["a b c d e f a b c d e f", "g h i j k l g h i j k l"])[0]
+    np.testing.assert_array_equal(score_task(Letters(), task), [1, 1])
+    swapped = make_tasks(["a b c d e f g h i j k l", "g h i j k l a b c d e f"])[0]
+    np.testing.assert_array_equal(score_task(Letters(), swapped), [0.5, 0.5])
+
+
+@pytest.mark.parametrize(("before", "after", "verdict"), [(0, 3, "worse"), (3, 0, "better"), (0, 0, "cannot be told")])
+def test_a_blurred_model_is_seen(before: float, after: float, verdict: str) -> None:
+    tasks = make_tasks([" ".join([*text.split(), *text.split()]) for text in TEXTS])
+    found = compare_self_made(Bags(before), Bags(after), tasks)
+    assert found.verdict == verdict
+    assert list(found.per_task) == ["first half → second half", "span → rest"]
+    means = [one.after for one in found.per_task.values()]
+    assert found.after == pytest.approx(np.mean(means))
