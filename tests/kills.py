@@ -24,9 +24,9 @@ import torch
 import isotrope.bulk.encode
 import isotrope.cli.main
 import isotrope.evaluation.models
-import isotrope.post.whiten
 import isotrope.pretraining
 import isotrope.run.train
+import isotrope.run.whiten
 import isotrope.study.study
 from conftest import build_bert, sentences
 from isotrope.errors import UserError

@@ -18,6 +18,7 @@ def whiten(
     ],
     output: Annotated[str, typer.Option(help="Folder of the new model.")],
     k: Annotated[int | None, typer.Option("--k", min=1, help="Dimensions to keep; default: all.")] = None,
+    exponent: Annotated[float, typer.Option(help="0.5 is full whitening, 0 is centring alone.")] = 0.25,
     sentences: Annotated[int, typer.Option(min=2, help="Fit on a random sample of so many.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
     text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
@@ -27,12 +28,39 @@ def whiten(
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
     prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
+    dev: Annotated[list[str] | None, typer.Option(help="Pairs that judge: a .tsv file, stsb, sickr.")] = None,
+    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
+    compare: Annotated[bool, typer.Option(help="Compare on tasks made from the text.")] = True,
 ) -> None:
-    """Spread a model's vectors evenly: BERT-whitening, fitted on text without labels, as the model's last layer."""
-    from isotrope.post.whiten import whiten as run
+    """Spread a model's vectors evenly, by whitening as its last layer, and say whether the model got better."""
+    from isotrope.report.comparison import before_after, of_run
+    from isotrope.report.tables import print_table
+    from isotrope.run.whiten import WHITEN_RECORD
+    from isotrope.run.whiten import whiten as run
+    from isotrope.store.records import read_record
 
     folder = run(
-        model, corpus, output, k=k, sentences=sentences, seed=seed, text=text, split=split, pooling=pooling,
-        prompt=prompt, prompt_name=prompt_name,
+        model, corpus, output, k=k, exponent=exponent, sentences=sentences, seed=seed, text=text, split=split,
+        pooling=pooling, prompt=prompt, prompt_name=prompt_name, dev=dev or [], data=data, compare=compare,
+        console=plain_console(stderr=True),
     )  # fmt: skip
-    console.print(f"model: {folder}; is it better? isotrope evaluate {model} {folder} --compare")
+    record = read_record(folder / WHITEN_RECORD)
+    dimensions, held_out, self_made = record["dimensions"], record["held_out"], record["self_made"]
+    left_out = dimensions["left_out"]
+    console.print(
+        f"whitened with exponent {exponent:g}, fitted on {record['corpus']['used']:,} texts: "
+        f"{dimensions['before']} → {dimensions['after']} dimensions"
+        + (f", {left_out} left out since the text does not vary there" if left_out else "")
+        + ("; vectors keep unit length" if record["unit_length"] else "")
+    )
+    if self_made:
+        title = f"MRR@10 × 100 on tasks made from {held_out['used']:,} texts that the fit has not seen"
+        print_table(before_after(title, {**self_made["per_task"], "both": self_made}), console)
+    elif compare:
+        few = f"{held_out['used']} of {held_out['texts']} held-out texts"
+        console.print(f"not compared: {few} have 12 words or more and differ from each other; 50 are needed")
+    if record["pairs"]:
+        print_table(of_run(record["pairs"]), console)
+    worse = record["verdict"] == "worse"
+    console.print(f"{'warning: the new model is worse' if worse else record['verdict']}; {record['advice']}")
+    console.print(f"model: {folder}")

@@ -7,6 +7,7 @@ older ones as well, so a saved folder holds the older ones. An average of layers
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,13 @@ MODES = {
 NEEDS_5 = "NeedsTransformers5"  # the tokenizer class of a model that version 4 would load with other vectors
 
 
-def save(model: SentenceTransformer, folder: Path) -> None:
+def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | None = None) -> None:
     """Write ``model`` to ``folder`` (safetensors), whole or not at all.
+
+    Args:
+        model: any.
+        folder: new, empty, or an earlier model of ours, which is replaced.
+        records: JSON files to lie beside it: name -> value.
 
     Raises:
         UserError: ``folder`` holds something that is not ours.
@@ -48,6 +54,8 @@ def save(model: SentenceTransformer, folder: Path) -> None:
                 module["type"] = CLASSIC + module["type"].rsplit(".", 1)[-1]
                 _make_classic(draft / module["path"], module["type"].removeprefix(CLASSIC), model.max_seq_length)
         write_json(draft / "modules.json", modules)
+        for name, record in (records or {}).items():
+            write_json(draft / name, record)
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ half, and a span of it must find what is left. The measure is MRR@10 among the o
 
 What they see: large harm, such as full whitening of a model that was trained on labels. What they miss: changes of a
 few points. They also prefer models that look at words more than people do. So "worse" is a reason to keep the old
-model, and "cannot be told" is no proof that the models are alike.
+model, and "not significant" is no proof that the models are alike.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
 
     Give texts that `usable` has chosen, and that neither model was fitted or trained on.
     """
-    rows = np.arange(len(texts))
-    halves, spans = zip(*map(_halves, texts), strict=True), zip(*(_span(text, seed) for text in texts), strict=True)
+    parts = {
+        "first half → second half": [_halves(text) for text in texts],
+        "span → rest": [_span(text, seed) for text in texts],
+    }
     return [
-        SelfMadeTask("first half → second half", *map(list, halves), rows),
-        SelfMadeTask("span → rest", *map(list, spans), rows),
+        SelfMadeTask(name, [query for query, _ in pairs], [answer for _, answer in pairs], np.arange(len(pairs)))
+        for name, pairs in parts.items()
     ]
 
 

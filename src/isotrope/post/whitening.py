@@ -8,11 +8,11 @@ from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import Count, Exponent, Matrix
 
-FULL = 0.5  # the exponent of the paper: all directions get the variance 1
+FULL_WHITENING = 0.5  # the exponent of the paper: all directions get the variance 1
 ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in directions that they do not use
 
 
-def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL) -> tuple[Matrix, Matrix]:
+def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL_WHITENING) -> tuple[Matrix, Matrix]:
     """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x − μ) W.
 
     U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. A direction of
@@ -27,7 +27,25 @@ def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL) -> 
     Raises:
         UserError: more dimensions are asked for than there are; too few sentences for them; all have the same vector.
     """
-    rows, dim = vectors.shape
+    wanted = check_size(len(vectors), vectors.shape[1], k)
+    mean = vectors.mean(axis=0)
+    centred = vectors - mean
+    values, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
+    values, directions = values[::-1], directions[:, ::-1]
+    if values[0] <= ROUNDING * np.mean(vectors**2):
+        raise UserError(
+            f"all {len(vectors)} sentences have the same vector", "check the model: nothing can be whitened"
+        )
+    live = min(wanted, int(np.sum(values > ROUNDING * values[0])))
+    return mean, directions[:, :live] * values[:live] ** -exponent
+
+
+def check_size(rows: int, dim: int, k: int | None) -> int:
+    """How many dimensions are wanted of ``dim``: ``k``, by default all.
+
+    Raises:
+        UserError: more than there are, or too many for so few sentences.
+    """
     wanted = dim if k is None else k
     if wanted > dim:
         raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")
@@ -35,14 +53,7 @@ def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL) -> 
         raise UserError(
             f"{rows} sentences cannot whiten {wanted} dimensions", "fit on more sentences, or choose a smaller k"
         )
-    mean = vectors.mean(axis=0)
-    centred = vectors - mean
-    values, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
-    values, directions = values[::-1], directions[:, ::-1]
-    if values[0] <= ROUNDING * np.mean(vectors**2):
-        raise UserError(f"all {rows} sentences have the same vector", "check the model: nothing can be whitened")
-    live = min(wanted, int(np.sum(values > ROUNDING * values[0])))
-    return mean, directions[:, :live] * values[:live] ** -exponent
+    return wanted
 
 
 class Whitening(PostStep):
@@ -54,7 +65,7 @@ class Whitening(PostStep):
     """
 
     k: Count | None = None
-    exponent: Exponent = FULL
+    exponent: Exponent = FULL_WHITENING
 
     def fitted(self, vectors: Matrix) -> Transform:
         """The map x -> (x − μ) W."""

@@ -17,7 +17,7 @@ from isotrope.console.progress import progress
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import Comparison
-from isotrope.post.whiten import whiten
+from isotrope.post.whitening import FULL_WHITENING
 from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.measures import DECISION, ModelMeasures, compare_measures, decide, measure_model
 from isotrope.quickstart.similarity import agreement
@@ -25,6 +25,7 @@ from isotrope.report.run_page import write_report
 from isotrope.run.environment import environment
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
+from isotrope.run.whiten import whiten
 from isotrope.store.atomic import write_json, write_text
 from isotrope.store.lock import hold
 from isotrope.store.mark import check_place, kind_of, remove
@@ -148,7 +149,8 @@ def _whitened(model: str | Path, corpus: Path, output: Path, pooling: str | None
     """The model with whitening as its last layer, fitted on the text."""
     if output.exists():  # an earlier call was stopped after it
         remove(output)
-    encoder: Encoder = load(whiten(model, corpus, output, pooling=pooling))
+    whiten(model, corpus, output, pooling=pooling, exponent=FULL_WHITENING, compare=False)  # the quickstart compares
+    encoder: Encoder = load(output)
     return encoder
 
 

@@ -1,0 +1,113 @@
+"""What whitening does to two models, on labelled data and on the tasks that are made from the text alone.
+
+    python benchmarks/whiten.py --data DATA --corpus wiki_train_00.txt.xz     # docs/results/whiten/result.json
+
+Models: isotrope/tiny (raw; embeddings + last layer) and isotrope/minilm (all-MiniLM-L6-v2, trained on labelled pairs).
+Text: Wikipedia sentences, judged by STS-B test (Spearman); the documents of SciFact, CACM and NPL, judged by their
+queries (nDCG@10). Documents are cut at 128 tokens. As `isotrope whiten` does, 2,000 texts are held out, whitening is
+fitted on the others (5,000 sentences; all other documents), and the tasks are made from the held-out texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isotrope import load
+from isotrope.encoder.embed import vectors_of
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.retrieval import evaluate_domain
+from isotrope.evaluation.self_made import compare_self_made, make_tasks, usable
+from isotrope.evaluation.sets.domains import Domain, load_domain
+from isotrope.evaluation.sets.own_domain import read_domain
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.evaluation.significance import Comparison, compare, compare_means
+from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.post.whitening import whitening
+from isotrope.text.cleaning import fold
+from isotrope.text.files import find_sources
+from isotrope.text.readers import Columns, rows
+from isotrope.types import Encoder
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "results" / "whiten" / "result.json"
+MODELS = {"isotrope/tiny": "first_last", "isotrope/minilm": None}
+EXPONENTS = [0.0, 0.1, 0.25, 0.5]
+MAX_LENGTH, SENTENCES, HELD_OUT, BATCH = 128, 5000, 2000, 32
+
+Judge = Callable[[Encoder, Encoder], Comparison]
+
+
+def sts_b(data: str) -> tuple[list[str], Judge]:
+    sets = {"STSBenchmark": load_sts(data, "STSBenchmark", ("test",))}
+    pairs = sets["STSBenchmark"]["test"]
+
+    def judge(before: Encoder, after: Encoder) -> Comparison:
+        old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
+        return compare(old, new)
+
+    return [*pairs.first, *pairs.second], judge
+
+
+def search(domain: Domain) -> tuple[list[str], Judge]:
+    def judge(before: Encoder, after: Encoder) -> Comparison:
+        old, new = (np.array(evaluate_domain(e, domain)["per_query"]["ndcg@10"]) for e in (before, after))
+        return compare_means(old, new)
+
+    return [*domain.queries, *domain.corpus], judge
+
+
+def measure(name: str, pooling: str | None, corpus: list[str], judged: tuple[list[str], Judge]) -> list[dict[str, Any]]:
+    """One model and one text -> a row for each exponent."""
+    order = np.random.default_rng(0).permutation(len(corpus))
+    mixed = [corpus[i] for i in order]
+    held, rest = mixed[:HELD_OUT], mixed[HELD_OUT:]
+    tasks = make_tasks(usable(held))
+    texts = list(dict.fromkeys([*rest, *judged[0], *(text for task in tasks for text in task.texts)]))
+    before = Known(texts, vectors_of(load(name, pooling, max_length=MAX_LENGTH), texts, batch_size=BATCH))
+    fitted_on = np.asarray(before.encode(rest), dtype=np.float64)
+    found = []
+    for exponent in EXPONENTS:
+        mean, matrix = whitening(fitted_on, exponent=exponent)
+        after = Known(texts, (before.vectors - mean) @ matrix)
+        labelled, self_made = judged[1](before, after), compare_self_made(before, after, tasks)
+        numbers = {"exponent": exponent, "dimensions": list(matrix.shape), "fitted_on": len(rest)}
+        found.append(
+            {**numbers, "labelled": asdict(labelled), "self_made": asdict(self_made), "texts": len(tasks[0].queries)}
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--corpus", required=True, help="a file with a sentence a line")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    lines = (fold(fields)[0] for source in find_sources([arguments.corpus]) for _, fields in rows(source, Columns()))
+    sentences = list(dict.fromkeys(line for line, _ in zip(lines, range(SENTENCES + HELD_OUT), strict=False) if line))
+    domains = [load_domain(arguments.data, "SciFact", "test")]
+    domains += [read_domain(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")]
+    result = []
+    for name, pooling in MODELS.items():
+        runs = [("STS-B", "Spearman", sentences, sts_b(arguments.data))]
+        runs += [(domain.name, "nDCG@10", list(dict.fromkeys(domain.corpus)), search(domain)) for domain in domains]
+        for task, measured, corpus, judged in runs:
+            for row in measure(name, pooling, corpus, judged):
+                result.append({"model": name, "pooling": pooling, "task": task, "measure": measured, **row})
+                shown = [
+                    f"{100 * row[key][side]:.1f}" for key in ("labelled", "self_made") for side in ("before", "after")
+                ]
+                print(name, task, row["exponent"], *shown, row["self_made"]["verdict"], flush=True)
+    TARGET.parent.mkdir(parents=True, exist_ok=True)
+    TARGET.write_text(json.dumps({"max_length": MAX_LENGTH, "rows": result}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
