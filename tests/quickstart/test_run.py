@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -11,38 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from filelock import FileLock
+from quick import run
 from scipy.stats import spearmanr
 
 import isotrope
 import isotrope.quickstart.run
-from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
-from isotrope.quickstart.docstrings import Docstrings, gather, installed
+from isotrope.quickstart.docstrings import Docstrings
 from isotrope.quickstart.measures import FOUR_MODELS, measure_model
 from isotrope.quickstart.run import POOLING, quickstart
 from isotrope.quickstart.similarity import similarity_pairs
-from packages import build_site
-
-SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.learning_rate=1e-3"]
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Docstrings:
-    site, stdlib = build_site(tmp_path_factory.mktemp("machine"), packages=16)
-    return gather(installed([str(site)], stdlib), limit=320)
-
-
-def run(output: Path, tiny_model: Path, text: Docstrings | None, **options: Any) -> dict[str, Any]:
-    options = {"console": plain_console(file=io.StringIO()), **options}
-    return quickstart(output, backbone=str(tiny_model), text=text, overrides=SMALL, **options)
-
-
-@pytest.fixture(scope="module")
-def finished(tiny_model: Path, text: Docstrings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("quick") / "start"
-    run(folder, tiny_model, text)
-    return folder
 
 
 def test_the_result_holds_what_two_models_earn(finished: Path, tiny_model: Path, text: Docstrings) -> None:
@@ -81,6 +59,7 @@ def test_the_result_holds_what_two_models_earn(finished: Path, tiny_model: Path,
     assert result["verdict"] in {"better", "worse", "not significant"}
     assert 0 < result["seconds"]["training"] < result["seconds"]["total"]
     assert result["peak_memory_mb"] > 50
+    assert not list((finished / "run").glob("*.html"))  # a second report would tell another story
     assert (finished / "sentences.txt").read_text().splitlines() == text.sentences
     assert {path.name for path in finished.glob(".*")} == {".isotrope", ".lock"}
 

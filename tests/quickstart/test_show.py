@@ -14,7 +14,7 @@ from conftest import ROOT
 from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.quickstart.measures import FOUR_MODELS
+from isotrope.quickstart.measures import FOUR_MODELS, MEANINGS
 from isotrope.quickstart.show import show_result
 
 RESULT = json.loads((ROOT / "docs" / "results" / "quickstart" / "quickstart.json").read_text())
@@ -33,7 +33,10 @@ def test_what_is_told_names_every_figure_and_the_next_command(tmp_path: Path, mo
     for name in ("retrieval", "similarity"):
         for model in FOUR_MODELS:
             assert f"{100 * RESULT['measures'][name][model]:.2f}" in told
-    assert f"verdict: {RESULT['verdict']}\n" in told
+    assert f"verdict: {RESULT['verdict']}; " in told
+    assert f"report: {tmp_path / 'start' / 'report.html'}\n" in told
+    for name, meaning in MEANINGS.items():
+        assert f"{name}: {meaning}" in told
     command = re.search(r"isotrope (train .*) \[--dev", told)
     assert command is not None
     # the command that is shown is one that the command line takes: only the file is missing

@@ -23,8 +23,9 @@ from isotrope.errors import UserError
 from isotrope.evaluation.geometry import alignment, uniformity
 from isotrope.evaluation.gold_bands import by_gold_band
 from isotrope.report import figures
+from isotrope.report.plots import PAPERS
 from isotrope.report.record import RunRecord
-from isotrope.report.run_page import PAPERS, write_report
+from isotrope.report.run_page import write_report
 
 HOSTILE = "<script>alert('corpus')</script> & $\\frac{1}$ the river"
 

@@ -19,8 +19,24 @@ CLOSE_GRADE = 4.0  # pairs graded at least so are positives of the alignment
 RESAMPLES = 2000
 LEVEL = 0.05 / 2  # two tests share the 5 % (Bonferroni)
 DECISION = (
-    f"better (worse) where one of the two tests says so with p ≤ {LEVEL:g} and the other does not say the opposite"
+    f"The verdict is better or worse if the test of retrieval or that of similarity says so with p ≤ {LEVEL:g}, and "
+    "the other one does not contradict it."
 )
+MEANINGS = {  # each measure in a sentence
+    "retrieval": "The model gets the first sentence of a docstring and searches for the rest of it; 100 means that the "
+    "right one always comes first (MRR@10 × 100).",
+    "similarity": "The model orders 330 pairs of sentences by how alike they are; 100 is the order of the two graders' "
+    "grades, 0 is chance (Spearman × 100).",
+    "alignment": "The distance between two sentences that mean the same: lower is closer, but it also grows where all "
+    "vectors are spread further apart.",
+    "uniformity": "How evenly the vectors of all sentences spread over the space: lower is more even.",
+}
+WHAT_TO_DO = {
+    "better": "use the new model for text like this",
+    "worse": "keep the model you began with",
+    "mixed": "one measure became better, the other one worse: choose by what you need",
+    "not significant": "keep the model you began with",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from isotrope.evaluation.significance import Comparison
 from isotrope.post.whitening import FULL_WHITENING
 from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.measures import DECISION, ModelMeasures, compare_measures, decide, measure_model
+from isotrope.quickstart.page import write_page
 from isotrope.quickstart.similarity import agreement
-from isotrope.report.run_page import write_report
 from isotrope.run.environment import environment
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
@@ -100,8 +100,7 @@ def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, co
         run = run_training(settings, console)
     with _timed(seconds, "after"), console.status("whitening and measuring the new model"):
         found["trained"] = measure_model(load(run.model), text)
-        found["after"] = measure_model(_whitened(run.model, corpus, folder / "model"), text)
-    write_report(run.folder, run.folder / "report.html")
+        found["after"] = measure_model(new := _whitened(run.model, corpus, folder / "model"), text)
     tests = compare_measures(found["before"], found["after"], seed)
     result = {
         **identity,
@@ -123,6 +122,8 @@ def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, co
         "peak_memory_mb": _peak_memory_mb(),
         "environment": environment(),
     }
+    with console.status("drawing the report"):
+        write_page(result, folder, model, new)
     write_json(folder / RESULT, result)
     return result
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from isotrope.cards.verdict import COMPARED, comparison_rows, with_average
 from isotrope.report.tables import Table
+
+SPEARMAN = (
+    "Spearman × 100: how well the order of the pairs by cosine agrees with their order by grade. 100 is the same "
+    "order, 0 is chance."
+)
 
 
 def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task") -> Table:
@@ -22,4 +28,5 @@ def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows:
 
 def of_run(comparison: Mapping[str, Any]) -> Table:
     """The comparison in a run's ``result.json``: one row for each task, and the average of several."""
-    return before_after("Spearman × 100 on the same pairs", with_average(comparison))
+    table = before_after("Spearman × 100 on the same pairs", with_average(comparison))
+    return replace(table, notes=[SPEARMAN])

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from isotrope.cards.verdict import SHORT_NAMES, signed
+from isotrope.cards.verdict import signed
 from isotrope.errors import UserError
-from isotrope.evaluation.gold_bands import by_gold_band
-from isotrope.evaluation.spectrum import effective_rank
 from isotrope.report import figures
 from isotrope.report.comparison import of_run
 from isotrope.report.page import Page, PageFigure, PageVerdict
+from isotrope.report.plots import draw_plot, run_plots
 from isotrope.report.record import RunRecord
 from isotrope.report.space import Space, neighbour_tables, spaces
 from isotrope.report.tables import Table
-from isotrope.store.atomic import new_file, write_text
+from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.mark import claim
 
 SIGNS = {"better": "▲", "worse": "▼", "not significant": "◆", "not judged": "○", "unfinished": "…"}
-PAPERS = {  # name as the captions give it -> where to read it
-    "RankCSE Fig. 5": "https://arxiv.org/abs/2305.16726",
-    "DCLR Fig. 1": "https://arxiv.org/abs/2205.00656",
-    "Wang and Isola, 2020": "https://arxiv.org/abs/2005.10242",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """A figure with its title and caption. ``name`` is the name of its files."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    source: str = ""  # a key of PAPERS
 
 
 def write_report(run: str | Path, output: str | Path | None = None) -> Path:
@@ -67,67 +47,10 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
     with writing(page.parent, again="run the same command again"), figures.style():
         claim(folder, "report")
         seen, missing = spaces(record)
-        plots = list(_plots(record, seen))
-        drawn = [_drawn(plot, folder) for plot in plots]
+        plots = list(run_plots(record, seen))
+        drawn = [draw_plot(plot, folder) for plot in plots]
         write_text(page, _page(record, seen, missing, drawn).html())
     return page
-
-
-def _plots(record: RunRecord, seen: Mapping[str, Space]) -> Iterator[Plot]:
-    """The figures that the run has numbers for."""
-    comparison = record.result.get("comparison")
-    if comparison and len(comparison["per_task"]) > 1:
-        tasks = {SHORT_NAMES.get(task, task): change for task, change in comparison["per_task"].items()} | {
-            "average": comparison
-        }
-        points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
-        words = "Paired bootstrap over the pairs: if the line does not cross 0, the change is significant."
-        yield Plot("changes", "Change on each set", words, figures.changes(list(tasks), *points))
-    if losses := record.losses():
-        words = "Each point is the mean over the steps since the point before."
-        yield Plot("loss", "Loss over the steps", words, figures.loss_terms(losses))
-    if scores := record.dev_scores():
-        words = "The weights of the best step are kept; dev pairs never judge the result."
-        yield Plot("dev", "Dev score over the steps", words, figures.dev_scores(scores, record.kept_step))
-    (steps, uniformity), (_, alignment) = record.series("uniformity", "alignment")
-    if steps:
-        pairs = "dev pairs with a gold score above 4/5 of the highest" if scores else "two dropout views of a sentence"
-        words = (
-            f"Positives: {pairs}. Uniformity over all sentences of the same sample. "
-            "Lower is better on both; training trades one for the other."
-        )
-        figure = figures.space_path(steps, alignment, uniformity, record.kept_step)
-        yield Plot("path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020")
-    if record.gold:
-        task = "STSBenchmark" if "STSBenchmark" in record.gold else max(record.gold, key=lambda t: len(record.gold[t]))
-        cosines = {time: found[task] for time, found in record.cosines.items()}
-        words = (
-            f"The {len(record.gold[task]):,} judging pairs of {SHORT_NAMES.get(task, task)}; dots are medians. "
-            "A good model separates the bands, in order; as"
-        )
-        figure = figures.cosines_by_gold(by_gold_band(record.gold[task], cosines))
-        yield Plot("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
-    if seen:
-        sample = f"{len(record.sample)} random sentences of the corpus"
-        words = f"All pairs of {sample}: unrelated, so without a common direction their cosines are near 0; as"
-        figure = figures.in_batch_cosines({time: space.cosines for time, space in seen.items()})
-        yield Plot("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
-        shares = {time: space.shares for time, space in seen.items()}
-        words = (
-            f"Eigenvalues of the covariance of unit vectors of {sample}. Effective rank: how many equal directions "
-            f"would give the same spread, of at most {max(map(len, shares.values()))}."
-        )
-        figure = figures.spectrum(shares, {time: effective_rank(values) for time, values in shares.items()})
-        yield Plot("spectrum", "Covariance spectrum", words, figure)
-
-
-def _drawn(plot: Plot, folder: Path) -> PageFigure:
-    """Write the figure's files -> the figure on the page."""
-    text = figures.svg(plot.figure)
-    write_text(folder / f"{plot.name}.svg", text)
-    with new_file(folder / f"{plot.name}.png") as file:
-        plot.figure.savefig(file, format="png", dpi=200)
-    return PageFigure(plot.name, plot.title, text, plot.caption, plot.source, PAPERS.get(plot.source, ""))
 
 
 def _page(record: RunRecord, seen: dict[str, Space], missing: list[str], figures: list[PageFigure]) -> Page:
@@ -139,12 +62,17 @@ def _page(record: RunRecord, seen: dict[str, Space], missing: list[str], figures
         tables=[*([of_run(comparison)] if comparison else []), _facts(record)],
         figures=figures,
         missing=_missing(record, missing),
-        details=[
-            *neighbour_tables(record.sample, seen),
-            Table("Settings", ["key", "value", "source"], record.settings(), words=3),
-            Table("Environment", ["", ""], _environment(record.environment), words=2),
-        ],
+        details=details(record, seen),
     )
+
+
+def details(record: RunRecord, seen: Mapping[str, Space]) -> list[Table]:
+    """The tables at the end of a page: neighbours, settings, environment."""
+    return [
+        *neighbour_tables(record.sample, seen),
+        Table("Settings", ["key", "value", "source"], record.settings(), words=3),
+        Table("Environment", ["", ""], _environment(record.environment), words=2),
+    ]
 
 
 def _verdict(record: RunRecord) -> PageVerdict:
