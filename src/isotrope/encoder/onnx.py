@@ -1,0 +1,221 @@
+"""A whole model as one ONNX graph: token ids in, vectors out. It runs without torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from importlib.metadata import version
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
+from torch import Tensor, nn
+
+from isotrope.encoder.load import load
+from isotrope.encoder.onnx_card import FLOAT32, INT8, card
+from isotrope.errors import UserError
+from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
+from isotrope.store.disk import writing
+
+FARTHEST = 1e-4  # of a vector's length: how far ONNX and torch may be apart
+PACKAGES = ("onnxscript", "onnxruntime")
+INPUTS = ("input_ids", "attention_mask")
+_SENTENCES = (
+    "Rain.",
+    "Thank you very much!",
+    "The quick brown fox jumps over the lazy dog.",
+    "A man is playing a guitar on a small stage.",
+    "Where can I change the address of my order?",
+    "The parliament voted on the new law late on Thursday night.",
+    "Water boils at 100 °C at sea level, and earlier on a mountain.",
+    "In 1969, two astronauts walked on the moon for the first time.",
+    "def mean(values): return sum(values) / len(values)",
+    "Zwei Hunde laufen durch den Schnee, während die Kinder zusehen.",
+    "Le train pour Lyon part à huit heures dix, quai numéro trois.",
+    "彼女は毎朝公園を散歩します。",
+    "The patient was given 20 mg twice a day; after a week the fever was gone.",
+    "Shares of the company fell by 4.2% after it had reported a loss for the third quarter in a row.",
+    "Although the bridge had been closed for repairs since spring, hundreds of cyclists used it every day.",
+    "Our service was not available between 9:10 and 9:45 UTC. We are sorry, and we explain below what went wrong.",
+)
+_TEXTS = (*_SENTENCES, " ".join(_SENTENCES[:9]), " ".join(_SENTENCES * 40))  # the last is longer than most models read
+
+
+def export_onnx(
+    model: str | Path,
+    output: str | Path,
+    *,
+    int8: bool = False,
+    pooling: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Write a model as an ONNX graph with pooling, post steps and normalisation inside, and its tokenizer beside it.
+
+    The folder holds ``model.onnx`` (float32), with ``int8`` also ``model_int8.onnx`` (dynamic quantisation of the
+    weights), ``tokenizer.json``, ``export.json`` and ``README.md`` with a snippet that needs onnxruntime and tokenizers
+    alone. Inputs are ``input_ids`` and ``attention_mask``, int64 (N, L), for any N and L; the output is
+    ``sentence_embedding``, float32 (N, D).
+
+    Before the folder appears, its files are opened again and compared with torch on texts of one token to more than the
+    model reads, alone and in a padded batch. The difference must be below 1e-4 of each vector's length.
+
+    Args:
+        model: as `isotrope.load` takes it.
+        output: a new folder.
+        int8: write the quantised graph too. Its cosine to torch is reported, not checked.
+        pooling: as `isotrope.load` takes it.
+        say: called with a line at each stage.
+
+    Returns:
+        ``output``.
+
+    Raises:
+        UserError: the extra ``onnx`` is not installed; no such model, or not one that can be written as a graph; its
+            vectors differ from torch's; ``output`` holds something.
+    """
+    folder = Path(output)
+    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+        raise UserError(f"{' and '.join(missing)} cannot be imported", "pip install 'isotrope[onnx]'")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"{folder} holds something already", "choose a new folder")
+    check_replaceable(folder, "onnx")
+    encoder = load(model, pooling, device="cpu", packed=False).float().eval()
+    tokenizer = _tokenizer(encoder, str(model))
+    with writing(folder.parent, again="run the same command again"), new_folder(folder, "onnx") as draft:
+        write_text(draft / "tokenizer.json", tokenizer)
+        say("writing the graph …")
+        _write_graph(encoder, str(model), draft / FLOAT32)
+        say("comparing with torch …")
+        expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
+        prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
+        found = [_encode(draft / FLOAT32, texts, prompt) for texts in ([text] for text in _TEXTS)]
+        found = [np.concatenate(found), _encode(draft / FLOAT32, _TEXTS, prompt)]
+        apart = max(_apart(vectors, expected) for vectors in found)
+        if not apart <= FARTHEST:  # NaN too
+            problem = (
+                f"{model}: its ONNX vectors differ from torch's by {apart:.2g} of their length (most: {FARTHEST:g})"
+            )
+            raise UserError(problem, "nothing was written; use the model with sentence-transformers")
+        facts = {
+            "model": str(model),
+            "dimensions": expected.shape[1],
+            "max_length": encoder.max_seq_length,
+            "prompt": prompt,
+            "prompts": {name: text for name, text in encoder.prompts.items() if text},
+            "largest_difference": float(apart),
+            "versions": {name: version(name) for name in ("isotrope", "torch", *PACKAGES, "transformers")},
+        }
+        if int8:
+            say("quantising …")
+            _quantise(draft / FLOAT32, draft / INT8)
+            cosines = _cosines(_encode(draft / INT8, _TEXTS, prompt), expected)
+            facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
+            say(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
+        write_json(draft / "export.json", facts)
+        write_text(draft / "README.md", card(facts))
+    say(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
+    return folder
+
+
+class _Graph(nn.Module):
+    """The model as a function of token ids and mask, (N, L) each -> (N, D)."""
+
+    def __init__(self, encoder: SentenceTransformer) -> None:
+        super().__init__()
+        self.encoder, *behind = encoder[0].auto_model, *list(encoder)[1:]
+        self.behind, self.width = nn.ModuleList(behind), encoder.truncate_dim
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        features = {"token_embeddings": output["last_hidden_state"], "attention_mask": attention_mask}
+        if output.get("hidden_states") is not None:
+            features["all_layer_embeddings"] = output["hidden_states"]
+        for module in self.behind:
+            features = module(features)
+        vectors: Tensor = features["sentence_embedding"][:, : self.width]
+        return vectors
+
+
+def _tokenizer(encoder: SentenceTransformer, model: str) -> str:
+    """tokenizer.json with the model's own cutting and padding inside."""
+    first = encoder[0]
+    if not isinstance(first, Transformer) or first.module_output_name != "token_embeddings":
+        raise UserError(f"{model} has no transformer that gives token embeddings", "export another model")
+    if any(getattr(module, "include_prompt", True) is False for module in encoder):
+        raise UserError(f"{model} leaves the prompt out of its pooling", "use it with sentence-transformers")
+    words = getattr(encoder.tokenizer, "backend_tokenizer", None)
+    if words is None:
+        raise UserError(f"{model} has no tokenizer.json", "save its tokenizer in that form (a fast tokenizer)")
+    owner = encoder.tokenizer
+    settings = json.loads(words.to_str())
+    settings["truncation"] = {
+        "direction": owner.truncation_side.capitalize(), "max_length": encoder.max_seq_length,
+        "strategy": "LongestFirst", "stride": 0,
+    }  # fmt: skip
+    settings["padding"] = {
+        "strategy": "BatchLongest", "direction": owner.padding_side.capitalize(), "pad_to_multiple_of": None,
+        "pad_id": owner.pad_token_id, "pad_type_id": owner.pad_token_type_id, "pad_token": owner.pad_token,
+    }  # fmt: skip
+    return json.dumps(settings, ensure_ascii=False)
+
+
+@torch.no_grad()
+def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
+    """Trace the model on two sentences, for every number and length of sentences."""
+    rows = encoder.tokenizer(list(_SENTENCES[1:3]), padding=True, return_tensors="pt")
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=encoder.max_seq_length)}
+    try:
+        with redirect_stdout(StringIO()):
+            program = torch.onnx.export(
+                _Graph(encoder).eval(),
+                tuple(rows[name] for name in INPUTS),
+                input_names=list(INPUTS),
+                output_names=["sentence_embedding"],
+                dynamic_shapes=dict.fromkeys(INPUTS, free),
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        cause = str(error.__cause__ or error).strip().splitlines()[0]
+        raise UserError(
+            f"{model} cannot be written as a graph ({cause})", "use it with sentence-transformers"
+        ) from error
+    assert program is not None  # only the older exporter returns nothing
+    program.save(path)
+
+
+def _quantise(source: Path, target: Path) -> None:
+    """Weights in int8, a scale for each row; activations are quantised while the graph runs."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
+
+
+def _encode(graph: Path, texts: Sequence[str], prompt: str) -> np.ndarray[Any, Any]:
+    """Texts (N,) -> (N, D), as the card's snippet does it."""
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    rows = Tokenizer.from_file(str(graph.with_name("tokenizer.json"))).encode_batch([prompt + text for text in texts])
+    ids, mask = (np.array([getattr(row, name) for row in rows], np.int64) for name in ("ids", "attention_mask"))
+    return np.asarray(session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
+
+
+def _apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
+    """The largest distance of two vectors, as a part of the expected one's length."""
+    lengths = np.linalg.norm(expected, axis=1)
+    return float((np.linalg.norm(found - expected, axis=1) / np.maximum(lengths, 1e-12)).max())
+
+
+def _cosines(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Row by row: (N, D), (N, D) -> (N,)."""
+    return np.asarray((x * y).sum(axis=1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)))

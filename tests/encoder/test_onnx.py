@@ -1,0 +1,103 @@
+"""A model as an ONNX graph: the same vectors without torch, or nothing is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from typer.testing import CliRunner
+
+from conftest import sentences
+from isotrope import load
+from isotrope.cli.main import app
+from isotrope.encoder import onnx, save
+from isotrope.errors import UserError
+
+pytest.importorskip("onnxruntime")
+TEXT = ["a", *sentences(5), " ".join(sentences(40))]  # one token, some, and more than the model reads
+
+
+@pytest.fixture(scope="module")
+def source(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model with everything that a graph has to hold: an average of layers, normalisation, a prompt."""
+    encoder = load(tiny_model, "first_last", normalize=True, max_length=40, device="cpu")
+    encoder.prompts, encoder.default_prompt_name = {"query": "the river "}, "query"
+    save(encoder, folder := tmp_path_factory.mktemp("source") / "model")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx") / "graph"
+    done = CliRunner().invoke(app, ["export", str(source), "--to", "onnx", "--output", str(folder), "--int8"])
+    assert done.exit_code == 0, done.output
+    assert "int8: cosine to torch " in done.output
+    return folder
+
+
+def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(exported: Path, source: Path) -> None:
+    snippet = (exported / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    without = "import sys\nsys.modules |= dict.fromkeys(['torch', 'transformers', 'sentence_transformers'])\n"
+    asked = f"import json\nprint(json.dumps(encode(json.loads({json.dumps(TEXT)!r})).tolist()))\n"
+    script = without + snippet.replace("path/to/this/folder", str(exported)) + asked
+    expected = load(source, device="cpu").encode(TEXT)
+    for graph in (onnx.FLOAT32, onnx.INT8):
+        code = script.replace(onnx.INT8, graph)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        first, found = done.stdout.splitlines()
+        assert first == "(2, 32)"
+        cosines = (np.array(json.loads(found)) * expected).sum(1)
+        assert cosines.min() > (0.97 if graph == onnx.INT8 else 1 - 1e-6)
+
+
+def test_the_folder_says_what_it_is(exported: Path) -> None:
+    facts = json.loads((exported / "export.json").read_text())
+    assert facts["largest_difference"] < onnx.FARTHEST
+    assert facts["max_length"] == 40
+    assert facts["int8_cosine"]["least"] <= facts["int8_cosine"]["mean"]
+    assert "onnxruntime" in facts["versions"]
+
+
+def test_sentence_transformers_does_not_load_the_folder_with_a_pooling_of_its_own(exported: Path) -> None:
+    with pytest.raises((OSError, ValueError)):
+        SentenceTransformer(str(exported), device="cpu")
+
+
+def test_a_graph_that_gives_other_vectors_is_not_kept(
+    exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx, "_write_graph", lambda encoder, model, path: shutil.copy(exported / onnx.FLOAT32, path))
+    with pytest.raises(UserError, match=r"ONNX vectors differ from torch's by .*: nothing was written"):
+        onnx.export_onnx(source, tmp_path / "out", pooling="cls")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_exported_is_one_line_before_any_work(
+    source: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(onnx, "_write_graph")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("keep me")
+    with pytest.raises(UserError, match="holds something already"):
+        onnx.export_onnx(source, tmp_path / "mine")
+    words = load(tiny_model, device="cpu").tokenizer.backend_tokenizer
+    static = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)], device="cpu")
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: static)
+    with pytest.raises(UserError, match="no transformer that gives token embeddings"):
+        onnx.export_onnx("static", tmp_path / "out")
+    encoder = load(tiny_model, "mean", device="cpu")
+    encoder[1].include_prompt = False
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)
+    with pytest.raises(UserError, match="leaves the prompt out of its pooling"):
+        onnx.export_onnx("prompted", tmp_path / "out")
+    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'isotrope\[onnx\]'"):
+        onnx.export_onnx(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
