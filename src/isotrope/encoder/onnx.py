@@ -24,7 +24,7 @@ from isotrope.store.atomic import check_replaceable, new_folder, write_json, wri
 from isotrope.store.disk import writing
 
 FARTHEST = 1e-4  # of a vector's length: how far ONNX and torch may be apart
-PACKAGES = ("onnxscript", "onnxruntime")
+_PACKAGES = ("onnxscript", "onnxruntime")
 INPUTS = ("input_ids", "attention_mask")
 _SENTENCES = (
     "Rain.",
@@ -80,7 +80,7 @@ def export_onnx(
             vectors differ from torch's; ``output`` holds something.
     """
     folder = Path(output)
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise UserError(f"{' and '.join(missing)} cannot be imported", "pip install 'isotrope[onnx]'")
     if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} holds something already", "choose a new folder")
@@ -109,7 +109,7 @@ def export_onnx(
             "prompt": prompt,
             "prompts": {name: text for name, text in encoder.prompts.items() if text},
             "largest_difference": float(apart),
-            "versions": {name: version(name) for name in ("isotrope", "torch", *PACKAGES, "transformers")},
+            "versions": {name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")},
         }
         if int8:
             say("quantising …")
