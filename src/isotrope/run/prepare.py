@@ -27,7 +27,9 @@ from isotrope.run.settings import RunSettings
 from isotrope.store.cache import cache_folder
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.coverage import MUCH, coverage
 from isotrope.text.sample import Sample
+from isotrope.text.tokens import TextReader
 
 WATCHED = 1000  # sentences for the label-free signals
 SHOWN = 500  # of these, kept for the report
@@ -91,6 +93,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     if process_number() == 0:
         folder.begin(inputs.identity, preset, watched[:SHOWN])
         _announce(console, preset, sample, selects=bool(inputs.selecting))
+        _announce_coverage(console, preset, model, sample, settings.split)
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
             console.print(note)
@@ -117,11 +120,16 @@ def _student(preset: Preset) -> SentenceTransformer:
         settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
         prompt=settings.prompt, prompt_name=settings.prompt_name,
     )  # fmt: skip
-    longest = getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length)
+    longest = _longest(model, preset)
     if preset.train.max_length > longest:
         problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
         raise UserError(problem, f"choose at most {longest}")
     return model
+
+
+def _longest(model: SentenceTransformer, preset: Preset) -> int:
+    """The most tokens that the model can read."""
+    return int(getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length))
 
 
 def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) -> None:
@@ -146,3 +154,19 @@ def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -
     )
     if not selects:
         console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
+
+
+def _announce_coverage(
+    console: Console, preset: Preset, model: SentenceTransformer, sample: Sample, split: str | None
+) -> None:
+    """Say how much of the text will be read, and what to do if it is little."""
+    limit = preset.train.max_length
+    if (reader := TextReader.from_model(model, used_prompt(model), limit)) is None:
+        return
+    found = coverage(reader, sample, limit, model.tokenizer.unk_token_id)
+    console.print(str(found))
+    if found.read < 1 - MUCH:
+        remedies = [] if split or len(sample.corpus.columns) > 1 else ["add --split sentences"]
+        if (more := min(found.enough, _longest(model, preset))) > limit:
+            remedies.append(f"read more with --set train.max_length={more}")
+        console.print(f"warning: much of the text is cut off: {', or '.join(remedies) or 'give shorter texts'}")
