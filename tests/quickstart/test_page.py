@@ -12,6 +12,7 @@ import pytest
 
 from isotrope import load
 from isotrope.errors import UserError
+from isotrope.quickstart.docstrings import Docstrings
 from isotrope.quickstart.measures import FOUR_MODELS, MEANINGS, WHAT_TO_DO
 from isotrope.quickstart.page import write_page
 from isotrope.quickstart.run import POOLING
@@ -39,6 +40,20 @@ def test_every_measure_has_a_figure_and_the_training_has_its_own(finished: Path)
     names = {path.stem for path in (finished / "report").glob("*.svg")}
     assert names == {*MEANINGS, "loss", "path", "in-batch", "spectrum"}
     assert re.findall('<figure id="([^"]+)"', (finished / "report.html").read_text())[:4] == list(MEANINGS)
+
+
+def test_the_card_of_the_new_model_has_the_same_verdict_and_both_steps(finished: Path, text: Docstrings) -> None:
+    result = json.loads((finished / "quickstart.json").read_text())
+    card = (finished / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"**{result['verdict']}**: {WHAT_TO_DO[result['verdict']]}." in card
+    assert f"{100 * result['measures']['retrieval']['trained']:.2f}" in card
+    assert "### 1. Trained with `simcse-tiny`" in card
+    assert "### 2. Whitened with `BERT-whitening`" in card
+    assert "gao2021simcse" in card
+    assert "su2021whitening" in card
+    assert not [sentence for sentence in text.sentences if sentence in card]
+    for name in ("whitened", "run/model"):
+        assert "**Not judged.**" in (finished / name / "README.md").read_text(encoding="utf-8")
 
 
 def test_somebody_s_folder_of_that_name_is_left_alone(finished: Path, tiny_model: Path, tmp_path: Path) -> None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 import json
 
 from conftest import ROOT
-from isotrope.quickstart.measures import FOUR_MODELS
-from isotrope.quickstart.table import measures_table
+from isotrope.quickstart.measures import FOUR_MODELS, MEANINGS, WHAT_TO_DO
+from isotrope.quickstart.table import judgement, measures_table
 
 RESULT = json.loads((ROOT / "docs" / "results" / "quickstart" / "quickstart.json").read_text())
+
+
+def test_the_card_has_the_verdict_and_every_model() -> None:
+    found = judgement(RESULT)
+    assert (found.word, found.advice) == (RESULT["verdict"], WHAT_TO_DO[RESULT["verdict"]])
+    assert found.header[1:5] == list(FOUR_MODELS.values())
+    assert len(found.rows) == 4
+    assert all(meaning in found.how for meaning in MEANINGS.values())
 
 
 def test_a_row_a_measure_and_an_interval_where_there_is_a_test() -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from sentence_transformers import SentenceTransformer
 
+from isotrope import load
+from isotrope.run.card import whiten_card
 from isotrope.run.train import Run
+from isotrope.run.whiten import WHITEN_RECORD, whiten
+from isotrope.store.records import read_record
 
 
 def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, tiny_model: Path) -> None:
@@ -38,3 +43,38 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
 def test_sentence_transformers_keeps_the_card(finished: Run, tmp_path: Path) -> None:
     SentenceTransformer(str(finished.model)).save_pretrained(str(tmp_path))
     assert (tmp_path / "README.md").read_text() == (finished.model / "README.md").read_text()
+
+
+def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:
+    whiten(finished.model, corpus_file, tmp_path / "white", sentences=200, k=8)
+    text = (tmp_path / "white" / "README.md").read_text(encoding="utf-8")
+    record = read_record(tmp_path / "white" / WHITEN_RECORD)
+    for words in (
+        "### 1. Trained with `simcse`",
+        "### 2. Whitened with `BERT-whitening`",
+        "| `k` | `8` | set for this run |",
+        "| `exponent` | `0.25` | isotrope's default |",
+        record["corpus"]["key"],
+        "a vector of 8 numbers",
+        "su2021whitening",
+        "gao2021simcse",
+        "**Not judged.**" if record["self_made"] is None else f"**{record['verdict']}**: {record['advice']}.",
+    ):
+        assert words in text, words
+    assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
+
+
+@pytest.mark.parametrize("tasks", [["pairs"], ["self_made"], ["pairs", "self_made"]])
+def test_the_verdict_of_a_whitening_says_what_was_measured(
+    tiny_model: Path, finished: Run, tmp_path: Path, tasks: list[str]
+) -> None:
+    record = {
+        **{"k": None, "exponent": 0.5, "seed": 0, "pooling": None, "prompt": None, "pairs": None, "self_made": None},
+        **{"verdict": "worse", "advice": "keep the old model", "held_out": {"used": 1234}},
+        **{"corpus": {"rows": 3, "used": 2, "key": "k"}},
+        **dict.fromkeys(tasks, finished.result["comparison"]),
+    }
+    text = whiten_card(tiny_model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
+    assert "**worse**: keep the old model." in text
+    assert ("graded similarity" in text) == ("pairs" in tasks)
+    assert ("1,234 texts" in text) == ("self_made" in tasks)

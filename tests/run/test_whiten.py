@@ -20,8 +20,8 @@ from isotrope.cli.main import app
 from isotrope.cli.whiten import whiten as command
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import usable
-from isotrope.post.whitening import Whitening, whitening
-from isotrope.run.whiten import SOFT_WHITENING, WHITEN_RECORD, whiten
+from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
+from isotrope.run.whiten import WHITEN_RECORD, whiten
 from isotrope.store.records import Record, read_record
 from isotrope.text.corpus import open_corpus
 from isotrope.text.sample import Sample

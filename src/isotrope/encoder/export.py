@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import split_layers
-from isotrope.store.atomic import new_folder, write_json
+from isotrope.store.atomic import new_folder, write_json, write_text
 
 CLASSIC = "sentence_transformers.models."
 MODES = {
@@ -32,13 +32,14 @@ MODES = {
 NEEDS_5 = "NeedsTransformers5"  # the tokenizer class of a model that version 4 would load with other vectors
 
 
-def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | None = None) -> None:
+def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | None = None, card: str = "") -> None:
     """Write ``model`` to ``folder`` (safetensors), whole or not at all.
 
     Args:
         model: any.
         folder: new, empty, or an earlier model of ours, which is replaced.
         records: JSON files to lie beside it: name -> value.
+        card: the text of its README.md; none is written if it is empty.
 
     Raises:
         UserError: ``folder`` holds something that is not ours.
@@ -56,6 +57,8 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
         write_json(draft / "modules.json", modules)
         for name, record in (records or {}).items():
             write_json(draft / name, record)
+        if card:
+            write_text(draft / "README.md", card)
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:

@@ -35,11 +35,11 @@ class ObjectiveCardData(SentenceTransformerModelCardData):
         return {key: value for key, value in found.items() if key not in TEXTS}
 
 
-def introduce(model: SentenceTransformer) -> None:
-    """Give a model that an objective will train such a card. What its user has written there stays."""
+def introduce(model: SentenceTransformer) -> SentenceTransformer:
+    """The model, with such a card, since an objective will train it. What its user has written there stays."""
     data = getattr(model, "model_card_data", None)
     if type(data) is not SentenceTransformerModelCardData:  # ours already, or the user's own
-        return
+        return model
     own = ObjectiveCardData()
     own.__dict__.update(data.__dict__)
     base = Base.of(model)
@@ -49,6 +49,7 @@ def introduce(model: SentenceTransformer) -> None:
     own.language = own.language or base.about.get("language", [])
     own.add_tags(TAGS)
     model.model_card_data = own
+    return model
 
 
 class Described:

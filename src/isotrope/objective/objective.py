@@ -65,8 +65,7 @@ class Objective(Described, nn.Module):
     ) -> None:
         super().__init__()
         refuse(model, passes, dims, mini_batch_size, (tokens, views, scores, terms, teachers or {}))
-        introduce(model)
-        self.model, self.passes, self.seed, self.step = model, passes, seed, 0
+        self.model, self.passes, self.seed, self.step = introduce(model), passes, seed, 0
         self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
         self.tokens = [(built(step, context), on) for step, on in tokens]
         self.views, self.teachers = built(list(views), context), built(dict(teachers or {}), context)

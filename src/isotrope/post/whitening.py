@@ -9,6 +9,7 @@ from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import Count, Exponent, Matrix
 
 FULL_WHITENING = 0.5  # the exponent of the paper: all directions get the variance 1
+SOFT_WHITENING = 0.25  # the exponent of `isotrope whiten`: docs/whiten.md says why
 ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in directions that they do not use
 
 

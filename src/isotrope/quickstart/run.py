@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from isotrope.cards.card import add_verdict
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.encoder import load
@@ -22,6 +23,7 @@ from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.measures import DECISION, ModelMeasures, compare_measures, decide, measure_model
 from isotrope.quickstart.page import write_page
 from isotrope.quickstart.similarity import agreement
+from isotrope.quickstart.table import judgement
 from isotrope.run.environment import environment
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
@@ -122,6 +124,7 @@ def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, co
         "peak_memory_mb": _peak_memory_mb(),
         "environment": environment(),
     }
+    add_verdict(folder / "model", judgement(result))
     with console.status("drawing the report"):
         write_page(result, folder, model, new)
     write_json(folder / RESULT, result)

@@ -1,10 +1,12 @@
-"""The quickstart's table: four models on four measures."""
+"""The quickstart's table, four models on four measures, and its verdict for the model card."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from isotrope.quickstart.measures import FOUR_MODELS
+from isotrope.cards.verdict import Judgement
+from isotrope.quickstart.measures import FOUR_MODELS, MEANINGS, WHAT_TO_DO
 from isotrope.report.tables import Table
 
 
@@ -18,3 +20,11 @@ def measures_table(measures: Mapping[str, Mapping[str, float]]) -> Table:
         rows.append([name, *(f"{scale * values[model]:.{digits}f}" for model in FOUR_MODELS), change, interval])
     title = "No label was used; the change is from the first to the last"
     return Table(title, ["", *FOUR_MODELS.values(), "change", "95 %"], rows)
+
+
+def judgement(result: Mapping[str, Any]) -> Judgement:
+    """The verdict in ``quickstart.json``, for the model's card."""
+    table, word = measures_table(result["measures"]), result["verdict"]
+    how = " ".join(f"{name.capitalize()}: {meaning}" for name, meaning in MEANINGS.items())
+    how = f"The first model was whitened, trained, or both: this model is the last one. {how} {result['rule']}"
+    return Judgement(word=word, advice=WHAT_TO_DO[word], how=how, header=table.header, rows=table.rows)

@@ -1,11 +1,13 @@
-"""The card of a run's model."""
+"""The cards of trained and of whitened models."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from sentence_transformers import SentenceTransformer
 
 from isotrope.cards.base import short_name
 from isotrope.cards.card import Card, Data, Step
@@ -13,13 +15,17 @@ from isotrope.cards.citations import cited_keys
 from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
 from isotrope.objective.preset import component_classes
 from isotrope.objective.sources import sourced
+from isotrope.post.whitening import SOFT_WHITENING, Whitening
 from isotrope.run.prepare import TrainingPlan
 from isotrope.run.processes import process_count
 
-HOW = (
-    "The scores are Spearman's correlation × 100 between cosines and graded similarity, on {count:,} pairs. A paired "
-    "bootstrap over the pairs tests the change. It covers the choice of pairs, not the training seed."
+SET = "set for this run"
+HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
+HOW_SELF_MADE = (
+    "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on {count:,} texts that the fit did "
+    "not see. Nobody graded these tasks."
 )
+HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed."
 
 
 def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
@@ -34,7 +40,7 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         action="Trained with",
         method=preset.name,
         data=Data.of(settings.paths, len(corpus), len(plan.sample), corpus.key),
-        settings=[*_shown(plan), *((key, str(value), "set for this run") for key, value in _further(plan).items())],
+        settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
         cites=cited_keys(component_classes(preset)),
         limits=list(_limits(plan)),
     )
@@ -43,10 +49,49 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     )
 
 
+def whiten_card(
+    model: str | Path, paths: Sequence[str | Path], record: Mapping[str, Any], whitened: SentenceTransformer
+) -> Card:
+    """The card of a whitened model: that of the model before, and the whitening.
+
+    Args:
+        model: the model before, as it was named.
+        paths: of the text.
+        record: what ``whiten.json`` will hold.
+        whitened: the new model.
+    """
+    usual = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None}
+    step = Step(
+        action="Whitened with",
+        method="BERT-whitening",
+        data=Data.of(paths, record["corpus"]["rows"], record["corpus"]["used"], record["corpus"]["key"]),
+        settings=[
+            (key, json.dumps(record[key]), "isotrope's default" if record[key] == value else SET)
+            for key, value in usual.items()
+        ],
+        cites=cited_keys([Whitening]),
+        limits=["The whitening fits the text above. It may fit other text less well."],
+    )
+    return Card.of(model).then(step, whitened).model_copy(update={"verdict": _whitening_verdict(record)})
+
+
+def _whitening_verdict(record: Mapping[str, Any]) -> Judgement | None:
+    pairs, made = record["pairs"], record["self_made"]
+    if not (pairs or made):
+        return None
+    count = record["held_out"]["used"]
+    how = [*([HOW_GRADED] if pairs else []), *([HOW_SELF_MADE.format(count=count)] if made else []), HOW_TESTED]
+    rows = [row for comparison in (pairs, made) if comparison for row in comparison_rows(with_average(comparison))]
+    return Judgement(
+        word=record["verdict"], advice=record["advice"], how=" ".join(how), header=["", *COMPARED], rows=rows
+    )
+
+
 def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
     if not (comparison := result.get("comparison")):
         return None
-    how = HOW.format(count=sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values()))
+    count = sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values())
+    how = f"{HOW_GRADED} There are {count:,}. {HOW_TESTED}"
     rows = comparison_rows(with_average(comparison))
     return Judgement(word=result["verdict"], advice=result["advice"], how=how, header=["", *COMPARED], rows=rows)
 

@@ -24,7 +24,8 @@ from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_se
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
-from isotrope.post.whitening import check_size, whitening
+from isotrope.post.whitening import SOFT_WHITENING, check_size, whitening
+from isotrope.run.card import whiten_card
 from isotrope.run.judge import NOT_JUDGED
 from isotrope.run.pairs import dev_names, dev_pairs
 from isotrope.store.atomic import check_replaceable
@@ -35,7 +36,6 @@ from isotrope.text.sample import Sample
 from isotrope.types import Encoder, Matrix
 
 WHITEN_RECORD = "whiten.json"  # beside the model: the settings, and how it compares with the old one
-SOFT_WHITENING = 0.25  # the command's exponent: docs/whiten.md says why
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
 _ADVICE = {
     "better": "use the new model",
@@ -132,7 +132,8 @@ def whiten(
             "unit_length": unit_length, "held_out": {"texts": len(held), "used": len(chosen)},
             **_verdict(old, new, tasks, judging),
         }  # fmt: skip
-        save(encoder, folder, {WHITEN_RECORD: record})
+        card = whiten_card(model, paths, record, encoder)
+        save(encoder, folder, {WHITEN_RECORD: record}, card.markdown(folder))
     return folder
 
 
