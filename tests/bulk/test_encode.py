@@ -202,19 +202,23 @@ def test_interrupt_keeps_whole_shards(tmp_path: Path, sentences: list[str], name
 def test_killed_at_every_step_of_writing(tmp_path: Path, name: str) -> None:
     """The process dies before its k-th change of a file, for every k; the next call ends whole each time."""
     lines = [f"sentence {i % 7}" for i in range(10)]
-    file = write(tmp_path / "c.txt", lines)
+    file = write(tmp_path / "c.tsv", ["id\ttext", *(f"{i}\t{line}" for i, line in enumerate(lines))])
+    beside = tmp_path / "v.kept.parquet"
     for step in itertools.count():
         child = multiprocessing.get_context("fork").Process(target=_die, args=(step, file, tmp_path / name))
         child.start()
         child.join(timeout=60)
         assert child.exitcode in (0, 9)
-        encode(Hashes(), file, tmp_path / name, shard=4)
+        encode(Hashes(), file, tmp_path / name, shard=4, keep="id")
         np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
+        where = {"v": sorted((tmp_path / "v").glob("part*")), "v.npy": beside}.get(name, tmp_path / name)
+        assert pq.read_table(where)["id"].to_pylist() == [str(i) for i in range(10)]
         of_folder = {f"v/{entry}" for entry in ("manifest.json", *(f"part-0000{i}.parquet" for i in range(3)), *OURS)}
-        assert entries(tmp_path) <= {"c.txt", name, *of_folder}
+        assert entries(tmp_path) <= {"c.tsv", name, *of_folder, *([beside.name] if name == "v.npy" else [])}
         if child.exitcode == 0:
             break
         shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
+        beside.unlink(missing_ok=True)
     assert step > 10
 
 
@@ -231,7 +235,7 @@ def _die(step: int, file: Path, output: Path) -> None:
 
     for owner, name in ((Path, "open"), (Path, "replace"), (Path, "unlink"), (Path, "rmdir"), (os, "fsync")):
         setattr(owner, name, mortal(getattr(owner, name)))
-    encode(Hashes(), file, output, shard=4)
+    encode(Hashes(), file, output, shard=4, keep="id")
 
 
 def _python(code: str, *arguments: object) -> subprocess.Popen[str]:

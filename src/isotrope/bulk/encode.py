@@ -12,7 +12,8 @@ import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, destination, held
+from isotrope.bulk.kept import Kept, check_names
+from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, beside, destination, held
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import Bar
 from isotrope.console.progress import progress as progress_bar
@@ -43,6 +44,7 @@ def encode(
     device: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
+    keep: Sequence[str] | str = (),
     progress: Callable[[int], None] | None = None,
     console: Console | None = None,
     resume: bool = True,
@@ -52,8 +54,9 @@ def encode(
     There is one row out for each row in: nothing is cleaned away, and a blank line or a null is the empty sentence,
     which the encoder embeds like any other. Equal sentences of a shard are encoded once. The output is
 
-    - ``OUT.npy``: one float32 array (N, D);
-    - ``OUT.parquet``: columns ``text`` and ``embedding`` (a fixed-size list of float32), a row group a shard;
+    - ``OUT.npy``: one float32 array (N, D); with ``keep``, the kept columns of the same rows in ``OUT.kept.parquet``;
+    - ``OUT.parquet``: columns ``text``, those kept, and ``embedding`` (a fixed-size list of float32), a row group a
+      shard;
     - a folder: such Parquet files, ``part-00000.parquet`` …, and ``manifest.json`` with rows, dimension, model and key.
 
     A file appears only whole, in place of an older one; until then its shards lie in ``OUT.npy.parts/`` or
@@ -72,6 +75,7 @@ def encode(
         device: where the model runs.
         prompt: words before every text; by default the model's default prompt.
         prompt_name: the same, by its name in the model.
+        keep: columns of the input to carry beside the vectors, of any type; a string names them with commas.
         progress: called with the number of rows done so far, of them all.
         console: where a progress bar is shown; None: nowhere.
         resume: False begins anew, whatever is there.
@@ -80,8 +84,8 @@ def encode(
         The path of the output.
 
     Raises:
-        UserError: anything wrong with model, files (with file and line), output or encoder (with the row), and shards
-            that were begun with another model, other files or other options.
+        UserError: anything wrong with model, files (with file and line), columns, output or encoder (with the row);
+            shards that were begun with another model, other files or other options.
     """
     for name, value in (("batch_size", batch_size), ("shard", shard)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -89,6 +93,7 @@ def encode(
     store = destination(output)
     sources = _sources([files] if isinstance(files, str | Path) else files, Path(output))
     options = {"normalize": normalize, "device": device, "prompt": prompt, "prompt_name": prompt_name}
+    kept = _kept(keep, sources, text, store)
     encoder = _encoder(model, {"pooling": pooling, **options})
     first = vectors_of(encoder, [FIRST])  # (1, D)
     made_from = {
@@ -97,6 +102,7 @@ def encode(
         "pooling": pooling,
         "normalize": normalize,
         "shard": shard,
+        "keep": list(kept.names) or None,
         "prompt": used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None,
         "model": _model_checksum(encoder, first),
         "files": content_checksum(sources, ""),
@@ -113,16 +119,17 @@ def encode(
                 raise UserError(f"{sources[0].path} has a header and no row", "give a file with sentences")
             (store.folder / MANIFEST).unlink(missing_ok=True)
             store.clear()
+            kept.make()
             manifest = Manifest(count, first.shape[1], name, made_from)
             manifest.save(store.folder)
         manifest.check(store.folder, made_from)
         if not store.holds(manifest):
             raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to begin anew")
         bar.update(manifest.done, total=manifest.rows)
-        _go_on(manifest, store, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
+        _go_on(manifest, store, kept, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
         if content_checksum(sources, "") != made_from["files"]:
             raise _changed(store.folder)
-        written = store.finish(manifest)
+        written = store.finish(manifest, kept)
         if store.whole:
             store.clear()  # the first shard first: where it is gone, the whole file is there
             remove(store.folder)
@@ -135,6 +142,14 @@ def _sources(files: Sequence[str | Path], output: Path) -> list[TextFile]:
         if place.is_relative_to(path.resolve()):  # it would be read as input by the next call, or replace its input
             raise UserError(f"output {output} lies in the input {path}", "write elsewhere")
     return find_sources(files)
+
+
+def _kept(keep: Sequence[str] | str, sources: list[TextFile], text: str | None, store: Parts | OneArray) -> Kept:
+    names = [name.strip() for name in keep.split(",")] if isinstance(keep, str) else list(keep)
+    check_names(names, parquet=isinstance(store, Parts))
+    if isinstance(store, OneArray) and not names and (older := beside(store.whole)).exists():
+        raise UserError(f"{older} would lie beside an array of other rows", "move it away, or keep its columns again")
+    return Kept(names, sources, text, store.folder)
 
 
 def _encoder(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
@@ -189,6 +204,7 @@ def _reports(bar: Bar, progress: Callable[[int], None] | None) -> Callable[[int]
 def _go_on(
     manifest: Manifest,
     store: Parts | OneArray,
+    kept: Kept,
     texts: Iterator[str],
     encoder: Encoder,
     batch_size: int,
@@ -202,7 +218,7 @@ def _go_on(
         if not sentences or manifest.done + len(sentences) > manifest.rows:
             raise _changed(store.folder)
         vectors = _shard_vectors(encoder, sentences, batch_size, manifest, report)  # (n, D)
-        store.append(manifest, sentences, vectors)
+        store.append(manifest, sentences, vectors, kept)
         manifest.done += len(sentences)
         manifest.shards += 1
         manifest.save(store.folder)  # from here on the shard counts

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from isotrope.bulk.kept import COLUMNS_FILE, Kept
 from isotrope.encoder.embed import Vectors
 from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
@@ -82,11 +83,12 @@ class Parts:
     def __init__(self, folder: Path, whole: Path | None = None) -> None:
         self.folder, self.whole = folder, whole
 
-    def append(self, manifest: Manifest, texts: list[str], vectors: Vectors) -> None:
-        """Write texts (n,) and vectors (n, D) as the next part."""
+    def append(self, manifest: Manifest, texts: list[str], vectors: Vectors, kept: Kept) -> None:
+        """Write texts (n,), their kept columns and vectors (n, D) as the next part."""
         flat = pa.array(vectors.reshape(-1), pa.float32())
         embedding = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-        table = pa.table({"text": pa.array(texts, pa.string()), "embedding": embedding})
+        columns = kept.columns(manifest.done, len(texts))
+        table = pa.table({"text": pa.array(texts, pa.string()), **columns, "embedding": embedding})
         with new_file(self._part(manifest.shards)) as file:
             pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
 
@@ -100,9 +102,10 @@ class Parts:
         except (OSError, pa.ArrowException):
             return False
 
-    def finish(self, manifest: Manifest) -> Path:
+    def finish(self, manifest: Manifest, kept: Kept) -> Path:
         """The finished output."""
         if self.whole is None:
+            kept.path.unlink(missing_ok=True)
             return self.folder
         if self._part(0).exists():  # not so where a kill came while the parts were removed
             schema = pq.read_schema(self._part(0))
@@ -116,6 +119,7 @@ class Parts:
         """Remove the shards."""
         for path in sorted(self.folder.glob("part-?????.parquet")):
             path.unlink()
+        (self.folder / COLUMNS_FILE).unlink(missing_ok=True)
 
     def _part(self, shard: int) -> Path:
         return self.folder / f"part-{shard:05d}.parquet"
@@ -127,7 +131,7 @@ class OneArray:
     def __init__(self, folder: Path, whole: Path) -> None:
         self.folder, self.whole, self._draft = folder, whole, folder / "vectors.npy"
 
-    def append(self, manifest: Manifest, texts: list[str], vectors: Vectors) -> None:
+    def append(self, manifest: Manifest, texts: list[str], vectors: Vectors, kept: Kept) -> None:
         """Write vectors (n, D) after the rows that the manifest counts, over what a kill left there."""
         self._array(manifest).append(manifest.done, vectors)
 
@@ -137,18 +141,26 @@ class OneArray:
             return self.whole.exists()
         return self._array(manifest).holds(manifest.done)
 
-    def finish(self, manifest: Manifest) -> Path:
-        """The finished output."""
+    def finish(self, manifest: Manifest, kept: Kept) -> Path:
+        """The finished output: the kept columns first, so that the array never stands without them."""
         if self._draft.exists():  # not so where a kill came before the folder was removed
+            if kept.names:
+                kept.write(beside(self.whole))
             self._array(manifest).finish(self.whole)
         return self.whole
 
     def clear(self) -> None:
         """Remove the shards."""
         self._draft.unlink(missing_ok=True)
+        (self.folder / COLUMNS_FILE).unlink(missing_ok=True)
 
     def _array(self, manifest: Manifest) -> GrowingArray:
         return GrowingArray(self._draft, manifest.rows, manifest.dimension)
+
+
+def beside(array: Path) -> Path:
+    """Where the kept columns of OUT.npy lie: OUT.kept.parquet."""
+    return array.with_suffix(".kept.parquet")
 
 
 def destination(output: str | Path) -> Parts | OneArray:

@@ -16,6 +16,7 @@ def encode(
     files: Annotated[list[str], typer.Argument(help="Text of any size; a row out for each row in.")],
     output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder of Parquet parts.")],
     text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    keep: Annotated[str | None, typer.Option(help="Columns to carry beside the vectors: id,title.")] = None,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
@@ -26,6 +27,6 @@ def encode(
 
     written = run(
         model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
-        console=errors,
+        keep=keep or (), console=errors,
     )  # fmt: skip
     console.print(f"written to {written}")

@@ -21,7 +21,7 @@ SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table
 MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
 csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
 
-NumberedRow = tuple[int, tuple[str | None, ...]]  # line number from 1 (Parquet: row number), the fields; None = null
+NumberedRow = tuple[int, tuple[Any, ...]]  # line number from 1 (Parquet: row number), the fields, strings; None = null
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class Columns:
         positive = ("positive",) if self.positive is not None else ()
         return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
 
-    def choose(self, path: Path, columns: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    def choose(self, path: Path, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Their names in one file, whose columns are these: (name, "string" or another type's name).
+
+        ``kept`` names further columns, of any type, which follow.
 
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
 
@@ -67,18 +69,20 @@ class Columns:
             text = next((name for name in ("text", "sentence") if name in strings), "")
             if not text:
                 raise UserError(f"{path} has no single text column (columns: {listed})", "name the text column")
-        for name in (text, *others):
+        for place, name in enumerate((text, *others, *kept)):
             if name not in kinds:
                 raise UserError(f"{path} has no column {name!r} (columns: {listed})", "name one of its columns")
             if sum(name == column for column, _ in columns) > 1:
                 raise UserError(f"{path} has two columns of the name {name!r}", "rename one of them")
-            if kinds[name] != "string":
+            if place <= len(others) and kinds[name] != "string":
                 raise UserError(f"column {name!r} of {path} holds {kinds[name]}, not strings", "name a text column")
-        return (text, *others)
+        return (text, *others, *kept)
 
 
-def rows(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
+def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
     """The rows of one file, in its order and in constant memory; a document (.md, .html) is held whole.
+
+    The columns in ``kept`` may hold values of any type. They come behind the others.
 
     Where the file is to be split, each sentence is a row, under its text's number.
 
@@ -90,7 +94,7 @@ def rows(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
             JSON object, a field that is not a string (each with file and line); a broken Parquet file.
     """
     readers = {".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
-    found = readers.get(source.format, _text)(source, columns)
+    found = readers.get(source.format, _text)(source, columns, kept)
     return found if source.split is None else _split(found, source.split)
 
 
@@ -100,24 +104,30 @@ def _split(found: Iterator[NumberedRow], language: str) -> Iterator[NumberedRow]
             yield number, (sentence,)
 
 
-def _text(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
-    if columns.positive is not None:
-        problem = f"{source.path} is plain text and has no column {columns.positive!r}"
+def _text(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
+    if columns.positive is not None or kept:
+        problem = f"{source.path} is plain text and has no column {columns.positive or kept[0]!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
     for number, text in enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source):
         yield number, (text,)
 
 
-def _jsonl(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
+def _jsonl(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     chosen: tuple[str, ...] | None = None
     for number, line in enumerate(lines(source, cut=False), start=1):
         if not line.strip():
-            yield number, (None,) * len(columns.names)
+            yield number, (None,) * (len(columns.names) + len(kept))
             continue
         record = _json_object(source.path, number, line)
         if chosen is None:  # the first object says which columns there are; a null there may become a string later
-            chosen = columns.choose(source.path, [(name, _kind(value)) for name, value in record.items()])
-        yield number, tuple(_json_field(source.path, number, record, name) for name in chosen)
+            chosen = columns.choose(source.path, [(name, _kind(value)) for name, value in record.items()], kept)
+        yield (
+            number,
+            tuple(
+                _json_field(source.path, number, record, name, place >= len(columns.names))
+                for place, name in enumerate(chosen)
+            ),
+        )
 
 
 def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -136,16 +146,16 @@ def _kind(value: object) -> str:
     return "string" if value is None or isinstance(value, str) else type(value).__name__
 
 
-def _json_field(path: Path, number: int, record: dict[str, Any], name: str) -> str | None:
+def _json_field(path: Path, number: int, record: dict[str, Any], name: str, any_type: bool) -> Any:
     if name not in record:
         raise UserError(f"{path}:{number} has no {name!r} (columns: {', '.join(record)})", "add it or remove the line")
     value = record[name]
-    if value is not None and not isinstance(value, str):
+    if not (any_type or value is None or isinstance(value, str)):
         raise UserError(f"{path}:{number}: {name!r} holds {type(value).__name__}, not a string", "put it in quotes")
     return value
 
 
-def _delimited(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
+def _delimited(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     tabs = source.format == ".tsv"
     separator = "\t" if tabs else ","
     table = _Table(
@@ -160,7 +170,7 @@ def _delimited(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
     if len(header) == 1 and (other := next((sign for sign in SEPARATORS if sign in header[0]), None)):
         problem = f"{source.path} has the single column {header[0][:80]!r}, which holds {other!r}"
         raise UserError(problem, f"separate the columns by {'a tab' if tabs else 'commas'}")
-    chosen = columns.choose(source.path, [(name, "string") for name in header])
+    chosen = columns.choose(source.path, [(name, "string") for name in header], kept)
     places = [header.index(name) for name in chosen]
     while True:
         number = table.line + 1  # where the row begins: a quoted field may hold line ends
@@ -209,20 +219,20 @@ def _refuse_swallowed(path: Path, number: int, run: int, fields: list[str], sepa
             )
 
 
-def _parquet(source: TextFile, columns: Columns) -> Iterator[NumberedRow]:
+def _parquet(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     try:
         with reading_errors(source.path), source.path.open("rb") as raw, pq.ParquetFile(raw) as file:
             kinds = [
                 (field.name, "string" if _is_string(field.type) else str(field.type)) for field in file.schema_arrow
             ]
-            chosen = columns.choose(source.path, kinds)
+            chosen = columns.choose(source.path, kinds, kept)
             number = 0
             for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
-                # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
-                parts = [batch.column(name).cast(pa.large_binary()).to_pylist() for name in chosen]
+                found = (batch.column(name) for name in chosen)
+                parts = [_decoded(one) if _is_string(one.type) else one.to_pylist() for one in found]
                 for row in zip(*parts, strict=True):
                     number += 1
-                    yield number, _decoded(row)
+                    yield number, row
     except pa.ArrowException as error:
         raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
 
@@ -233,5 +243,7 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _decoded(fields: Sequence[bytes | None]) -> tuple[str | None, ...]:
-    return tuple(None if field is None else field.decode("utf-8", "surrogateescape") for field in fields)
+def _decoded(column: pa.Array) -> list[str | None]:
+    # as bytes: Arrow does not check that a string is UTF-8, and to_pylist fails on one that is not
+    fields = column.cast(pa.large_binary()).to_pylist()
+    return [None if field is None else field.decode("utf-8", "surrogateescape") for field in fields]
