@@ -10,6 +10,7 @@ import torch
 import xxhash
 from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder.adapters import base_model
 from isotrope.encoder.load import locate
 
 
@@ -43,6 +44,8 @@ def files_checksum(model: str) -> str:
     if not folder.is_dir():
         return model
     total = xxhash.xxh3_128()
+    if base := base_model(str(folder), model):
+        total.update(files_checksum(base).encode())
     for path in sorted(
         path for path in folder.rglob("*") if path.suffix in {".safetensors", ".json", ".txt", ".model"}
     ):

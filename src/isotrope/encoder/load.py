@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from hashlib import sha256
 from importlib.resources import files
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
+from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
@@ -35,11 +37,9 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
-DROPOUT_KEYS = (
-    "hidden_dropout_prob", "attention_probs_dropout_prob",  # BERT, RoBERTa, MPNet, …
-    "embedding_dropout", "attention_dropout", "mlp_dropout",  # ModernBERT
-    "dropout", "hidden_dropout", "hidden_dropout_rate", "attention_dropout_prob",  # DistilBERT and others
-)  # fmt: skip
+# The names that configurations give to the encoder's dropout, and of dropout in heads, which an encoder does not have.
+DROPOUT = re.compile(r"dropout|pdrop")
+HEADS_DROPOUT = re.compile(r"classif|summary|pooler|qa_")
 
 
 def load(
@@ -72,23 +72,27 @@ def load(
         prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's default prompt,
             and is saved with it.
 
+    A LoRA adapter's changes are added to its base model's weights.
+
     Raises:
         UserError: there is no such model, or no such prompt; it has no tokenizer; its configuration has impossible
-            sizes; its weights are broken, incomplete, not finite or not safetensors.
+            sizes; its weights are broken, incomplete, not finite or not safetensors; a LoRA adapter lacks peft or its
+            base model.
     """
     where = locate(str(model))
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, str(model))
-    config = _config(where, str(model))
+    base = base_model(where, str(model))
+    config = _config(_base_folder(base, str(model)) if base else where, str(model))
     _check_sizes(config, str(model))
-    overrides = {key: dropout for key in DROPOUT_KEYS if dropout is not None and hasattr(config, key)}
+    overrides = {} if dropout is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
-        raise UserError(
-            f"dropout = {dropout}: {model} has no dropout setting that isotrope knows", "leave dropout unset"
-        )
+        raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
     encoder, missing = _open(where, str(model), device, overrides)
+    if base:
+        merge_adapter(encoder)
     refuse_missing(missing, str(model), pooler=pooling == "cls_head")
     refuse_not_finite(encoder, str(model))
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
@@ -121,6 +125,23 @@ def load(
     if packed and isinstance(encoder[0], Transformer):
         pack(encoder[0].auto_model)
     return encoder
+
+
+def dropout_keys(config: PreTrainedConfig) -> list[str]:
+    """The settings with a dropout probability of the encoder, such as ``hidden_dropout_prob`` or ``resid_pdrop``."""
+    return [
+        key
+        for key, value in vars(config).items()
+        if type(value) in (int, float) and DROPOUT.search(key) and not HEADS_DROPOUT.search(key)
+    ]
+
+
+def _base_folder(base: str, adapter: str) -> str:
+    try:
+        return locate(base)
+    except UserError as error:
+        problem = f"{adapter} is an adapter, and its base model {error.problem}"
+        raise UserError(problem, "correct base_model_name_or_path in adapter_config.json") from error
 
 
 def _check_sizes(config: PreTrainedConfig, model: str) -> None:
@@ -163,7 +184,7 @@ def locate(model: str) -> str:
     if printable(str(path.absolute())) != str(path.absolute()):
         raise UserError(f"{model} is not a path in UTF-8", "rename the folder: no model can be loaded from there")
     if path.is_dir():
-        if not (path / "config.json").is_file() and not (path / "modules.json").is_file():
+        if not any((path / name).is_file() for name in ("config.json", "modules.json", "adapter_config.json")):
             raise UserError(
                 f"{model} holds no model", "name a folder with config.json (and modules.json), or a hub name"
             )

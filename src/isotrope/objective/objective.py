@@ -92,8 +92,7 @@ class Objective(Described, nn.Module):
         views = self.encode(columns, labels)
         for step in self.views:
             views = step(views)
-        check_views(self, views, columns)
-        return views
+        return check_views(self, views, columns)
 
     def encode(self, columns: list[TextColumn], labels: Tensor | None) -> Views:
         """Token ids -> embeddings, of the sentences of all processes."""

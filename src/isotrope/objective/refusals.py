@@ -148,8 +148,8 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
         raise UserError("all texts of the first batch are equal", "check the data: are the texts empty?")
 
 
-def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> None:
-    """Check in the first step of training that something can be learned. In evaluation, warn of equal views.
+def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> Views:
+    """The views, of which something can be learned: a check in the first step. In evaluation, warn of equal views.
 
     Raises:
         UserError: there is one view or one sentence; no step uses the hard negatives; an embedding is zero; the first
@@ -157,13 +157,13 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     """
     stack, scores = views.stack, objective.scores  # (V, N, D)
     if objective.training and objective.step:
-        return
+        return views
     equal = bool((stack[0] - stack[-1]).abs().max() <= EQUAL * stack.abs().max())
     if not objective.training:
         if equal:
             said = "The evaluation loss compares equal views: it only tells how far apart the texts are"
             warnings.warn(f"{said}. Choose checkpoints with an evaluator, or with pairs.", stacklevel=2)
-        return
+        return views
     if len(stack) < 2:
         remedy = "choose passes=2 or more, or a view step with copies"
         raise UserError("passes = 1 leaves one view, with nothing to compare it with", remedy)
@@ -184,3 +184,4 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
             words = "word vectors have no dropout; give a second column of positives, or a token step"
             remedy = f'{words}: tokens=[(component("tokens", "cutoff"), [1])]'
         raise UserError("the two views of every sentence are equal, so there is nothing to learn", remedy)
+    return views
