@@ -24,7 +24,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Equations are blocks of ``math``, as on GitHub; the reference stands behind the methods."""
     fences = [{"name": "math", "class": "math", "format": equation}]
     config["mdx_configs"]["pymdownx.superfences"] = {"custom_fences": fences}
-    reference: list[Any] = ["reference/index.md", *({name: f"reference/{name}.md"} for name, _ in rooms())]
+    reference: list[Any] = [
+        "reference/index.md",
+        {"commands": "reference/commands.md"},
+        *({name: f"reference/{name}.md"} for name, _ in rooms()),
+    ]
     config["nav"].insert(-2, {"Reference": reference})
     return config
 
@@ -37,7 +41,7 @@ def equation(source: str, *_: Any, **__: Any) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages that are made from something else: the README and the docstrings."""
     home = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
-    made = {"index.md": home, "reference/index.md": face()}
+    made = {"index.md": home, "reference/index.md": face(), "reference/commands.md": commands()}
     for name, modules in rooms():
         made[f"reference/{name}.md"] = "\n".join([f"# {name}", *(f"\n::: {module}" for module in modules)])
     for where, text in made.items():
@@ -57,10 +61,12 @@ def _linked(text: str, path: str) -> str:
 
 
 def rooms() -> Iterator[tuple[str, list[str]]]:
-    """Each room of the package with its public modules, the room's own docstring first."""
+    """Each room of the package with its public modules; the commands have a page of their own."""
     for room in sorted(path.parent for path in PACKAGE.glob("*/__init__.py")):
         found = [path for path in sorted(room.rglob("*.py")) if not path.stem.startswith("_")]
-        yield room.name, [f"isotrope.{room.name}", *(_dotted(path) for path in found)]
+        own = [f"isotrope.{room.name}"] if (room / "__init__.py").read_text(encoding="utf-8").strip() else []
+        if room.name != "cli":
+            yield room.name, [*own, *(_dotted(path) for path in found)]
     yield "types", ["isotrope.types", "isotrope.errors"]
 
 
@@ -77,3 +83,15 @@ def face() -> str:
         where = target.replace(":", ".")
         lines.append(f"| `isotrope.{name}` | [`{where}`][{where}] |")
     return "\n".join([*lines, "", "The other pages have every public module, room by room."])
+
+
+def commands() -> str:
+    """Every command with its options, as ``--help`` has them."""
+    import typer.main
+    from typer.cli import get_docs_for_click
+
+    from isotrope.cli.main import app
+
+    group = typer.main.get_command(app)
+    context = group.make_context("isotrope", [], resilient_parsing=True)
+    return str(get_docs_for_click(obj=group, ctx=context, name="isotrope"))
