@@ -30,6 +30,7 @@ BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | 
 REASON = re.compile(r"not run by the tests: \w+", re.IGNORECASE)
 MODELS = ["MODEL", "OTHER-MODEL", "OLD-MODEL", "YOUR-MODEL", "bert-base-uncased"]
 MODELS += ["sentence-transformers/all-MiniLM-L6-v2"]
+SHELL = ("", "bash", "sh")
 TEXTS = ["notes.txt", "text.txt", "corpus.txt", "YOUR-TEXT.txt"]
 
 
@@ -113,8 +114,11 @@ def test_snippets_run(page: Path, request: pytest.FixtureRequest) -> None:
     found = [one for one in snippets(page) if one.language not in ("math", "text")]
     if not found:
         return
+    assert {one.language for one in found} <= {"python", "toml", *SHELL}
     place: Path = request.getfixturevalue("workplace")
-    made = any("--output run" in " ".join(words) for one in found if not one.language for words in commands(one.text))
+    made = any(
+        "--output run" in " ".join(words) for one in found if one.language in SHELL for words in commands(one.text)
+    )
     if not made:
         shutil.copytree(place / "MODEL", place / "run" / "model")
     for one in found:
@@ -124,7 +128,7 @@ def test_snippets_run(page: Path, request: pytest.FixtureRequest) -> None:
             exec(compile(one.text, str(page), "exec"), {"__name__": "snippet"})
         elif one.language == "toml":
             tomllib.loads(one.text)
-        elif not one.language:
+        elif one.language in SHELL:
             for words in commands(one.text):
                 check_options(words) if one.excused else run(words, place)
 
