@@ -406,7 +406,8 @@ def test_a_foreign_work_folder_is_refused(tmp_path: Path) -> None:
 
 def test_the_bar_knows_its_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 13: it showed 3072/?."""
-    monkeypatch.setattr("isotrope.console.progress.EVERY", 0.0)
+    for name in ("FIRST", "EVERY"):
+        monkeypatch.setattr(f"isotrope.console.progress.{name}", 0.0)
     out = io.StringIO()
     file = write(tmp_path / "c.txt", [f"sentence {i}" for i in range(1_500)])
     encode(Hashes(), file, tmp_path / "v.npy", batch_size=500, console=plain_console(file=out))

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from isotrope.console import progress as module
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import duration, progress
+from isotrope.console.progress import duration, progress, tell, watch
 
 
 @pytest.fixture
@@ -19,13 +19,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_line_at_most_every_thirty_seconds(clock: list[float]) -> None:
+def test_a_line_after_five_seconds_and_then_every_thirty(clock: list[float]) -> None:
     out = io.StringIO()
     with progress("encoded", 50_000, plain_console(file=out)) as bar:
         for _ in range(12):
             bar.advance(1_000)
             clock[0] += 5
-    assert out.getvalue() == "encoded 7,000 of 50,000 rows, 4 min left\n"
+    lines = out.getvalue().splitlines()
+    assert lines == ["encoded 2,000 of 50,000 rows, 4 min left", "encoded 8,000 of 50,000 rows, 4 min left"]
 
 
 def test_what_was_done_before_does_not_count_for_the_time_left(clock: list[float]) -> None:
@@ -36,6 +37,50 @@ def test_what_was_done_before_does_not_count_for_the_time_left(clock: list[float
         clock[0] += 60
         bar.update(910, note="loss [/x] 0.5")
     assert out.getvalue() == "encoded 910 of 1,000 texts, 9 min left, loss [/x] 0.5\n"
+
+
+def test_a_watching_bar_shows_one_work_after_the_other(clock: list[float]) -> None:
+    """The time left is that of the present work alone."""
+    out = io.StringIO()
+    with watch("loading", plain_console(file=out), "tiny: sts"):
+        clock[0] += 6
+        tell("loading tiny")
+        tell("encoded", 0, 3_000)
+        clock[0] += 31
+        tell("encoded", 1_000, 3_000)
+        tell("ranked for", 0, 50, "queries")
+        clock[0] += 31
+        tell("ranked for", 25, 50, "queries")
+    tell("nobody listens")
+    assert out.getvalue().splitlines() == [
+        "loading tiny, tiny: sts",
+        "encoded 1,000 of 3,000 sentences, 1 min left, tiny: sts",
+        "ranked for 25 of 50 queries, 31 s left, tiny: sts",
+    ]
+
+
+def test_a_bar_with_a_count_hears_only_if_asked_and_shows_it_as_a_note(clock: list[float]) -> None:
+    for hears, shown in ((True, "trained 3 of 9 steps, encoded 1 of 5\n"), (False, "")):
+        out = io.StringIO()
+        with progress("trained", 9, plain_console(file=out), "steps", hears=hears) as bar:
+            bar.update(3)
+            clock[0] += 6
+            tell("encoded", 1, 5)
+            tell("encoded", 5, 5)
+            assert bar.told == ""
+        assert out.getvalue() == shown
+
+
+def test_a_bar_with_a_note_fits_into_eighty_columns() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, color_system=None)
+    with watch("encoded", console, "isotrope/tiny: sts, result 1 of 5") as bar:
+        tell("encoded", 1_024, 30_000)
+        bar.update(note="a long name of a model " * 3)
+        bar.drawn.refresh()
+    assert " 3% 0:00:00 " in out.getvalue()
+    assert "0:00:00 encoded 1,024/30,000 sentences, " in out.getvalue()
+    assert "…" in out.getvalue()  # the end of the words
 
 
 def test_bytes_are_shown_in_megabytes_and_an_unknown_total_is_left_out(clock: list[float]) -> None:

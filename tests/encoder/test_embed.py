@@ -43,6 +43,15 @@ def test_the_longest_first_in_batches() -> None:
     assert done == [0, 4, 6]
 
 
+def test_every_forward_pass_is_told(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of a sentence-transformers model may take minutes: a pass is what can be counted."""
+    told = list[tuple[object, ...]]()
+    monkeypatch.setattr("isotrope.encoder.embed.tell", lambda *state: told.append(state))
+    texts = [f"river {i}" for i in range(80)] * 2
+    vectors_of(load(tiny_model), texts)
+    assert told == [("encoded", done, 160) for done in (0, 64, 128, 160, 160)]  # 32 distinct sentences a pass
+
+
 @pytest.mark.parametrize(
     ("convert", "dtype"),
     [

@@ -15,8 +15,9 @@ from sentence_transformers import SentenceTransformer
 from isotrope.bulk.kept import Kept, check_names
 from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, beside, destination, held
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import Bar
+from isotrope.console.progress import Bar, watch
 from isotrope.console.progress import progress as progress_bar
+from isotrope.console.threads import threads_line
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
@@ -90,31 +91,32 @@ def encode(
     for name, value in (("batch_size", batch_size), ("shard", shard)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
-    store = destination(output)
+    store, shown = destination(output), console or plain_console(quiet=True)
     sources = _sources([files] if isinstance(files, str | Path) else files, Path(output))
     options = {"normalize": normalize, "device": device, "prompt": prompt, "prompt_name": prompt_name}
     kept = _kept(keep, sources, text, store)
-    encoder = _encoder(model, {"pooling": pooling, **options})
-    first = vectors_of(encoder, [FIRST])  # (1, D)
-    made_from = {
-        "output": Path(output).suffix if store.whole else "folder",
-        "text": text,
-        "pooling": pooling,
-        "normalize": normalize,
-        "shard": shard,
-        "keep": list(kept.names) or None,
-        "prompt": used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None,
-        "model": _model_checksum(encoder, first),
-        "files": content_checksum(sources, ""),
-    }
+    with watch("checking the files", shown):
+        encoder = _encoder(model, {"pooling": pooling, **options})
+        first = vectors_of(encoder, [FIRST], progress=lambda done: None)  # (1, D)
+        made_from = {
+            "output": Path(output).suffix if store.whole else "folder",
+            "text": text,
+            "pooling": pooling,
+            "normalize": normalize,
+            "shard": shard,
+            "keep": list(kept.names) or None,
+            "prompt": used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None,
+            "model": _model_checksum(encoder, first),
+            "files": content_checksum(sources, ""),
+        }
     name = str(model) if isinstance(model, str | Path) else _class_name(model)
-    console = console or plain_console(quiet=True)
     if note := Prompts(prompt, prompt_name).note(encoder, name):
-        console.print(note)
-    with held(store), progress_bar("encoded", None, console) as bar:
+        shown.print(note)
+    with held(store):
         manifest = Manifest.read(store.folder) if resume else None
         if manifest is None:
-            count = sum(1 for _ in _texts(sources, text))  # all of the input is checked before the long work
+            with watch("counting the rows", shown):  # all of the input is checked before the long work
+                count = sum(1 for _ in _texts(sources, text))
             if not count:
                 raise UserError(f"{sources[0].path} has a header and no row", "give a file with sentences")
             (store.folder / MANIFEST).unlink(missing_ok=True)
@@ -125,8 +127,9 @@ def encode(
         manifest.check(store.folder, made_from)
         if not store.holds(manifest):
             raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to begin anew")
-        bar.update(manifest.done, total=manifest.rows)
-        _go_on(manifest, store, kept, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
+        shown.print(threads_line())
+        with progress_bar("encoded", manifest.rows, shown) as bar:
+            _go_on(manifest, store, kept, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
         if content_checksum(sources, "") != made_from["files"]:
             raise _changed(store.folder)
         written = store.finish(manifest, kept)

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import progress
+from isotrope.console.progress import watch
+from isotrope.console.threads import threads_line
 from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
@@ -68,11 +69,15 @@ def evaluate(
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(models) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
-    errors = plain_console(stderr=True)
-    with progress("evaluated", len(models) * asked.parts, errors, "results") as bar:
-        results = evaluate_models(
-            models, asked, pooling, prompts, lambda done, doing: bar.update(done, note=doing), errors.print
-        )
+    count, errors = len(models) * asked.parts, plain_console(stderr=True)
+    with watch("loading", errors) as bar:
+
+        def comes(done: int, doing: str) -> None:
+            if not done:  # all checks are behind us
+                errors.print(threads_line())
+            bar.update(note=f"{doing}, result {done + 1} of {count}")
+
+        results = evaluate_models(models, asked, pooling, prompts, comes, errors.print)
     if results_file:  # before anything is drawn: nothing that was computed is lost
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)

@@ -28,7 +28,9 @@ from isotrope.cli.report import report
 from isotrope.cli.study import study
 from isotrope.cli.train import train
 from isotrope.cli.whiten import whiten
+from isotrope.cli.working import working
 from isotrope.console.plain import plain_console
+from isotrope.console.threads import let_threads_sleep
 from isotrope.errors import Stopped, UserError
 
 
@@ -46,7 +48,7 @@ app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pr
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
 for command in (quickstart, train, report, encode, evaluate, case, whiten, export, pretrain, study):
-    app.command()(command)
+    app.command()(working(command))
 errors = plain_console(stderr=True)
 
 
@@ -118,7 +120,8 @@ def _fail(line: str, code: int) -> None:
 
 
 def _quiet() -> None:
-    """Other libraries' chatter hides what the user has to read."""
+    """Other libraries' chatter hides what the user has to read. Threads that wait shall not take the user's cores."""
+    let_threads_sleep()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
-EVERY = 30.0  # seconds between two lines where there is no terminal
+from isotrope.console.plain import escaped
+
+FIRST, EVERY = 5.0, 30.0  # seconds before the first line and between the others, where there is no terminal
 
 
 class Bar:
@@ -17,21 +21,16 @@ class Bar:
 
     def __init__(self, what: str, total: int | None, console: Console, unit: str) -> None:
         self.what, self.total, self.console, self.unit = what, total, console, unit
-        self.done, self.note = 0, ""
+        self.done, self.note, self.told = 0, "", ""
         self._first: tuple[float, int] | None = None  # time and count when this process began
-        self._said = time.monotonic()
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[count]}", markup=False),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            TextColumn("{task.fields[note]}", markup=False),
+        self._due = time.monotonic() + FIRST  # when the next line is printed
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # of a narrow terminal: only the words are cut
+        words = TextColumn("{task.description}", markup=False, table_column=rest)
+        columns = (BarColumn(12), TaskProgressColumn(), TimeElapsedColumn(), words)
+        self.drawn = Progress(
+            *columns, console=console, transient=True, expand=True, disable=not console.is_interactive
         )
-        self.drawn = Progress(*columns, console=console, transient=True, disable=not console.is_interactive)
-        self._task = self.drawn.add_task(what, total=total, count="", note="")
+        self._task = self.drawn.add_task(what, total=total)
 
     def advance(self, count: int = 1) -> None:
         """``count`` more are done."""
@@ -47,14 +46,23 @@ class Bar:
         self.note = self.note if note is None else note
         now = time.monotonic()
         self._first = self._first or (now, self.done)
+        between = "/" if self.console.is_interactive else " of "
+        work = f"{self.what} {self._count(between)}".strip()
+        line = ", ".join(filter(None, (work, self._left(now), self.note, self.told)))
         if self.console.is_interactive:
-            self.drawn.update(self._task, completed=self.done, total=self.total, count=self._count("/"), note=self.note)
-        elif now - self._said >= EVERY:
-            self._said = now
-            parts = (f"{self.what} {self._count(' of ')}", self._left(now), self.note)
-            self.console.print(", ".join(filter(None, parts)))
+            self.drawn.update(self._task, completed=self.done, total=self.total, description=escaped(line))
+        elif now >= self._due:
+            self._due = now + EVERY
+            self.console.print(line)
+
+    def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
+        """What `tell` was told, as a note beside this bar's own count."""
+        self.told = "" if done == total else f"{what} {done:,} of {total:,}" if total else what
+        self.update()
 
     def _count(self, between: str) -> str:
+        if not self.done and self.total is None:
+            return ""
         if self.unit == "bytes":
             numbers, unit = [f"{n / 1e6:,.1f}" for n in (self.done, self.total) if n is not None], "MB"
         else:
@@ -68,12 +76,63 @@ class Bar:
         return f"{duration((self.total - self.done) * (now - began) / (self.done - first))} left"
 
 
+class _Watching(Bar):
+    """A bar that has no count of its own: it shows what it is told."""
+
+    def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
+        """The next state of this work, or the first of another one."""
+        if (what, total) != (self.what, self.total) or done < self.done:
+            self.what, self.total, self.unit, self._first = what, total, unit, None
+            self.drawn.reset(self._task, total=total)
+        self.update(done)
+
+
+_hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
+
+
+def tell(what: str, done: int = 0, total: int | None = None, unit: str = "sentences") -> None:
+    """Say how far a work is that knows of no bar: ``tell("encoded", 64, 3_000)``.
+
+    The bar of the caller shows it, if there is one: see `watch`.
+    """
+    if bar := _hearing.get():
+        bar.hear(what, done, total, unit)
+
+
 @contextmanager
-def progress(what: str, total: int | None, console: Console, unit: str = "rows") -> Iterator[Bar]:
+def watch(what: str, console: Console, note: str = "") -> Iterator[Bar]:
+    """Show what the work within tells by `tell`: loading, reading, encoding, one after the other.
+
+    Args:
+        what: what is shown until something is told.
+        console: as in `progress`.
+        note: stands behind it all the time.
+    """
+    with _open(_Watching(what, None, console, ""), hears=True) as bar:
+        bar.update(note=note)
+        yield bar
+
+
+@contextmanager
+def _open(bar: Bar, hears: bool) -> Iterator[Bar]:
+    shown = _hearing.get() if bar.console.quiet else bar if hears else None  # a quiet bar hides no other
+    before = _hearing.set(shown)
+    try:
+        with bar.drawn:
+            yield bar
+    finally:
+        _hearing.reset(before)
+
+
+@contextmanager
+def progress(
+    what: str, total: int | None, console: Console, unit: str = "rows", *, hears: bool = False
+) -> Iterator[Bar]:
     """Show the progress of long work.
 
     In a terminal this is a bar with percent, count, time so far and time left. It disappears at the end. Elsewhere it
-    is a line at most every 30 seconds: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console shows nothing.
+    is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console
+    shows nothing.
 
     >>> with progress("encoded", 50_000, plain_console(stderr=True)) as bar:
     ...     bar.advance(64)
@@ -83,9 +142,9 @@ def progress(what: str, total: int | None, console: Console, unit: str = "rows")
         total: how many there are; None if that is not known yet (`Bar.update` can set it later).
         console: from `isotrope.console.plain.plain_console`.
         unit: what is counted; ``bytes`` are shown in MB.
+        hears: show beside the count what the work within tells by `tell`.
     """
-    bar = Bar(what, total, console, unit)
-    with bar.drawn:
+    with _open(Bar(what, total, console, unit), hears) as bar:
         yield bar
 
 

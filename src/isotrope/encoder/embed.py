@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
 
+from isotrope.console.progress import tell
 from isotrope.encoder.prompts import Role, has_roles, role_prompt
 from isotrope.errors import UserError
 from isotrope.types import Encoder
@@ -39,7 +41,8 @@ def vectors_of(
         batch_size: texts a forward pass; the longest come first, so that little is padding. None: one call with all
             distinct texts in the order in which they first occur, as a step needs that is fitted on them.
         first_row: the number of the first text, for messages.
-        progress: called with the number of texts done.
+        progress: called with the number of texts done, after each forward pass; by default a bar that watches is told
+            (`isotrope.console.progress.watch`).
         role: what the texts are in a search. It chooses the prompt of a model that has one for each role. None, and
             every text for other models: the model's default prompt.
 
@@ -54,12 +57,17 @@ def vectors_of(
         step = batch_size
         if isinstance(encoder, SentenceTransformer):
             step, options = batch_size * _BATCHES, {"batch_size": batch_size}
+    report = progress or (lambda count: tell("encoded", count, len(texts)))
+
+    def done(count: int) -> None:
+        report(len(texts) * count // max(1, len(distinct)))
+
     parts: list[Vectors] = []
     for start in range(0, max(1, len(distinct)), step):
-        if progress and distinct:
-            progress(len(texts) * start // len(distinct))
+        done(start)
         chunk = distinct[start : start + step]
-        parts.append(_encoded(encoder, chunk, options, role))
+        with _passes(encoder, start, done):
+            parts.append(_encoded(encoder, chunk, options, role))
         if parts[-1].shape[1] != parts[0].shape[1]:
             problem = f"encode() gave {parts[-1].shape[1]} dimensions after {parts[0].shape[1]}"
             raise UserError(problem, "return vectors of one dimension")
@@ -69,13 +77,31 @@ def vectors_of(
             where = f"row {first_row + texts.index(text)} (counted from 0), {text[:80]!r}"
             problem = f"encode() gave NaN, infinity or values beyond {LARGEST:g} for {len(wrong)} of {len(chunk)}"
             raise UserError(f"{problem} sentences, first for {where}", "check the model's weights and precision")
-    if progress:
-        progress(len(texts))
+    report(len(texts))
     vectors = parts[0] if len(parts) == 1 else np.concatenate(parts)
     if distinct == list(texts):
         return vectors
     place = {text: row for row, text in enumerate(distinct)}
     return np.asarray(vectors[[place[text] for text in texts]])
+
+
+@contextmanager
+def _passes(encoder: Encoder, count: int, done: Callable[[int], None]) -> Iterator[None]:
+    """Tell after each forward pass of a sentence-transformers model how many texts are done; ``count`` were before."""
+    if not isinstance(encoder, SentenceTransformer):
+        yield
+        return
+
+    def passed(module: Any, inputs: Any, output: Any) -> None:
+        nonlocal count
+        count += len(output["sentence_embedding"])
+        done(count)
+
+    hook = encoder[-1].register_forward_hook(passed)  # its own forward calls no hooks
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:

@@ -18,6 +18,7 @@ from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
+from isotrope.console.progress import tell
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.no_bars import without_bars
@@ -80,6 +81,7 @@ def load(
             base model.
     """
     where = locate(str(model))
+    tell(f"loading {model}")
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
     prompts = Prompts(prompt, prompt_name)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
 
+from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
 from isotrope.evaluation.clustering import v_measures
 from isotrope.evaluation.sets.domains import Domain, load_domain
@@ -116,6 +117,7 @@ def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int
     found, ideal = [], []
     step = max(1, _BLOCK // len(corpus))
     for start in range(0, len(a), step):
+        tell("ranked for", start, len(a), "queries")
         grade = torch.from_numpy(grades[start : start + step].toarray())  # (B, M)
         scores = torch.round(a[start : start + step] @ b.T, decimals=DECIMALS) - tie * grade
         if own:

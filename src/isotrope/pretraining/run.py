@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
+from isotrope.console.threads import threads_line
 from isotrope.errors import Stopped, UserError
 from isotrope.pretraining.card import write_card
 from isotrope.pretraining.export import write_encoder
@@ -111,6 +112,7 @@ def pretrain(
             vectors = prepare_vectors(prepared / "vectors", blocks, cold, recipe, seed, console) if warm_start else None
             begin_from(model, vectors, np.bincount(blocks.ravel(), minlength=len(tokenizer)))
         weights = sum(parameter.numel() for parameter in model.parameters())
+        console.print(threads_line())
         console.print(f"training {weights / 1e6:.1f} M weights on {blocks.size / 1e6:.1f} M tokens of text")
 
         ctrl_c = CtrlC()

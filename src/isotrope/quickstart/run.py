@@ -14,7 +14,7 @@ from rich.console import Console
 
 from isotrope.cards.card import add_verdict
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import progress
+from isotrope.console.progress import progress, watch
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import Comparison
@@ -83,16 +83,17 @@ def quickstart(
 def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, console: Console) -> dict[str, Any]:
     seconds: dict[str, float] = {}
     seed, backbone, began = identity["seed"], identity["backbone"], time.monotonic()
-    model, resumed = load(backbone, POOLING), (folder / TEXT).is_file()
+    with watch("loading", console):
+        model, resumed = load(backbone, POOLING), (folder / TEXT).is_file()
     with _timed(seconds, "gathering"):
         text = Docstrings.read(folder / TEXT) if resumed else _gathered(text, folder, console)
         corpus = folder / "sentences.txt"
         write_text(corpus, "\n".join(text.sentences) + "\n")
     console.print(f"{len(text.sentences):,} sentences of {len(text.packages)} packages to train on")
     console.print(f"{len(text.queries):,} docstrings of {len(text.held_out)} other packages to judge by")
-    with _timed(seconds, "before"), console.status("measuring the model to begin with"):
+    with _timed(seconds, "before"), watch("measuring", console, "the model to begin with"):
         found = {"before": measure_model(model, text)}
-    with _timed(seconds, "whitened"), console.status("whitening it, to tell what that gives alone"):
+    with _timed(seconds, "whitened"), watch("whitening", console, "the model to begin with"):
         found["whitened"] = measure_model(_whitened(backbone, corpus, folder / "whitened", POOLING), text)
     with _timed(seconds, "training"):
         settings = RunSettings(
@@ -100,7 +101,7 @@ def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, co
             overrides=identity["overrides"], resume=True,
         )  # fmt: skip
         run = run_training(settings, console)
-    with _timed(seconds, "after"), console.status("whitening and measuring the new model"):
+    with _timed(seconds, "after"), watch("measuring", console, "the new model"):
         found["trained"] = measure_model(load(run.model), text)
         found["after"] = measure_model(new := _whitened(run.model, corpus, folder / "model"), text)
     tests = compare_measures(found["before"], found["after"], seed)

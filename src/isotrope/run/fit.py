@@ -9,6 +9,7 @@ from pathlib import Path
 import torch.distributed as dist
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
+from isotrope.console.progress import watch
 from isotrope.errors import Stopped
 from isotrope.run.checkpoints import checkpoint_step
 from isotrope.run.log import MetricsLog
@@ -47,7 +48,9 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     log = MetricsLog(plan.folder.metrics_file, records_of(start), writing=process_number() == 0)
     narrator, ctrl_c = Narrator(plan.console, log), CtrlC()
     selection = Selection(log, folder, preset.train.patience, narrator.evaluated)
-    dataset, collator = token_data(model, plan.sample.corpus, plan.sample.rows, preset.train.max_length, plan.console)
+    with watch("making tokens", plan.console):
+        data = token_data(model, plan.sample.corpus, plan.sample.rows, preset.train.max_length, plan.console)
+    dataset, collator = data
     trainer = Trainer(
         model=model,
         args=arguments,

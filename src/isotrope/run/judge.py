@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from isotrope.console.progress import watch
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score, similarities
@@ -53,7 +54,9 @@ def measure(plan: TrainingPlan, time: Time) -> None:
     if {task: set(parts) for task, parts in kept.items()} != {task: set(parts) for task, parts in plan.judging.items()}:
         count = sum(len(part) for parts in plan.judging.values() for part in parts.values())
         plan.console.print(f"encoding {count:,} pairs that judge the run ({time})")
-        plan.folder.write_cosines(time, plan.judging, similarities(plan.model, plan.judging))
+        with watch("encoding", plan.console):
+            cosines = similarities(plan.model, plan.judging)
+        plan.folder.write_cosines(time, plan.judging, cosines)
 
 
 def _cosines(scored: Scored) -> Cosines:

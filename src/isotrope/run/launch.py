@@ -13,6 +13,7 @@ from types import FrameType
 
 import torch
 
+from isotrope.console.threads import usable_cores
 from isotrope.errors import UserError
 from isotrope.run.processes import process_count
 
@@ -28,7 +29,7 @@ def launch(arguments: Sequence[str], processes: int) -> int:
     Raises:
         UserError: more processes than GPUs, or, without a GPU, more than two processes and cores.
     """
-    gpus, cores = torch.cuda.device_count(), os.cpu_count() or 1
+    gpus, cores = torch.cuda.device_count(), usable_cores()
     if processes > (most := gpus or max(2, cores)):  # each holds a model: too many fill the memory
         there = f"{gpus} GPUs" if gpus else f"{cores} cores"
         raise UserError(f"--processes {processes} on a machine with {there}", f"choose at most {most}")

@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
+from isotrope.console.threads import threads_line
 from isotrope.encoder import load
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.fast.compiled import compile_layers
@@ -97,6 +98,8 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
             console.print(note)
+        if (then := folder.environment().get("threads")) not in (None, torch.get_num_threads()):
+            console.print(f"the run began with {then} threads: with another number its last digits may differ")
     objective.teachers = open_teachers(preset, context)
     return TrainingPlan(
         settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
@@ -152,6 +155,7 @@ def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -
         f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {epochs}, "
         f"batches of {preset.train.batch_size}"
     )
+    console.print(threads_line())
     if not selects:
         console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
 

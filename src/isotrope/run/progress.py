@@ -29,7 +29,8 @@ class Narrator(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the bar at the step where the run resumes."""
-        self.bar = self._shown.enter_context(progress("trained", state.max_steps, self.console, unit="steps"))
+        shown = progress("trained", state.max_steps, self.console, unit="steps", hears=True)
+        self.bar = self._shown.enter_context(shown)
         self.bar.update(state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from isotrope.cards.card import save_card
 from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
 from isotrope.encoder import save
 from isotrope.run.card import run_card
 from isotrope.run.fit import fit
@@ -87,11 +88,13 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
     console = console or plain_console(quiet=not first)
     folder = RunFolder(settings.output)
     with folder.hold() if first else nullcontext():
-        inputs = read_inputs(settings)
+        with watch("reading the settings", console):
+            inputs = read_inputs(settings)
         refuse_other_run(folder, inputs.identity, settings.resume or not first)
         if folder.finished:
             return Run(folder.path, folder.result() if first else {})
-        plan = prepare(inputs, folder, console)
+        with watch("preparing", console):
+            plan = prepare(inputs, folder, console)
         measure(plan, "before")
         outcome = fit(plan)
         if not first:

@@ -14,7 +14,7 @@ from sentence_transformers.base.modules import Normalize
 from torch import nn
 
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import progress
+from isotrope.console.progress import watch
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import Dense
@@ -102,10 +102,10 @@ def whiten(
     if not 0 <= exponent <= 0.5:
         raise UserError(f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)")
     judging = dev_pairs(dev_names([dev] if isinstance(dev, str) else dev), data)
-    encoder = load(model, pooling, prompt=prompt, prompt_name=prompt_name)
-    with progress("read", None, console, "lines") as bar:
+    with watch("loading", console):
+        encoder = load(model, pooling, prompt=prompt, prompt_name=prompt_name)
         paths = [corpus] if isinstance(corpus, str | Path) else corpus
-        cleaned = open_corpus(paths, cache=cache_folder("corpora"), text=text, split=split, progress=bar.update)
+        cleaned = open_corpus(paths, cache=cache_folder("corpora"), text=text, split=split)
     dim = int(encoder.get_embedding_dimension())
     drawn = Sample(cleaned, None, seed).texts(sentences + HELD_OUT)
     kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - (k or dim) - 1)) if compare else 0
@@ -116,8 +116,8 @@ def whiten(
     judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
     texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
     with writing(folder.parent, again="run the same command again"):
-        with progress("encoded", len(texts), console, "texts") as bar:
-            old = Known(texts, vectors_of(encoder, texts, batch_size=32, progress=bar.update))
+        with watch("encoding", console):
+            old = Known(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
         new = Known(texts, (old.vectors - mean) @ matrix)
         unit_length = isinstance(encoder[-1], Normalize)

@@ -19,6 +19,7 @@ import torch
 from rich.console import Console
 
 from isotrope.console.plain import plain_console
+from isotrope.console.threads import usable_cores
 from isotrope.errors import Stopped, UserError
 from isotrope.store.atomic import write_text
 from isotrope.store.log import open_log
@@ -104,7 +105,7 @@ def _hint(jobs: int, waiting: list[Cell]) -> str:
     """Advice on --jobs if cores would be idle; else ""."""
     if not waiting or torch.cuda.is_available():
         return ""
-    threads, cores = waiting[0].threads, _cores()
+    threads, cores = waiting[0].threads, usable_cores()
     possible = min(len(waiting), cores // threads)
     return f"{jobs * threads} of {cores} cores are used: --jobs {possible} is faster" if possible > jobs else ""
 
@@ -191,10 +192,6 @@ def _die_with_the_study() -> None:
     if study is not None:
         study.join()
         os._exit(1)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _visible(index: int) -> str:

@@ -12,6 +12,7 @@ import torch
 import xxhash
 from torch import Tensor
 
+from isotrope.console.progress import tell
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
@@ -77,6 +78,11 @@ def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContex
     for start in range(begun, count, TEACHER_SHARD):
         context.progress(encoder.name, start, count)
         places = np.arange(start, min(start + TEACHER_SHARD, count))
-        array.append(start, encoder(corpus.texts(places if rows is None else rows[places])).numpy())  # (≤ S, T)
+        texts = corpus.texts(places if rows is None else rows[places])
+
+        def told(done: int, start: int = start) -> None:
+            tell(f"encoded by {encoder.name}", start + done, count)
+
+        array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
     context.progress(encoder.name, count, count)
     array.finish(folder / VECTORS)

@@ -5,6 +5,7 @@ It is never a submodule of the objective: a trainer would take it for the studen
 
 # Annotations are evaluated here and now (no __future__ import), so that subclasses in other files inherit types.
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -65,8 +66,8 @@ class TeacherEncoder:
         self.name, self.bf16 = model.model, model.precision == "bf16"
         self.dim = int(encoder.get_embedding_dimension() or 0)
 
-    def __call__(self, texts: list[str]) -> Tensor:
-        """Sentences (n,) -> (n, T).
+    def __call__(self, texts: list[str], progress: Callable[[int], None] | None = None) -> Tensor:
+        """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`.
 
         Raises:
             UserError: the model gives NaN or infinity.
@@ -74,7 +75,7 @@ class TeacherEncoder:
         # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
         with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             try:
-                rows = vectors_of(self.encoder, texts, batch_size=BATCH)
+                rows = vectors_of(self.encoder, texts, batch_size=BATCH, progress=progress)
             except UserError as error:
                 raise UserError(f"the teacher {self.name}: {error.problem}", error.remedy) from error
         return F.normalize(torch.from_numpy(rows), dim=-1)

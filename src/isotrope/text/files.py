@@ -15,6 +15,7 @@ from typing import Any
 import xxhash
 import zstandard
 
+from isotrope.console.progress import tell
 from isotrope.errors import UserError, printable
 from isotrope.text.split import language_of
 
@@ -25,6 +26,7 @@ _BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of 
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
 
 HEAD = 1 << 16  # bytes looked at to tell text from a binary file
+TOLD = 10_000  # lines between two words on how far the reading is
 LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
 _BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 
@@ -133,10 +135,12 @@ def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
     total = xxhash.xxh3_128(settings.encode())
     for source in sources:
         with reading_errors(source.path), source.path.open("rb") as stream:
-            total.update(f"|{source.format}{source.compression}|{source.path.stat().st_size}|".encode())
+            size = source.path.stat().st_size
+            total.update(f"|{source.format}{source.compression}|{size}|".encode())
             total.update(b"" if source.split is None else f"sentences:{source.split}|".encode())
             while block := stream.read(1 << 20):
                 total.update(block)
+                tell("checked", stream.tell(), size, "bytes")
     return total.hexdigest()
 
 
@@ -151,11 +155,13 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
         UserError: a broken archive, a pipe, a file that is binary or in another encoding, nothing in the archive.
     """
     refuse_special(source.path)
-    with reading_errors(source.path), _open(source) as stream:
+    with reading_errors(source.path), source.path.open("rb", buffering=0) as file, _open(file, source) as stream:
         _check_text(source.path, stream.peek(HEAD)[:HEAD])
-        number = 0
+        number, size = 0, source.path.stat().st_size
         while raw := stream.readline(LONGEST_LINE):
             number += 1
+            if number % TOLD == 0:
+                tell("read", file.tell(), size, "bytes")
             if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
                 if not cut:
                     problem = f"{source.path}:{number} is longer than {LONGEST_LINE:,} bytes"
@@ -166,11 +172,10 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
-def _open(source: TextFile) -> io.BufferedReader:
-    raw: io.RawIOBase = source.path.open("rb", buffering=0)
-    if source.compression:
-        raw = _Decompressed(raw, DECOMPRESSORS[source.compression])
-    return io.BufferedReader(raw, HEAD)
+def _open(file: io.RawIOBase, source: TextFile) -> io.BufferedReader:
+    return io.BufferedReader(
+        _Decompressed(file, DECOMPRESSORS[source.compression]) if source.compression else file, HEAD
+    )
 
 
 class _Decompressed(io.RawIOBase):

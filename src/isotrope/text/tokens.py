@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from datasets import Dataset
+from isotrope.console.progress import tell
 from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached
 from isotrope.text.corpus import Corpus
@@ -170,7 +171,9 @@ class TokenStore:
 
 def _shards(corpus: Corpus, rows: RowIds | None) -> Iterator[list[str]]:
     """The texts of SHARD_ROWS rows at a time: row after row, and within a row column after column."""
-    for start in range(0, len(corpus) if rows is None else len(rows), SHARD_ROWS):
+    count = len(corpus) if rows is None else len(rows)
+    for start in range(0, count, SHARD_ROWS):
+        tell("made tokens of", start, count)
         part = slice(start, start + SHARD_ROWS)
         found = corpus.dataset[part] if rows is None else corpus.dataset[rows[part].tolist()]
         yield list(chain.from_iterable(zip(*(found[column] for column in corpus.columns), strict=True)))
