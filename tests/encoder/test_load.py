@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.load import dropout_keys
+from isotrope.encoder.load import dropout_keys, public_name
 from isotrope.errors import UserError
 
 TEXT = sentences(7)
@@ -215,3 +215,11 @@ def test_a_model_without_dropout_says_so(tiny_model: Path, tmp_path: Path, monke
     with pytest.raises(UserError, match=r"dropout = 0.1: the configuration of .* has no dropout: leave dropout unset"):
         load(tiny_model, dropout=0.1)
     load(tiny_model, dropout=0.0, device="cpu")
+
+
+def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert public_name(tiny_model) == public_name(f"{tiny_model}/") == tiny_model.name
+    monkeypatch.chdir(tiny_model)
+    assert public_name(".") == tiny_model.name
+    assert public_name("isotrope/tiny") == "isotrope/tiny"
+    assert public_name("someone/some-bert") == "someone/some-bert"

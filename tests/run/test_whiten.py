@@ -230,3 +230,10 @@ def test_paths_that_are_not_utf8_or_look_like_markup(tiny_model: Path, corpus_fi
     with pytest.raises(UserError, match="model is not a path in UTF-8"):
         whiten(odd / "model", text, tmp_path / "other")
     assert {path.name for path in odd.iterdir()} == {"[", "model"}
+
+
+def test_no_path_of_this_machine_is_kept_with_the_model(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    folder = whiten(tiny_model, corpus_file, tmp_path / "white", k=4, sentences=100, compare=False)
+    for path in folder.rglob("*"):
+        if path.suffix in {".json", ".md"}:
+            assert str(tiny_model.parent) not in path.read_text(encoding="utf-8"), path.name

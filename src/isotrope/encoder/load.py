@@ -198,6 +198,12 @@ def locate(model: str) -> str:
     return model
 
 
+def public_name(model: str | Path) -> str:
+    """What may be told of a model to others: a name as it is; of a folder, only the last part of its path."""
+    path = Path(model).expanduser()
+    return path.resolve().name if path.is_dir() and str(model) not in SHIPPED else str(model)
+
+
 def _shipped(model: str) -> str:
     package, folder, extra, checksum = SHIPPED[model]
     if find_spec(package) is None:

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
 
-from isotrope.encoder.load import load
+from isotrope.encoder.load import load, public_name
 from isotrope.encoder.onnx_card import FLOAT32, INT8, card
 from isotrope.errors import UserError
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
@@ -103,7 +103,7 @@ def export_onnx(
             )
             raise UserError(problem, "nothing was written; use the model with sentence-transformers")
         facts = {
-            "model": str(model),
+            "model": public_name(model),
             "dimensions": expected.shape[1],
             "max_length": encoder.max_seq_length,
             "prompt": prompt,

@@ -9,10 +9,10 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.cards.base import short_name
 from isotrope.cards.card import Card, Data, Step
 from isotrope.cards.citations import cited_keys
 from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
+from isotrope.encoder.load import public_name
 from isotrope.objective.preset import component_classes
 from isotrope.objective.sources import sourced
 from isotrope.post.whitening import SOFT_WHITENING, Whitening
@@ -105,13 +105,9 @@ def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
     for key, value, source in sourced(plan.preset, plan.preset.name):
         if key.endswith((".backbone", ".models", ".model")):
             found = json.loads(value)
-            told = [_told(model) for model in found] if isinstance(found, list) else _told(found)
+            told = [public_name(model) for model in found] if isinstance(found, list) else public_name(found)
             value = json.dumps(told, ensure_ascii=False)
         yield key, value, source
-
-
-def _told(model: str) -> str:
-    return short_name(model) if Path(model).expanduser().is_dir() else model
 
 
 def _limits(plan: TrainingPlan) -> Iterator[str]:

@@ -17,6 +17,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.load import public_name
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
@@ -125,7 +126,7 @@ def whiten(
         if unit_length:
             encoder.append(Normalize())
         record = {
-            "model": str(model), "pooling": pooling, "k": k, "exponent": exponent, "seed": seed,
+            "model": public_name(model), "pooling": pooling, "k": k, "exponent": exponent, "seed": seed,
             "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
             "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": len(fitted_on)},
             "dimensions": {"before": dim, "after": matrix.shape[1], "left_out": wanted - matrix.shape[1]},
