@@ -84,7 +84,7 @@ def test_columns_of_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keep", "problem"),
     [
-        ("id,titel", r"a.csv has no column 'titel' \(columns: id, text\): name one of its columns"),
+        ("id,name", r"a.csv has no column 'name' \(columns: id, text\): name one of its columns"),
         ("id,id", "keep names 'id' twice"),
         ("id,", "a column without a name"),
         ("embedding", "the output has a column of that name"),
