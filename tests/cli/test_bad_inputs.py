@@ -298,6 +298,19 @@ OTHERS: dict[str, Mistake] = {
     "unknown suite": (lambda b: ["evaluate", str(b.model), "--suite", "stss"], "unknown suite 'stss' … sts"),
     "unknown task": (lambda b: ["evaluate", str(b.model), "--tasks", "STS99"], "no task 'STS99' … STS12"),
     "evaluate without data": (lambda b: ["evaluate", str(b.model)], "no data folder given … --data"),
+    "train: prompt": (lambda b: b.train("--prompt-name", "query"), "has no prompt called 'query': it has none"),
+    "evaluate: prompt": (
+        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--prompt-name", "query"],
+        "has no prompt called 'query': it has none … give the words",
+    ),
+    "evaluate: two prompts": (
+        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--prompt-name", "query", "--prompt", "a"],
+        "prompt = 'a' and prompt_name = 'query' … give one",
+    ),
+    "encode: kept column": (
+        lambda b: ["encode", str(b.model), b.file("a.csv", "text,id\none,1\n"), f"--output={b.folder}/v", "--keep=n"],
+        "a.csv has no column 'n' (columns: text, id) … name one",
+    ),
     "evaluate: pooling": (
         lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--pooling", "max"],
         "pooling = 'max' is unknown … cls",

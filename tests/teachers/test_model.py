@@ -25,10 +25,21 @@ class TestEmbeddings:
             assert torch.allclose(found, expected, atol=1e-6)
 
     def test_options_reach_the_model(self, corpus: Corpus, tiny_model: Path) -> None:
-        every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}]
+        every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}, {"prompt": "song of "}]
         found = [teacher("live", known(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
         for options, embeddings in zip(every[1:], found[1:], strict=True):
             assert not torch.allclose(embeddings, found[0], atol=1e-5), options
+
+    def test_with_prompts_are_kept_apart(self, corpus: Corpus, prompted_model: Path) -> None:
+        options = {"models": [str(prompted_model)] * 2, "weights": [1, 0]}
+        plain, own = (teacher("mixture", known(corpus), prompt=words, **options)(batch(1, 2))
+                      for words in (["", ""], ["song of ", "red "]))  # fmt: skip
+        sentences = [corpus.dataset[row]["text"] for row in (1, 2)]
+        for words, found in (("", plain), ("song of ", own)):
+            expected = isotrope.load(prompted_model, prompt=words).encode(sentences, convert_to_tensor=True).cpu()
+            assert torch.allclose(found[:, :32], F.normalize(expected, dim=-1), atol=1e-5)
+        with pytest.raises(UserError, match="prompt = 'red ' for the teacher 'initial'"):
+            teacher("cached", known(corpus, student=isotrope.load(prompted_model)), model="initial", prompt="red ")
 
     @pytest.mark.parametrize("kind", ["cached", "live"])
     def test_are_float32_within_autocast(self, corpus: Corpus, tiny_model: Path, kind: str) -> None:

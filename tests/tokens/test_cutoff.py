@@ -98,3 +98,11 @@ def test_every_feature_is_erased_alike_and_sentences_differ() -> None:
 def test_an_encoder_that_takes_no_embeddings_is_refused() -> None:
     with pytest.raises(UserError, match="takes no input embeddings"):
         Cutoff("feature")(features([3, 4]), seeded())
+
+
+def test_the_tokens_of_a_prompt_are_left_alone() -> None:
+    """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
+    for left in (False, True):
+        batch = features([9, 4], left) | {"prompt_length": 4}
+        for seed in range(20):
+            assert all(tokens[:4] == [CLS, 1, 2, 3] for tokens in read(Cutoff(ratio=1.0)(batch, seeded(seed))))

@@ -72,3 +72,11 @@ def test_a_draw_is_a_function_of_the_generator() -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(UserError, match=r"tokens\.repeat\.ratio"):
         component("tokens", "repeat", ratio=-0.1)
+
+
+def test_the_tokens_of_a_prompt_are_left_alone() -> None:
+    """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
+    for left in (False, True):
+        batch = features([9, 4], left) | {"prompt_length": 4}
+        for seed in range(20):
+            assert all(tokens[:4] == [CLS, 1, 2, 3] for tokens in read(Repeat(ratio=1.0)(batch, seeded(seed))))

@@ -60,3 +60,11 @@ def test_a_real_encoder_reads_it(tiny_model: Path) -> None:
     views = objective.encode([model.preprocess(sentences(4))], None)
     assert torch.allclose(views.stack[0], model.encode(sentences(4), convert_to_tensor=True), atol=1e-5)
     assert not torch.allclose(views.stack[1], views.stack[0], atol=1e-3)
+
+
+def test_the_tokens_of_a_prompt_are_left_alone() -> None:
+    """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
+    for left in (False, True):
+        batch = features([9, 4], left) | {"prompt_length": 4}
+        for seed in range(20):
+            assert all(tokens[:4] == [CLS, 1, 2, 3] for tokens in read(Shuffle()(batch, seeded(seed))))

@@ -19,6 +19,7 @@ from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.load import public_name
 from isotrope.encoder.pooling import Dense
+from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_self_made, make_tasks, usable
@@ -105,6 +106,8 @@ def whiten(
     judging = dev_pairs(dev_names([dev] if isinstance(dev, str) else dev), data)
     with watch("loading", console):
         encoder = load(model, pooling, prompt=prompt, prompt_name=prompt_name)
+        if note := Prompts(prompt, prompt_name).note(encoder, str(model)):
+            console.print(note)
         paths = [corpus] if isinstance(corpus, str | Path) else corpus
         cleaned = open_corpus(paths, cache=cache_folder("corpora"), text=text, split=split)
     dim = int(encoder.get_embedding_dimension())

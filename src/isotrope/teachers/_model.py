@@ -39,20 +39,24 @@ class TeacherModel:
     pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
     max_length: Length = 0  # tokens; 0: the model's own
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
+    prompt: str | None = None  # words before every text; None: the model's default prompt
 
     def load(self, context: BuildContext) -> "TeacherEncoder":
         """Load it, or copy the student.
 
         Raises:
-            UserError: as `isotrope.load` does; ``initial`` without a student, or with another pooling than its own.
+            UserError: as `isotrope.load` does; ``initial`` without a student, or with a pooling or prompt.
         """
         pooling, max_length = None if self.pooling == "own" else self.pooling, self.max_length or None
         if self.model != INITIAL:
-            return TeacherEncoder(load(self.model, pooling, max_length=max_length), self)
+            return TeacherEncoder(load(self.model, pooling, max_length=max_length, prompt=self.prompt), self)
         if context.student is None:
             raise UserError("the teacher 'initial' needs the student", "give it to the context, or name a model")
-        if pooling is not None:
-            raise UserError(f"pooling = {pooling!r} for the teacher 'initial'", "leave it out: it is the student's own")
+        for name, value in (("pooling", pooling), ("prompt", self.prompt)):
+            if value is not None:
+                raise UserError(
+                    f"{name} = {value!r} for the teacher 'initial'", "leave it out: it is the student's own"
+                )
         encoder = deepcopy(context.student)  # which the student's training does not reach
         encoder.max_seq_length = max_length or encoder.max_seq_length
         return TeacherEncoder(encoder, self)

@@ -41,12 +41,13 @@ class Mixture:
     weights: tuple[NonNegative, ...] = ()  # of the cosines; (): equal
     pooling: tuple[Pooling, ...] = ()  # (): each model's own
     max_length: tuple[Length, ...] = ()  # (): each model's own
+    prompt: tuple[str, ...] = ()  # words before every text; (): each model's default prompt
     precision: Precision = "fp32"
     live: bool = False  # encode every batch anew, instead of the corpus once
 
     def __post_init__(self) -> None:
         _check(len(self.models), self.weights or [1.0] * len(self.models))
-        for name, values in (("pooling", self.pooling), ("max_length", self.max_length)):
+        for name, values in (("pooling", self.pooling), ("max_length", self.max_length), ("prompt", self.prompt)):
             if values and len(values) != len(self.models):
                 problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
                 raise UserError(problem, "give one entry a model, or leave it out")
@@ -58,8 +59,11 @@ class Mixture:
             UserError: a model cannot be loaded, its embeddings cannot be kept.
         """
         count, kind = len(self.models), Live if self.live else Cached
-        options = zip(self.models, self.pooling or ["own"] * count, self.max_length or [0] * count, strict=True)
-        teachers = [kind(*each, precision=self.precision).build(context) for each in options]
+        options = zip(
+            self.models, self.pooling or ["own"] * count, self.max_length or [0] * count, [self.precision] * count,
+            self.prompt or [None] * count, strict=True,
+        )  # fmt: skip
+        teachers = [kind(*each).build(context) for each in options]
 
         def embed(batch: Batch) -> Tensor:
             return mix([teacher(batch) for teacher in teachers], self.weights or [1.0] * count)

@@ -1,15 +1,23 @@
-"""Which tokens a token step may touch, read from the attention mask alone."""
+"""Which tokens a token step may touch: those of the sentence, not those of its frame or of a prompt."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def inner(attention_mask: Tensor) -> Tensor:
-    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first and last, [CLS] and [SEP]."""
+def frame(features: dict[str, Any]) -> int:
+    """How many tokens stand before each sentence: [CLS], and those of a prompt."""
+    length = features.get("prompt_length") or 1  # sentence-transformers counts [CLS] with the prompt
+    return int(length.max() if isinstance(length, Tensor) else length)
+
+
+def inner(attention_mask: Tensor, first: int = 1) -> Tensor:
+    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first ones and its last, [CLS] and [SEP]."""
     number = attention_mask.cumsum(dim=1)  # of real tokens up to here
-    return attention_mask.bool() & (number > 1) & (number < number[:, -1:])
+    return attention_mask.bool() & (number > first) & (number < number[:, -1:])
 
 
 def random_order(among: Tensor, generator: torch.Generator) -> Tensor:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from isotrope.errors import UserError
-from isotrope.tokens._inner import inner, random_order
+from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Fraction
 
 
-def cutoff(attention_mask: Tensor, ratio: float, span: bool, generator: torch.Generator) -> Tensor:
+def cutoff(attention_mask: Tensor, ratio: float, span: bool, generator: torch.Generator, first: int = 1) -> Tensor:
     """Erase ⌊ratio·n⌋ of each sentence's n tokens, one by one or as a span; never [CLS] or [SEP]. (N, L) -> (N, L)."""
-    among = inner(attention_mask)
+    among = inner(attention_mask, first)
     count = among.sum(dim=1, keepdim=True)  # (N, 1)
     erased = (ratio * count).long()
     if span:
@@ -60,5 +60,5 @@ class Cutoff:
             if "feature_keep" not in features:
                 raise UserError("unit = 'feature': this encoder takes no input embeddings", "choose token or span")
             return {**features, "feature_keep": feature_cutoff(features["feature_keep"], self.ratio, generator)}
-        mask = cutoff(features["attention_mask"], self.ratio, self.unit == "span", generator)
+        mask = cutoff(features["attention_mask"], self.ratio, self.unit == "span", generator, frame(features))
         return {**features, "attention_mask": mask}

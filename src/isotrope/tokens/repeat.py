@@ -9,13 +9,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import inner, random_order
+from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Fraction
 
 
-def repeats(attention_mask: Tensor, ratio: float, max_length: int, generator: torch.Generator) -> Tensor:
+def repeats(
+    attention_mask: Tensor, ratio: float, max_length: int, generator: torch.Generator, first: int = 1
+) -> Tensor:
     """Which tokens are said twice: 0 to max(2, ⌊ratio·n⌋) of n, all numbers as likely. (N, L) -> (N, L) bool."""
-    among = inner(attention_mask)
+    among = inner(attention_mask, first)
     most = (ratio * among.sum(dim=1, keepdim=True)).long().clamp(min=2)  # (N, 1)
     count = (torch.rand(len(among), 1, generator=generator).to(among.device) * (most + 1)).long()
     room = max_length - attention_mask.sum(dim=1, keepdim=True)
@@ -46,6 +48,6 @@ class Repeat:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        twice = repeats(mask, self.ratio, self.max_length, generator)
+        twice = repeats(mask, self.ratio, self.max_length, generator, frame(features))
         per_token = {key: value for key, value in features.items() if getattr(value, "shape", None) == mask.shape}
         return {**features, **{key: with_repeats(value, mask, twice) for key, value in per_token.items()}}

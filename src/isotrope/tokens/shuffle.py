@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.tokens._inner import inner, random_order
+from isotrope.tokens._inner import frame, inner, random_order
 
 
-def shuffle(input_ids: Tensor, attention_mask: Tensor, generator: torch.Generator) -> Tensor:
+def shuffle(input_ids: Tensor, attention_mask: Tensor, generator: torch.Generator, first: int = 1) -> Tensor:
     """Each sentence's tokens in random order; [CLS], [SEP] and padding keep their places. (N, L) -> (N, L)."""
-    among = inner(attention_mask)
+    among = inner(attention_mask, first)
     places = (~among).long().argsort(dim=1, stable=True)  # (N, L): inner positions first, as they stand
     return input_ids.scatter(1, places, input_ids.gather(1, random_order(among, generator)))
 
@@ -24,4 +24,7 @@ class Shuffle:
     stage = "tokens"
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        return {**features, "input_ids": shuffle(features["input_ids"], features["attention_mask"], generator)}
+        return {
+            **features,
+            "input_ids": shuffle(features["input_ids"], features["attention_mask"], generator, frame(features)),
+        }
