@@ -33,6 +33,7 @@ def whiten(
     compare: Annotated[bool, typer.Option(help="Compare on tasks made from the text.")] = True,
 ) -> None:
     """Spread a model's vectors evenly, by whitening as its last layer, and say whether the model got better."""
+    from isotrope.cards.verdict import with_average
     from isotrope.report.comparison import before_after, of_run
     from isotrope.report.tables import print_table
     from isotrope.run.whiten import WHITEN_RECORD
@@ -55,12 +56,12 @@ def whiten(
     )
     if self_made:
         title = f"MRR@10 × 100 on tasks made from {held_out['used']:,} texts that the fit has not seen"
-        print_table(before_after(title, {**self_made["per_task"], "both": self_made}), console)
+        print_table(before_after(title, with_average(self_made)), console)
     elif compare:
         few = f"{held_out['used']} of {held_out['texts']} held-out texts"
         console.print(f"not compared: {few} have 12 words or more and differ from each other; 50 are needed")
     if record["pairs"]:
         print_table(of_run(record["pairs"]), console)
     worse = record["verdict"] == "worse"
-    console.print(f"{'warning: the new model is worse' if worse else record['verdict']}; {record['advice']}")
+    console.print(f"{'warning: the new model is ' if worse else 'verdict: '}{record['verdict']}; {record['advice']}")
     console.print(f"model: {folder}")

@@ -42,9 +42,10 @@ HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
 _ADVICE = {
     "better": "use the new model",
     "worse": "keep the old model, or try a smaller --exponent",
-    "not significant": "keep the old model, or have it judged on labelled pairs (--dev)",
-    NOT_JUDGED: "have it judged on labelled pairs (--dev)",
+    "not significant": "keep the old model",
+    NOT_JUDGED: "keep the old model until you have compared the two",
 }
+_MORE = "; labelled pairs (--dev) would judge better"
 
 
 def whiten(
@@ -150,7 +151,7 @@ def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging:
         "self_made": asdict(compare_self_made(old, new, tasks)) if tasks else None,
     }
     verdict = (found["pairs"] or found["self_made"] or {"verdict": NOT_JUDGED})["verdict"]
-    return found | {"verdict": verdict, "advice": _ADVICE[verdict]}
+    return found | {"verdict": verdict, "advice": _ADVICE[verdict] + ("" if sets else _MORE)}
 
 
 def _layer(mean: Matrix, matrix: Matrix) -> nn.Module:
