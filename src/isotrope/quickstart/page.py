@@ -29,7 +29,7 @@ _STAGES = {
     "before": "the model as it was",
     "whitened": "whitened, without training",
     "trained": "trained on the text",
-    "both": "trained, then whitened: this is the new model",
+    "both": "trained, then whitened: this is the new model, called after in the last figures",
 }
 
 
