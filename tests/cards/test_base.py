@@ -6,9 +6,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from isotrope import load
-from isotrope.cards.base import Base, metadata_of, short_name
+from isotrope.cards.base import UNNAMED, Base, metadata_of, short_name
 
 
 def test_shipped_models_have_a_name_and_a_licence() -> None:
@@ -22,6 +26,17 @@ def test_shipped_models_have_a_name_and_a_licence() -> None:
 def test_a_loaded_model_is_the_one_that_was_named(tiny_model: Path) -> None:
     assert Base.of(load("isotrope/tiny", "first_last")) == Base.of("isotrope/tiny")
     assert Base.of(load(tiny_model)) == Base(name=tiny_model.name)
+
+
+def test_a_model_that_was_built_in_a_script_has_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And takes none from the folder that the script runs in."""
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    words = StaticEmbedding(Tokenizer(WordLevel({"a": 0}, unk_token="a")), embedding_dim=4)
+    assert Base.of(SentenceTransformer(modules=[words], device="cpu")) == Base(name=UNNAMED)
+    words.base_model = "someone/some-words"
+    assert Base.of(SentenceTransformer(modules=[words], device="cpu")).hub == "someone/some-words"
 
 
 def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:

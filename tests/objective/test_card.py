@@ -47,7 +47,7 @@ def cards(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[s
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_users_own_script_has_a_good_card(cards: tuple[str, str], tiny_model: Path, which: int) -> None:
-    for words in (f"A model from {tiny_model.name}, trained with isotrope", "- isotrope", "- loss:Objective",
+    for words in (f"# {tiny_model.name}, trained with isotrope", "- isotrope", "- loss:Objective",
                   "(checksum ", "Size: 64 training samples", '"temperature": 0.07', '"kind": "Shuffle"',
                   "gao2021simcse", "yan2021consert", "@software{isotrope,"):  # fmt: skip
         assert words in cards[which], words

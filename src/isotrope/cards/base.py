@@ -16,6 +16,7 @@ from isotrope.errors import UserError
 
 HUB_NAMES = {"isotrope/tiny": "isotrope/tiny", "isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
+UNNAMED = "a model without a name"  # that was built in a script
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
@@ -38,6 +39,8 @@ class Base(BaseModel):
     def of(cls, model: str | Path | SentenceTransformer) -> Base:
         """What is known of a model: a name as `isotrope.load` takes it, or a model that is loaded."""
         name = _loaded_from(model) if isinstance(model, SentenceTransformer) else str(model)
+        if not name:
+            return cls(name=UNNAMED)
         found = metadata_of(name)
         about = {key: found[key] for key in _INHERITED if _is_words(found.get(key))}
         if Path(name).expanduser().is_dir() and name not in SHIPPED:
@@ -64,7 +67,7 @@ def short_name(path: str | Path) -> str:
 def _loaded_from(model: SentenceTransformer) -> str:
     """The name that a loaded model was loaded by. A shipped model, whose folder is in the package, has its own."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    path = str(getattr(config, "_name_or_path", "") or "")
+    path = str(getattr(config, "_name_or_path", "") or getattr(model[0], "base_model", "") or "")
     for name, (package, folder, *_) in SHIPPED.items():
         if Path(path).as_posix().endswith(f"/{package}/{folder}"):
             return name

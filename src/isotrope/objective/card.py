@@ -44,7 +44,7 @@ def introduce(model: SentenceTransformer) -> SentenceTransformer:
     own.__dict__.update(data.__dict__)
     base = Base.of(model)
     own.base_model = own.base_model or base.hub
-    own.model_name = own.model_name or f"A model from {base.name}, trained with isotrope"
+    own.model_name = own.model_name or f"{base.name}, trained with isotrope"
     own.license = own.license or base.about.get("license")
     own.language = own.language or base.about.get("language", [])
     own.add_tags(TAGS)
