@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 def printable(text: str) -> str:
     """Text that any file in UTF-8 takes: the bytes of a file name that are not UTF-8 are shown as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """The beginning of a remedy: the known name that a mistyped one is nearly, as a question; nothing if none is.
+
+    >>> nearest("simsce", ["simcse", "dclr"])
+    "did you mean 'simcse'? "
+    """
+    near = get_close_matches(str(name), list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
+def one_of(name: object, known: Iterable[str], also: str = "") -> str:
+    """A remedy for an unknown name: the nearest known one, then all of them, then what else there is.
+
+    >>> one_of("simsce", ["simcse", "dclr"], ", or a .toml file")
+    "did you mean 'simcse'? choose one of simcse, dclr, or a .toml file"
+    """
+    known = list(known)
+    return f"{nearest(name, known)}choose one of {', '.join(known)}{also}"
 
 
 class UserError(ValueError):

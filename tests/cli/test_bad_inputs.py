@@ -152,7 +152,7 @@ CORPUS: dict[str, Mistake] = {
         "batch of 100 is larger than the corpus of 50 … at most 50",
     ),
     "sample above corpus": (lambda b: b.train("--sentences", "601"), "601 sentences from a corpus of 600 … 1 to 600"),
-    "sample below batch": (lambda b: b.train("--sentences", "10"), "batch of 100 is larger than … 10 … lower"),
+    "sample below batch": (lambda b: b.train("--sentences", "10"), "larger than … 10 … train.batch_size=4"),
 }  # fmt: skip
 
 PRESET: dict[str, Mistake] = {

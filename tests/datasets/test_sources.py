@@ -49,5 +49,5 @@ def test_choosing() -> None:
     assert "wiki1m" not in names
     assert [source.name for source in choose(["mr", "CORPUS"])] == ["MR", "wiki1m"]
     assert choose(["all"]) == data_sources()
-    with pytest.raises(UserError, match=r"no data set 'mrr': choose from sts, .*wiki1m or all"):
+    with pytest.raises(UserError, match=r"no data set 'mrr': did you mean 'mr'. choose from sts, .*wiki1m or all"):
         choose(["mrr"])

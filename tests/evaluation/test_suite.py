@@ -13,7 +13,7 @@ from oracle.similarity import DATA, HashEncoder, needs_data
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"suite": "transfr"}, "unknown suite 'transfr'.*choose from sts, transfer, "),
+        ({"suite": "transfr"}, "unknown suite 'transfr': did you mean 'transfer'. choose one of sts, transfer, "),
         ({"suite": "sts", "tasks": ["STS17"]}, "no task 'STS17'.*STSBenchmark"),
         ({"suite": "sts", "tasks": []}, "no task chosen"),
         ({"suite": "sts", "setting": "fast"}, "no setting 'fast'"),

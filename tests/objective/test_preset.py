@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -163,5 +164,35 @@ def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tin
 def test_a_component_of_another_stage_is_refused() -> None:
     with pytest.raises(UserError, match="is no component of views"):
         check_third_parties(read_preset("simcse", ["views.x.kind=isotrope.terms.infonce:InfoNCE"]))
-    with pytest.raises(UserError, match=r"terms has no kind 'released\.detach': choose one of .*released\.clamped"):
+    with pytest.raises(UserError, match=r"terms has no kind 'released\.detach': .*choose one of .*released\.clamped"):
         read_preset("simcse", ["terms.x.kind=released.detach"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("train.batchsize=32", "train.batch_size"),
+        ("batch_size=32", "train.batch_size"),
+        ("trains.batch_size=32", "train.batch_size"),
+        ("max_len=64", "train.max_length"),
+        ("encoder.drop=0.1", "encoder.dropout"),
+        ("terms.infonce.temperatur=0.1", "terms.infonce.temperature"),
+        ("temperature=0.1", "terms.infonce.temperature"),
+        ("term.infonce.temperature=0.1", "terms.infonce.temperature"),
+        ("terms.infonc.temperature=0.1", "infonce"),
+    ],
+)
+def test_a_mistyped_key_gets_the_nearest_one(typed: str, meant: str) -> None:
+    with pytest.raises(UserError, match=f"did you mean '{re.escape(meant)}'"):
+        read_preset("simcse", [typed])
+
+
+def test_a_key_that_is_near_none_gets_no_guess() -> None:
+    with pytest.raises(UserError, match="zzz is an unknown key: here takes name") as caught:
+        read_preset("simcse", ["zzz=1"])
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_mistyped_preset_gets_the_nearest_one() -> None:
+    with pytest.raises(UserError, match=r"'simsce' is unknown: did you mean 'simcse'. choose one of"):
+        read_preset("simsce")

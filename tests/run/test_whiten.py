@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import itertools
 import os
 import shutil
@@ -18,6 +19,7 @@ from conftest import sentences
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.cli.whiten import whiten as command
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import usable
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
@@ -237,3 +239,15 @@ def test_no_path_of_this_machine_is_kept_with_the_model(tiny_model: Path, corpus
     for path in folder.rglob("*"):
         if path.suffix in {".json", ".md"}:
             assert str(tiny_model.parent) not in path.read_text(encoding="utf-8"), path.name
+
+
+def test_what_is_read_of_the_text_is_said_and_sentences_are_read_whole(tiny_model: Path, tmp_path: Path) -> None:
+    drawn = sentences(600)
+    corpus = tmp_path / "paragraphs.txt"
+    corpus.write_text("".join(". ".join(drawn[i : i + 12]).replace(". ", "x. ") + ".\n" for i in range(0, 600, 12)))
+    warned = "warning: much of the text is cut off: add --split sentences"
+    for split, count in ((None, "50 kept"), ("sentences", "600 sentences, 600 kept")):
+        out = io.StringIO()
+        whiten(tiny_model, corpus, tmp_path / count, split=split, compare=False, console=plain_console(file=out))
+        assert count in out.getvalue()
+        assert (warned in out.getvalue()) is (split is None)

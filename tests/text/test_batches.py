@@ -95,7 +95,14 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume() -> None:
         ((100, 0, 0), None, "batch size 0"),
         ((100, 10, 0), 0, "sample of 0 sentences"),
         ((100, 10, 0), 10**9, "sample of 1000000000 sentences"),
-        ((100, 101, 0), None, "batch of 101 is larger than the corpus of 100"),
+        (
+            (100, 101, 0),
+            None,
+            "batch of 101 is larger than the corpus of 100 sentences: choose at most 100",
+        ),
+        ((50, 64, 0), None, "choose at most 50, for example --set train.batch_size=16"),
+        ((3, 64, 0), None, "choose at most 3, for example --set train.batch_size=2"),
+        ((1, 64, 0), None, "give more text"),
     ],
 )
 def test_impossible_settings_are_refused(arguments: tuple[int, int, int], limit: int | None, problem: str) -> None:

@@ -14,7 +14,6 @@ from isotrope.text import coverage as coverage_module
 from isotrope.text.corpus import Corpus
 from isotrope.text.coverage import Coverage, coverage
 from isotrope.text.sample import Sample
-from isotrope.text.tokens import TextReader
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +22,9 @@ def model(tiny_model: Path) -> SentenceTransformer:
 
 
 def look(model: SentenceTransformer, corpus: Corpus, limit: int, prompt: str = "") -> Coverage:
-    reader = TextReader.from_model(model, prompt, limit)
-    assert reader is not None
-    return coverage(reader, Sample(corpus, None, 0), limit, model.tokenizer.unk_token_id)
+    found = coverage(model, prompt, Sample(corpus, None, 0), limit)
+    assert found is not None
+    return found
 
 
 def test_cut_texts_and_what_is_read_of_them(

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, nearest
 
 REQUIRED = ("sts", "transfer")  # groups without which the papers' tables cannot be made
 BESIDES = ("retrieval", "words")
@@ -90,9 +90,8 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
     """
     wanted = [name.strip().lower() for name in names] or [*REQUIRED, *BESIDES]
     known = {source.name.lower() for source in data_sources()} | {*GROUPS, "all"}
+    remedy = f"choose from {', '.join((*GROUPS, *(source.name for source in data_sources())))} or all"
     for name in wanted:
         if name not in known:
-            raise UserError(
-                f"no data set {name!r}", f"choose from {', '.join((*GROUPS, *(s.name for s in data_sources())))} or all"
-            )
+            raise UserError(f"no data set {name!r}", nearest(name, sorted(known)) + remedy)
     return tuple(s for s in data_sources() if "all" in wanted or s.name.lower() in wanted or s.group in wanted)

@@ -25,7 +25,7 @@ from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
-from isotrope.errors import UserError, printable
+from isotrope.errors import UserError, one_of, printable
 
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights)
 SHIPPED = {
@@ -83,7 +83,7 @@ def load(
     where = locate(str(model))
     tell(f"loading {model}")
     if pooling is not None and pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, str(model))
     base = base_model(where, str(model))

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WeightedLayerPooling
 from torch import nn
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 
 try:  # sentence-transformers keeps its general modules apart
     from sentence_transformers.base.modules import Dense as Dense
@@ -40,7 +40,7 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         UserError: the name is unknown, or ``cls_head`` is asked of a checkpoint without a pooler.
     """
     if pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
     dim = transformer.get_embedding_dimension()
     config = transformer.auto_model.config
     layers = LAYERS[pooling]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
 from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
 from isotrope.evaluation.paired_cases import ResultComparer, compare_cases, compare_pairs
@@ -171,15 +171,16 @@ def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting:
         UserError: an unknown suite, task or setting.
     """
     if suite not in SUITES:
-        raise UserError(f"unknown suite {suite!r}", f"choose from {', '.join(SUITES)}")
+        raise UserError(f"unknown suite {suite!r}", one_of(suite, SUITES))
     known = SUITES[suite].tasks
     if setting not in known:
-        raise UserError(f"suite {suite} has no setting {setting!r}", f"choose from {', '.join(known)}")
+        raise UserError(f"suite {suite} has no setting {setting!r}", one_of(setting, known))
     chosen = [tasks] if isinstance(tasks, str) else list(known[setting] if tasks is None else tasks)
     for task in chosen:
         if task not in known[setting]:
             where = "" if setting == "test" else f" in the setting {setting}"
-            raise UserError(f"suite {suite} has no task {task!r}{where}", f"choose from {', '.join(known[setting])}")
+            remedy = one_of(task, known[setting])
+            raise UserError(f"suite {suite} has no task {task!r}{where}", remedy)
     if not chosen:
         raise UserError("no task chosen", f"choose from {', '.join(known[setting])}")
     return chosen

@@ -70,6 +70,9 @@ class TrainSettings(_Record):
     compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
 
 
+RECORDS: dict[str, type[_Record]] = {"encoder": EncoderSettings, "train": TrainSettings}
+
+
 class Preset(_Record):
     """Everything that a run is, but for its text, its seed and its place."""
 
@@ -104,13 +107,21 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         preset = Preset(**tables)
     except ValidationError as error:
         table = ".".join(map(str, error.errors()[0]["loc"][:-1]))
-        records: dict[str, type[BaseModel]] = {"encoder": EncoderSettings, "train": TrainSettings}
-        mistake = explain(error, "", list(records.get(table, Preset).model_fields))
+        mistake = explain(error, "", list(RECORDS.get(table, Preset).model_fields), _keys(tables))
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
     if not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
     _check_components(preset, third_parties=False)
     return preset
+
+
+def _keys(tables: TomlTable) -> list[str]:
+    """The keys that can be set: of the records, and those that the preset's components have."""
+    found = [f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields]
+    for stage in STAGES:
+        for label, table in tables[stage].items() if isinstance(tables.get(stage), Mapping) else ():
+            found += [f"{stage}.{label}.{key}" for key in table] if isinstance(table, Mapping) else []
+    return found
 
 
 def check_third_parties(preset: Preset) -> None:

@@ -13,12 +13,12 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, nearest, one_of
 
 STAGES = ("tokens", "views", "scores", "terms", "teachers")
 RELEASED = "released."
@@ -45,7 +45,7 @@ def component_class(stage: str, kind: str) -> type:
     """
     if not is_third_party(kind):
         if kind not in (known := kinds(stage)):
-            remedy = f"choose one of {', '.join(known)}, or name a module:Class"
+            remedy = one_of(kind, known, ", or name a module:Class")
             raise UserError(f"{stage} has no kind {kind!r}", remedy)
         return _class_in(f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{stage}.{kind}")
     path, name = kind.split(":", 1)
@@ -90,16 +90,30 @@ def checked_options(stage: str, kind: str, options: Mapping[str, Any]) -> dict[s
     return {name: getattr(checked, name) for name in fields}
 
 
-def explain(error: ValidationError, where: str, known: list[str]) -> UserError:
-    """The first of pydantic's findings as one line: key, value, remedy."""
+def explain(error: ValidationError, where: str, known: list[str], keys: Iterable[str] = ()) -> UserError:
+    """The first of pydantic's findings as one line: key, value, remedy.
+
+    ``known`` are the keys that stand beside the wrong one, ``keys`` others that may be meant, with their tables.
+    """
     first = error.errors()[0]
     key = ".".join([where, *(str(part) for part in first["loc"])]).strip(".")
     if first["type"] == "extra_forbidden":
-        return UserError(f"{key} is an unknown key", f"{where or 'here'} takes {', '.join(known) or 'no keys'}")
+        table = key.rpartition(".")[0]
+        near = _meant(key, first["input"], [*keys, *(f"{table}.{name}".strip(".") for name in known)])
+        return UserError(f"{key} is an unknown key", f"{near}{table or 'here'} takes {', '.join(known) or 'no keys'}")
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value")
     message = re.sub(r"^(Input|Value) ", "it ", first["msg"])
     return UserError(f"{key} = {first['input']!r} is not possible", message)
+
+
+def _meant(key: str, value: object, keys: list[str]) -> str:
+    """As `nearest`, for a key that may lack its table (batch_size), or have a mistyped one."""
+    while isinstance(value, Mapping) and value:
+        inner, value = next(iter(value.items()))
+        key = f"{key}.{inner}"
+    same = [known for known in keys if known.endswith("." + key)]
+    return f"did you mean {same[0]!r}? " if same else nearest(key, keys)
 
 
 def _files(room: str) -> list[str]:

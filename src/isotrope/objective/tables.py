@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 
 TomlTable = dict[str, Any]
 DEEPEST = 8  # tables within tables; a preset has two, and options may be lists
@@ -61,7 +61,7 @@ def _find(name: str, children: list[Any]) -> Any:
     """A shipped preset by name; a .toml file from the folder of the preset that extends it, or from here."""
     if not name.endswith(".toml"):
         if name not in preset_names():
-            known = f"choose one of {', '.join(preset_names())}, or a .toml file"
+            known = one_of(name, preset_names(), ", or a .toml file")
             raise UserError(f"preset {name!r} is unknown", known)
         return files("isotrope.presets").joinpath(f"{name}.toml")
     path = (children[-1].parent / name if children else Path(name)).resolve()

@@ -30,7 +30,7 @@ from isotrope.encoder.load import locate
 from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import NO_PROMPTS, Prompts
 from isotrope.encoder.word_vectors import WordVectors
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.sif import Sif
@@ -63,7 +63,10 @@ class EncoderName:
         if "@" in source and not _exists(source):
             source, _, pooling = source.rpartition("@")
             if pooling not in LAYERS:
-                raise UserError(f"{name}: pooling {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+                raise UserError(
+                    f"{name}: pooling {pooling!r} is unknown",
+                    one_of(pooling, LAYERS),
+                )
         if not source:
             raise UserError(f"{name!r} names no model", "write MODEL, MODEL@pooling or MODEL+whitening")
         for before, after in pairwise(steps):
@@ -107,7 +110,7 @@ def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PR
     """
     parsed = _checked(name, prompts)
     if pooling is not None and pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", f"choose one of {', '.join(LAYERS)}")
+        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
     vectors = parsed.is_word_vectors
     encoder: Encoder = WordVectors(parsed.path) if vectors else _model(parsed, pooling, prompts)
     for step in parsed.steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +83,5 @@ def recipe_of(size: str) -> Recipe:
         UserError: there is no such size.
     """
     if size not in RECIPES:
-        raise UserError(f"size = {size!r} is not known", f"choose one of {', '.join(RECIPES)}")
+        raise UserError(f"size = {size!r} is not known", one_of(size, RECIPES))
     return RECIPES[size]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 from isotrope.evaluation.sets.pairs import Pairs, read_pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.sts import Sets
@@ -48,7 +48,7 @@ def _dev_set(name: str, data: str | Path | None) -> Pairs:
         return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
     if name.endswith((".tsv", ".csv")) or Path(name).is_file():
         return read_pairs(name)
-    raise UserError(f"dev set {name!r} is unknown", f"choose {', '.join(DEV_SETS)}, a .tsv file, or none")
+    raise UserError(f"dev set {name!r} is unknown", one_of(name, DEV_SETS, ", a .tsv file, or none"))
 
 
 def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:

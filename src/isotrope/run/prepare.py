@@ -28,9 +28,8 @@ from isotrope.run.settings import RunSettings
 from isotrope.store.cache import cache_folder
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus, open_corpus
-from isotrope.text.coverage import MUCH, coverage
+from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
-from isotrope.text.tokens import TextReader
 
 WATCHED = 1000  # sentences for the label-free signals
 SHOWN = 500  # of these, kept for the report
@@ -165,12 +164,11 @@ def _announce_coverage(
 ) -> None:
     """Say how much of the text will be read, and what to do if it is little."""
     limit = preset.train.max_length
-    if (reader := TextReader.from_model(model, used_prompt(model), limit)) is None:
+    if (found := coverage(model, used_prompt(model), sample, limit)) is None:
         return
-    found = coverage(reader, sample, limit, model.tokenizer.unk_token_id)
     console.print(str(found))
-    if found.read < 1 - MUCH:
-        remedies = [] if split or len(sample.corpus.columns) > 1 else ["add --split sentences"]
-        if (more := min(found.enough, _longest(model, preset))) > limit:
-            remedies.append(f"read more with --set train.max_length={more}")
-        console.print(f"warning: much of the text is cut off: {', or '.join(remedies) or 'give shorter texts'}")
+    remedies = [] if split or len(sample.corpus.columns) > 1 else ["add --split sentences"]
+    if (more := min(found.enough, _longest(model, preset))) > limit:
+        remedies.append(f"read more with --set train.max_length={more}")
+    if warning := found.warning(remedies):
+        console.print(warning)

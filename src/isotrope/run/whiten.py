@@ -19,7 +19,7 @@ from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.load import public_name
 from isotrope.encoder.pooling import Dense
-from isotrope.encoder.prompts import Prompts
+from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_self_made, make_tasks, usable
@@ -34,6 +34,7 @@ from isotrope.store.atomic import check_replaceable
 from isotrope.store.cache import cache_folder
 from isotrope.store.disk import writing
 from isotrope.text.corpus import open_corpus
+from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 from isotrope.types import Encoder, Matrix
 
@@ -111,6 +112,11 @@ def whiten(
             console.print(note)
         paths = [corpus] if isinstance(corpus, str | Path) else corpus
         cleaned = open_corpus(paths, cache=cache_folder("corpora"), text=text, split=split)
+    console.print(str(cleaned.report))
+    if found := coverage(encoder, used_prompt(encoder), Sample(cleaned, None, seed), encoder.max_seq_length or 512):
+        console.print(str(found))
+        if warning := found.warning([] if split else ["add --split sentences"]):
+            console.print(warning)
     dim = int(encoder.get_embedding_dimension())
     drawn = Sample(cleaned, None, seed).texts(sentences + HELD_OUT)
     kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - (k or dim) - 1)) if compare else 0

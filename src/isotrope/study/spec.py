@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 from isotrope.objective.registry import explain
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
@@ -162,7 +162,8 @@ def read_tables(name: str | Path) -> dict[str, Any]:
     elif str(name) in study_names():
         path = files("isotrope.studies").joinpath(f"{name}.toml")
     else:
-        raise UserError(f"study {str(name)!r} is unknown", f"choose one of {', '.join(study_names())}, or a .toml file")
+        remedy = one_of(name, study_names(), ", or a .toml file")
+        raise UserError(f"study {str(name)!r} is unknown", remedy)
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

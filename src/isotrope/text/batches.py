@@ -49,7 +49,10 @@ class PermutedBatches(BatchSampler):
         if self.size < batch_size * world_size:
             each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
             problem = f"a batch of {each} is larger than the corpus of {self.size} sentences"
-            raise UserError(problem, f"lower the batch size to at most {max(1, self.size // world_size)}")
+            most = self.size // world_size
+            power = 1 << max(1, most.bit_length() - 2)  # several batches an epoch
+            remedy = f"choose at most {most}, for example --set train.batch_size={power}"
+            raise UserError(problem, remedy if most > 1 else "give more text")
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.epoch = 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
+from sentence_transformers import SentenceTransformer
 
 from isotrope.text.sample import Sample
 from isotrope.text.tokens import TextReader
@@ -48,7 +49,7 @@ class Coverage:
         return int(np.quantile(self.lengths, 0.95, method="higher"))
 
     def __str__(self) -> str:
-        """One line; a second one if many tokens are unknown."""
+        """One line on the cuts; a second one if many tokens are unknown."""
         longer, count = int((self.lengths > self.limit).sum()), len(self.lengths)
         looked = f"{longer:,} of {count:,} texts" + ("" if self.whole else " looked at")
         said = f"{looked} are longer than {self.limit} tokens; {_percent(self.read)} of the text is read"
@@ -57,17 +58,28 @@ class Coverage:
             said += f"\n{_percent(self.unknown)} of the tokens are unknown to the model's tokenizer{shown}"
         return said
 
+    def warning(self, remedies: Sequence[str]) -> str:
+        """One line, if much of the text is cut off; else nothing."""
+        if self.read >= 1 - MUCH:
+            return ""
+        return f"warning: much of the text is cut off: {', or '.join(remedies) or 'give shorter texts'}"
 
-def coverage(reader: TextReader, sample: Sample, limit: int, unknown: int | None) -> Coverage:
+
+def coverage(model: SentenceTransformer, prompt: str, sample: Sample, limit: int) -> Coverage | None:
     """Look at `LOOKED_AT` texts of a sample, in the order of its first epoch; at fewer, if they are long.
 
     Args:
-        reader: how the model makes tokens; its tokenizer no longer cuts afterwards.
+        model: whose tokenizer reads them.
+        prompt: words before every text.
         sample: the rows of the run; all of their columns count.
         limit: tokens that the model will read of a text.
-        unknown: the id of a token that the tokenizer does not know, if it has one.
+
+    Returns:
+        What was found; None for a tokenizer that is not of the `tokenizers` library.
     """
-    tokenizer = reader.tokenizer
+    if (reader := TextReader.from_model(model, prompt, limit)) is None:
+        return None
+    tokenizer, unknown = reader.tokenizer, model.tokenizer.unk_token_id
     tokenizer.no_truncation()
     if unknown in tokenizer.encode("").ids:  # one mark for many ends, as GPT-2 has it
         unknown = None
