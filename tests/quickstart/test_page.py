@@ -32,6 +32,9 @@ def test_all_four_stages_and_one_verdict(finished: Path) -> None:
             assert f"|{scale * values[stage]:.{digits}f}|" in text, (name, stage)
         assert text.count(MEANINGS[name]) == 2  # in the table, and below its figure
     assert f"{result['text']['sentences_trained_on']:,} sentences" in text
+    retrieval = result["measures"]["retrieval"]
+    alone = f"{100 * (retrieval['whitened'] - retrieval['before']):+.2f}".replace("-", "−")
+    assert f"Whitening alone changed retrieval by {alone} points" in text
     assert "<script" not in page
     assert "src=" not in page
 
