@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from importlib.metadata import version
@@ -170,7 +171,7 @@ def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
     rows = encoder.tokenizer(list(_SENTENCES[1:3]), padding=True, return_tensors="pt")
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=encoder.max_seq_length)}
     try:
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(StringIO()), warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(
                 _Graph(encoder).eval(),
                 tuple(rows[name] for name in INPUTS),
