@@ -30,6 +30,7 @@ BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | 
 REASON = re.compile(r"not run by the tests: \w+", re.IGNORECASE)
 MODELS = ["MODEL", "OTHER-MODEL", "OLD-MODEL", "YOUR-MODEL", "bert-base-uncased"]
 MODELS += ["sentence-transformers/all-MiniLM-L6-v2"]
+PROMPTED = "Qwen/Qwen3-Embedding-0.6B"
 SHELL = ("", "bash", "sh")
 TEXTS = ["notes.txt", "text.txt", "corpus.txt", "YOUR-TEXT.txt"]
 
@@ -69,6 +70,9 @@ def workplace(tmp_path: Path, tiny_model: Path, pairs_file: Path, monkeypatch: p
     place = tmp_path / "place"
     for name in MODELS:
         shutil.copytree(small, place / name)
+    model = load(tiny_model, "mean")
+    model.prompts = {"query": "Query:", "document": ""}
+    model.save_pretrained(str(place / PROMPTED))
     texts = sentences(200)
     for name in TEXTS:
         (place / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
