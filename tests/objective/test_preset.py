@@ -176,7 +176,7 @@ def test_a_component_of_another_stage_is_refused() -> None:
         ("trains.batch_size=32", "train.batch_size"),
         ("max_len=64", "train.max_length"),
         ("encoder.drop=0.1", "encoder.dropout"),
-        ("terms.infonce.temperatur=0.1", "terms.infonce.temperature"),
+        ("terms.infonce.temp=0.1", "terms.infonce.temperature"),
         ("temperature=0.1", "terms.infonce.temperature"),
         ("term.infonce.temperature=0.1", "terms.infonce.temperature"),
         ("terms.infonc.temperature=0.1", "infonce"),
