@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,12 +82,13 @@ def test_an_ascii_standard_output() -> None:
 def test_every_line_goes_through_such_a_console() -> None:
     """No other module builds a console or a bar of its own."""
     package = Path(isotrope.__file__).parent
-    own = re.compile(r"(?<![\w.])(Console|Progress|print|tqdm)\(")
     found = [
-        f"{path.relative_to(package)}:{number}: {line.strip()}"
+        f"{path.relative_to(package)}:{node.lineno}: {node.func.id}"
         for path in package.rglob("*.py")
         if path.parent.name != "console"
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if own.search(line)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("Console", "Progress", "print", "tqdm")
     ]
     assert not found

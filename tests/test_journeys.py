@@ -1,0 +1,322 @@
+"""The ways of a new user, each from text to result through the real command line. They are offline and small.
+
+1 a text file · 2 a folder of Markdown · 3 a table · 4 pairs that judge · 5 paragraphs · 6 whitening · 7 vectors of a
+file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
+used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study; and the presets.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+
+import datasets
+import isotrope
+from conftest import sentences
+from isotrope.cli.main import main
+
+QUICK = "--set train.batch_size=16 --set train.eval_steps=5 --set train.save_steps=5 --set encoder.pooling=mean"
+
+
+@dataclass
+class User:
+    """Someone in a folder of their own, with a model, pairs and a text file."""
+
+    capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch
+
+    def types(self, line: str, code: int = 0) -> str:
+        """What ``isotrope LINE`` prints; it has to end with the exit code."""
+        self.monkeypatch.setattr(sys, "argv", ["isotrope", *shlex.split(line)])
+        ended = 0
+        try:
+            main()
+        except SystemExit as end:
+            ended = int(end.code or 0)
+        said = self.capsys.readouterr()
+        assert ended == code, said.err
+        assert "\x1b" not in said.out + said.err  # no terminal: no control codes
+        return said.out + said.err
+
+
+@pytest.fixture
+def user(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest,
+) -> Iterator[User]:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    for name, there in (("model", tiny_model), ("notes.txt", corpus_file), ("pairs.tsv", pairs_file)):
+        Path(name).symlink_to(there)
+    if "test_1_" not in request.node.name:  # one journey waits for its report
+        monkeypatch.setattr("isotrope.cli.train._report", lambda folder: None)
+    disable_progress_bar()
+    before = dict(os.environ)  # the command line quiets other libraries for its own process, which here is the tests'
+    with warnings.catch_warnings():
+        yield User(capsys, monkeypatch)
+    logging.disable(logging.NOTSET)
+    enable_progress_bar()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def vectors(model: str | Path, texts: list[str]) -> np.ndarray:
+    return np.asarray(SentenceTransformer(str(model), device="cpu").encode(texts))
+
+
+def test_1_a_text_file(user: User) -> None:
+    """Without labels nothing can judge the model, and the run says so; it has a report and a model card."""
+    said = user.types(f"train notes.txt --backbone model --sentences 160 --output run {QUICK}")
+    assert "160 sentences" in said
+    assert "1 thread" in said
+    assert "verdict: not judged" in said
+    assert "model: run/model" in said
+    assert "isotrope" in Path("run/model/README.md").read_text(encoding="utf-8")
+    assert Path("run/report.html").is_file()
+    user.types("report run --output page.html")
+    assert user.types(f"train notes.txt --backbone model --output run {QUICK}", code=2).count("\n") == 1
+    assert "holds a run already: add --resume" in user.types(
+        f"train notes.txt --backbone model --output run {QUICK}", 2
+    )
+
+
+def test_2_a_folder_of_markdown_and_html(user: User) -> None:
+    texts = sentences(120)
+    Path("docs/deep").mkdir(parents=True)
+    Path("docs/a.md").write_text("# A title\n\n" + "\n\n".join(f"**{s}**" for s in texts[:60]), encoding="utf-8")
+    Path("docs/deep/b.html").write_text("".join(f"<p>{s}</p>\n" for s in texts[60:]), encoding="utf-8")
+    Path("docs/picture.png").write_bytes(b"\x89PNG")
+    said = user.types(f"train docs --backbone model --output run {QUICK}")
+    assert "121 texts read from 2 files" in said  # the title is one
+    assert "files not read: 1 .png" in said
+    assert not any("*" in line or "<" in line for line in Path("run/sample.txt").read_text().splitlines())
+
+
+def test_3_a_table_with_a_text_column(user: User) -> None:
+    with Path("posts.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["id", "title", "body"])
+        rows.writerows([i, f"title {i}", f"{text}, and a comma"] for i, text in enumerate(sentences(120)))
+    said = user.types(f"train posts.csv --backbone model --output run {QUICK}", code=2)
+    assert "posts.csv has no single text column (columns: id, title, body)" in said
+    user.types(f"train posts.csv --text body --backbone model --output run {QUICK}")
+    assert all(line.endswith(", and a comma") for line in Path("run/sample.txt").read_text().splitlines())
+
+
+def test_4_own_pairs_judge(user: User) -> None:
+    said = user.types(f"train notes.txt --backbone model --dev pairs.tsv --sentences 160 --output run {QUICK}")
+    verdict = json.loads(Path("run/result.json").read_text())["verdict"]
+    assert f"verdict: {verdict};" in said
+    assert verdict in ("better", "worse", "not significant")
+    said = user.types("evaluate model run/model --pairs pairs.tsv --compare --json scores.json --table scores.md")
+    assert {"model", "run/model"} == json.loads(Path("scores.json").read_text()).keys()
+    assert "pairs" in Path("scores.md").read_text()
+
+
+def test_5_paragraphs_are_longer_than_the_model_reads(user: User) -> None:
+    """Five sentences a line: training says how much it will not read, and --split sentences reads all."""
+    texts = [f"{text.capitalize()}." for text in sentences(400)]
+    Path("pages.txt").write_text("\n".join(" ".join(texts[i : i + 5]) for i in range(0, 400, 5)), encoding="utf-8")
+    said = user.types(f"train pages.txt --backbone model --output short {QUICK} --set train.max_length=16")
+    assert "80 of 80 texts" in said
+    assert "--split sentences" in said
+    said = user.types(f"train pages.txt --split sentences --backbone model --output run {QUICK}")
+    assert int(re.search(r"split into (\d+) sentences", said)[1]) > 390  # type: ignore[index]
+    assert "100 % of the text is read" in said
+
+
+def test_6_whitening(user: User) -> None:
+    said = user.types("whiten model notes.txt --output whitened --dev pairs.tsv")
+    record = json.loads(Path("whitened/whiten.json").read_text())
+    assert record["verdict"] in ("better", "worse", "not significant")
+    assert record["verdict"] in said
+    assert vectors("whitened", ["a river"]).shape == (1, record["dimensions"]["after"])
+    user.types("whiten model notes.txt --output whitened", code=2)
+
+
+def test_7_vectors_with_their_ids_in_several_steps(user: User) -> None:
+    """Stopped in its midst, the same command goes on; the ids stand beside the vectors."""
+    texts = sentences(300)
+    rows = [json.dumps({"id": f"n{i}", "text": text}) for i, text in enumerate(texts)]
+    Path("rows.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    stops = iter([None, None, KeyboardInterrupt()])
+
+    def one_more(*_: object) -> None:
+        if (error := next(stops, None)) is not None:
+            raise error
+
+    with user.monkeypatch.context() as patch:
+        patch.setattr("isotrope.bulk.output.Manifest.save", saving(one_more))
+        patch.setattr("isotrope.bulk.encode.SHARD_CHARACTERS", 2_000)
+        user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet", code=130)
+        assert not Path("vectors.parquet").exists()
+        said = user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet")
+    assert "written to vectors.parquet" in said
+    table = pq.read_table("vectors.parquet")
+    assert table["id"].to_pylist() == [f"n{i}" for i in range(300)]
+    np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), vectors("model", texts), atol=1e-5)
+
+
+def saving(then: Callable[[], None]) -> Callable[..., None]:
+    """A manifest that is saved, and then something happens."""
+    from isotrope.bulk.output import Manifest
+
+    save = Manifest.save
+
+    def both(self: Manifest, folder: Path) -> None:
+        save(self, folder)
+        then()
+
+    return both
+
+
+def test_8_own_pairs_and_an_own_domain(user: User) -> None:
+    labels = ["river", "king", "ship"]
+    rows = [f"the {label} and the {word}\t{label}" for word in sentences(12) for label in labels]
+    Path("questions.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    said = user.types("evaluate model --pairs pairs.tsv --texts questions.tsv --intervals")
+    assert "pairs" in said
+    assert "questions" in said
+    assert "nDCG@10" in said
+    assert "isotrope: " in user.types("evaluate model", code=2)  # no data folder: one line with the remedy
+
+
+def test_9_an_own_trainer_script(user: User) -> None:
+    """The README's snippet, on own text."""
+    model = isotrope.load("model", "mean", dropout=0.1)
+    objective = isotrope.Objective(
+        model,
+        {"infonce": isotrope.component("terms", "infonce", temperature=0.05)},
+        views=[isotrope.component("views", "mlp")],
+    )
+    arguments = SentenceTransformerTrainingArguments(
+        "out", max_steps=3, per_device_train_batch_size=16, report_to="none", disable_tqdm=True, use_cpu=True
+    )
+    before = model.encode(["a river"])
+    SentenceTransformerTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_dict({"text": sentences(64)}),
+        loss=objective,
+        callbacks=[isotrope.ObjectiveState(objective)],
+    ).train()
+    model.save_pretrained("mine")
+    np.testing.assert_allclose(vectors("mine", ["a river"]), model.encode(["a river"]), atol=1e-6)
+    assert not np.allclose(model.encode(["a river"]), before)
+    assert "isotrope" in Path("mine/README.md").read_text(encoding="utf-8")
+
+
+def test_10_an_own_component(user: User, tmp_path: Path) -> None:
+    """One file and three lines of a preset; nothing of isotrope is changed."""
+    Path("journey_terms.py").write_text(
+        "from dataclasses import dataclass\n\n\n@dataclass(frozen=True)\nclass Together:\n"
+        '    """Positives lie together."""\n\n    stage = "terms"\n    weight: float = 1.0\n\n'
+        "    def __call__(self, scores):\n"
+        "        return self.weight * (1 - scores.pairs.diagonal(dim1=-2, dim2=-1).mean())\n",
+        encoding="utf-8",
+    )
+    Path("mine.toml").write_text(
+        'extends = "simcse"\n[terms.together]\nkind = "journey_terms:Together"\nweight = 0.5\n', encoding="utf-8"
+    )
+    user.monkeypatch.syspath_prepend(str(tmp_path))
+    user.types(f"train notes.txt --preset mine.toml --backbone model --sentences 160 --output run {QUICK}")
+    assert any("together" in line for line in Path("run/metrics.jsonl").read_text().splitlines())
+
+
+@pytest.mark.slow
+def test_11_the_model_needs_no_isotrope(user: User) -> None:
+    """Where the model is used, isotrope cannot even be imported."""
+    user.types(f"train notes.txt --backbone model --sentences 160 --output run {QUICK}")
+    user.types("whiten run/model notes.txt --output whitened --no-compare")
+    code = "import sys; sys.modules['isotrope'] = None\nfrom sentence_transformers import SentenceTransformer\n"
+    code += "print(SentenceTransformer(sys.argv[1], device='cpu').encode(['a river']).tolist())"
+    for model in ("run/model", "whitened"):
+        done = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(json.loads(done.stdout), isotrope.load(model).encode(["a river"]), atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (find_spec("onnxruntime") and find_spec("onnxscript")), reason="needs the extra onnx")
+def test_12_onnx(user: User) -> None:
+    """The graph holds pooling and whitening; its README's snippet runs."""
+    user.types("whiten model notes.txt --output whitened --no-compare")
+    said = user.types("export whitened --to onnx --output onnx")
+    assert "written to onnx" in said
+    readme = Path("onnx/README.md").read_text(encoding="utf-8")
+    snippet = readme.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", "onnx")
+    done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path("onnx/export.json").read_text())["largest_difference"] < 1e-4
+
+
+def test_13_a_model_with_prompts(user: User, prompted_model: Path) -> None:
+    said = user.types(f"encode {prompted_model} notes.txt --prompt-name query --output v.npy")
+    assert "written to v.npy" in said
+    texts = Path("notes.txt").read_text(encoding="utf-8").splitlines()
+    expected = SentenceTransformer(str(prompted_model), device="cpu").encode(texts[:9], prompt_name="query")
+    np.testing.assert_allclose(np.load("v.npy")[:9], expected, atol=1e-5)
+    assert "query" in user.types(f"encode {prompted_model} notes.txt --prompt-name qery --output w.npy", code=2)
+    wanted = "--prompt-name query --sentences 160 --set train.batch_size=16 --output run"
+    user.types(f"train notes.txt --backbone {prompted_model} {wanted}")
+    assert SentenceTransformer("run/model", device="cpu").default_prompt_name == "query"
+
+
+@pytest.mark.slow
+def test_14_a_killed_run_goes_on(user: User) -> None:
+    """The same weights as without the kill."""
+    line = f"train notes.txt --backbone model --sentences 480 {QUICK} --output"
+    user.types(f"{line} whole")
+    command = [sys.executable, "-m", "isotrope.cli", *shlex.split(line), "killed"]
+    begun = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+    while begun.poll() is None and not any(Path("killed").glob("checkpoints/checkpoint-*")):
+        time.sleep(0.02)
+    begun.send_signal(signal.SIGKILL)
+    begun.wait()
+    user.types(f"{line} killed --resume")
+    weights = [Path(run, "model/model.safetensors").read_bytes() for run in ("whole", "killed")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_15_a_study_of_two_methods(user: User) -> None:
+    Path("mine.toml").write_text(
+        'title = "Mine"\n[run]\ncorpus = ["notes.txt"]\nbackbone = "model"\nsentences = 160\nseeds = 2\n'
+        'dev = ["pairs.tsv"]\ntest = "dev-half"\nset = ["train.batch_size=16", "encoder.pooling=mean"]\n'
+        '[rows.SimCSE]\n[rows."Three views"]\nset = ["views.passes=3"]\n',
+        encoding="utf-8",
+    )
+    said = user.types("study mine.toml --output study")
+    assert "0 of 4 cells left" in said or "nothing is left" in said
+    assert "Three views" in Path("study/table.md").read_text(encoding="utf-8")
+    began = time.monotonic()
+    assert "written to study/table.md" in user.types("study mine.toml --output study")  # finished cells are only read
+    assert time.monotonic() - began < 30
+
+
+def test_the_presets_say_what_they_are(user: User) -> None:
+    assert "rankcse-listmle" in user.types("presets list")
+    assert "temperature = 0.05" in user.types("presets show simcse")
+    assert "views.sgw" in user.types("presets diff simcse whitenedcse")
+    assert "train.lerning_rate is an unknown key" in user.types(
+        "presets show simcse --set train.lerning_rate=1", code=2
+    )
