@@ -191,7 +191,7 @@ def check(name: str, case: Case, base: Path, share: float, draw: random.Random) 
         if second is not None and (code := ended(second)) not in (0, 2):
             wrong.append(f"{name} {number}: the second of two ended with {code}: {tail(folder)}")
         code = again(case, folder)
-        if code == 2 and second is not None and "holds something already" in tail(folder):
+        if code == 2 and second is not None and "is not empty" in tail(folder):
             code = 0  # the other of the two has finished, and a finished output is not replaced
         if code != 0:
             wrong.append(f"{name} {number}: given again, it ended with {code}: {tail(folder)}")

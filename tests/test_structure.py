@@ -26,7 +26,7 @@ ONE_NAME_FOR_TWO = {
     "alignment": "the measure and the loss: both names are fixed by the design",
     "uniformity": "the measure and the loss: both names are fixed by the design",
 }
-# A module outside of the store that writes by itself -> why it may.
+# A module outside of the store that writes files -> why it may.
 WRITERS: dict[str, str] = {}
 MIRRORLESS = {"contract", "oracle", "cli"}  # checks of every component; naive oracles; journeys through commands
 

@@ -72,7 +72,7 @@ def test_a_damaged_manifest_is_one_line(tmp_path: Path, damage: str | dict[str, 
     Manifest(7, 8, "a model", {"shard": 3}).save(tmp_path)
     path = tmp_path / "manifest.json"
     path.write_text(damage if isinstance(damage, str) else json.dumps(json.loads(path.read_text()) | damage))
-    with pytest.raises(UserError, match=rf"manifest.json is damaged.*: delete {tmp_path} to begin anew"):
+    with pytest.raises(UserError, match=rf"manifest.json is damaged.*: delete {tmp_path} to start again"):
         Manifest.read(tmp_path)
 
 

@@ -113,7 +113,7 @@ WEB: dict[str, tuple[Callable[[Web], object], list[str], str]] = {
         [],
         "a.txt is, or leads to, an invalid address (Invalid IPv6 URL) … put it at",
     ),
-    "gone": (lambda web: web.pages.pop("/at/a.txt"), [], "/at/a.txt is not there any more (404) … put it at"),
+    "gone": (lambda web: web.pages.pop("/at/a.txt"), [], "/at/a.txt does not exist any more (404) … put it at"),
     "another": (lambda web: web.pages.update({"/at/a.txt": b"x\n"}), [], "a.txt is not the file expected … put it"),
     "cut": (lambda web: setattr(web, "cut", 99), [], "a.txt broke off after 99 of … bytes … again"),
     "archive cut": (

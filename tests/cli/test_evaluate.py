@@ -114,7 +114,7 @@ def test_a_full_disk_leaves_the_old_file(
         (["--table", "none/r.md"], "does not exist"),
         (["--table", "r.pdf"], "unknown format"),
         (["--json", "."], "is a folder"),
-        (["--json", "/dev/null"], "no ordinary file"),
+        (["--json", "/dev/null"], "not an ordinary file"),
         (["--compare"], "one model"),
     ],
 )

@@ -92,7 +92,7 @@ def test_redirects(web: Web, tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [403, 404, 500, 503])
 def test_refusals(web: Web, tmp_path: Path, status: int) -> None:
     web.pages["/a.txt"] = status
-    with pytest.raises(UserError, match=rf"a.txt is .*\({status}.*put it at {tmp_path}/a.txt$"):
+    with pytest.raises(UserError, match=rf"a.txt (is|does) .*\({status}.*put it at {tmp_path}/a.txt$"):
         download(f"{web.base}/a.txt", tmp_path / "a.txt", file_of(TEXT), HOME)
 
 
@@ -146,6 +146,6 @@ def test_a_server_that_does_not_answer_has_a_limit(web: Web, tmp_path: Path, mon
 
 def test_a_folder_in_the_place_of_the_file(web: Web, tmp_path: Path) -> None:
     (tmp_path / "a.txt").mkdir()
-    with pytest.raises(UserError, match=r"a.txt is a folder, and a file is to be there: move it away"):
+    with pytest.raises(UserError, match=r"a.txt is a folder, but should be a file: move it away"):
         download(f"{web.base}/a.txt", tmp_path / "a.txt", file_of(TEXT), HOME)
     assert not web.asked

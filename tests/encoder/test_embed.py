@@ -77,8 +77,8 @@ def _spoilt(value: float) -> Callable[[np.ndarray], np.ndarray]:
 @pytest.mark.parametrize(
     ("encoder", "problem"),
     [
-        ("a name", "'a name' is no encoder"),
-        (3, "3 is no encoder"),
+        ("a name", "'a name' is not an encoder"),
+        (3, "3 is not an encoder"),
         (Lengths(lambda rows: rows[1:]), r"shape \(\d, 2\) for \d sentences"),
         (Lengths(lambda rows: rows[:, 0]), r"gave shape \(\d,\)"),
         (Lengths(lambda rows: rows[:, :0]), r"gave shape \(\d, 0\)"),

@@ -105,7 +105,7 @@ def test_nan_names_the_sentence():
 
 
 def test_no_encoder_at_all():
-    with pytest.raises(UserError, match="'model' is no encoder"):
+    with pytest.raises(UserError, match="'model' is not an encoder"):
         sts.evaluate_pairs("model", toy())
-    with pytest.raises(UserError, match="is no encoder"):
+    with pytest.raises(UserError, match="is not an encoder"):
         sts.evaluate_pairs(object(), toy())

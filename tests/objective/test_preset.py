@@ -135,7 +135,7 @@ def test_the_width_is_the_models() -> None:
 
 
 def test_reading_a_preset_imports_nothing_of_a_third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for ``show`` or ``diff``; and what is no component is refused when a run starts, whatever it is."""
+    """Not for ``show`` or ``diff``; and what is not a component is refused when a run starts, whatever it is."""
     (tmp_path / "loud.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "mine.toml"
@@ -150,19 +150,19 @@ def test_reading_a_preset_imports_nothing_of_a_third_party(tmp_path: Path, monke
 
 
 def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tiny_model: Path) -> None:
-    """Before anything is written, a class that is no component is refused, and not called."""
+    """Before anything is written, a class that is not a component is refused, and not called."""
     touched = tmp_path / "touched"
     path = tmp_path / "mine.toml"
     path.write_text(f'extends = "simcse"\n[terms.x]\nkind = "subprocess:Popen"\nargs = ["touch", "{touched}"]\n')
-    with pytest.raises(UserError, match=r"'subprocess:Popen' is no component of terms.*stage = \"terms\""):
+    with pytest.raises(UserError, match=r"'subprocess:Popen' is not a component of terms.*stage = \"terms\""):
         isotrope.train(corpus_file, output=tmp_path / "run", preset=path, backbone=str(tiny_model), dev="none")
-    with pytest.raises(UserError, match="no component"):
+    with pytest.raises(UserError, match="not a component"):
         build_objective(read_preset(path), isotrope.load(tiny_model, "mean", device="cpu"))
     assert not touched.exists()
 
 
 def test_a_component_of_another_stage_is_refused() -> None:
-    with pytest.raises(UserError, match="is no component of views"):
+    with pytest.raises(UserError, match="is not a component of views"):
         check_third_parties(read_preset("simcse", ["views.x.kind=isotrope.terms.infonce:InfoNCE"]))
     with pytest.raises(UserError, match=r"terms has no kind 'released\.detach': .*choose one of .*released\.clamped"):
         read_preset("simcse", ["terms.x.kind=released.detach"])

@@ -105,8 +105,8 @@ def test_impossible_widths_are_named(tiny_model: Path, dims: Any) -> None:
     [
         ({"terms": {}}, "no terms"),
         ({"terms": [InfoNCE()]}, "no dictionary: write terms="),
-        ({"terms": {"infonce": InfoNCE}}, r"no component: make one: component\(\"terms\""),
-        ({"terms": {"infonce": "infonce"}}, "no component"),
+        ({"terms": {"infonce": InfoNCE}}, r"not a component: make one: component\(\"terms\""),
+        ({"terms": {"infonce": "infonce"}}, "not a component"),
         ({"views": MLP}, "no list: write views="),
         ({"views": [component("scores", "noise")]}, "Noise stands in views, and belongs to scores"),
         ({"tokens": [component("tokens", "shuffle")]}, "give pairs"),

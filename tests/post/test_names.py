@@ -69,7 +69,7 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
         ("isotrope/tiny+whitening:q=3", r"\+whitening has no option 'q': choose from fit, sentences, k"),
         ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
         ("isotrope/tiny+whitening:k=many", "k=many is not possible"),
-        ("isotrope/tiny+whitening:256", "'256' is no option: write"),
+        ("isotrope/tiny+whitening:256", "'256' is not an option: write"),
         ("isotrope/tiny+flow:coupling=none", "coupling=none is not possible"),
         ("isotrope/tiny+whitening:fit=gone.txt", "gone.txt does not exist"),
         ("isotrope/tiny+whitening:sentences=9", "sentences = 9 of the target"),

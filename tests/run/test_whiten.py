@@ -158,7 +158,7 @@ def test_the_commands_default_is_the_functions() -> None:
 
 def test_a_folder_that_holds_something_is_kept(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("do not lose me")
-    with pytest.raises(UserError, match="holds something already"):
+    with pytest.raises(UserError, match="is not empty"):
         whiten(tiny_model, corpus_file, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "do not lose me"
 

@@ -18,7 +18,7 @@ BAD = {
     '[rows.a]\npreset = "simcse"': "title is missing",
     'title = "t"\n[rows.a]\n[run]\nseeds = 0': "run.seeds = 0 is not possible",
     'title = "t"\n[rows.a]\npublished = {"STS-12" = 3}': "no column 'STS-12'",
-    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "names 'b', which is no row",
+    'title = "t"\n[rows.a]\n[claims.c]\nbetter = "b"\nthan = "a"\ntext = ""': "names 'b', which is not a row",
     'title = "t"\n[rows.a]\n[run]\nbaseline = "b"': "run.baseline names 'b'",
     'title = "t"\n[rows.a]\nteachers = {guide = ["x"]}': "has no teacher 'guide'",
     'title = "t"\n[rows.a]\n[run]\nset = ["terms.listnett.temperature=1"]': "no row has such a component",
@@ -38,7 +38,7 @@ BAD = {
     'x = "encoder.pooling"': "is no key that is swept over numbers",
     'title = "t"\n[rows.a]\nsweep = {"train.epochs" = [1, 1]}': "two rows are 'a, epochs = 1'",
     'title = "t"\n[rows.a]\n[run]\nthreads = 0': "run.threads = 0 is not possible",
-    'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "[figures.../f] is no name",
+    'title = "t"\n[rows.a]\n[figures."../f"]\nkind = "bars"\ntitle = ""': "[figures.../f] is not a name",
     'title = "t"\n[rows.a]\n[run]\ndev = ["missing.tsv"]': "missing.tsv does not exist",
 }
 

@@ -118,7 +118,7 @@ def encode(
             with watch("counting the rows", shown):  # all of the input is checked before the long work
                 count = sum(1 for _ in _texts(sources, text))
             if not count:
-                raise UserError(f"{sources[0].path} has a header and no row", "give a file with sentences")
+                raise UserError(f"{sources[0].path} has a header but no rows", "give a file with sentences")
             (store.folder / MANIFEST).unlink(missing_ok=True)
             store.clear()
             kept.make()
@@ -126,7 +126,7 @@ def encode(
             manifest.save(store.folder)
         manifest.check(store.folder, made_from)
         if not store.holds(manifest):
-            raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to begin anew")
+            raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to start again")
         shown.print(threads_line())
         with progress_bar("encoded", manifest.rows, shown) as bar:
             _go_on(manifest, store, kept, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
@@ -163,7 +163,7 @@ def _encoder(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
         if value is not None:
             raise UserError(f"{name} = {value!r} needs the name of a model", f"give {name} to isotrope.load instead")
     if not isinstance(model, Encoder):
-        raise UserError(f"{model!r:.80} is no encoder", "give a model's name or an object with encode(list[str])")
+        raise UserError(f"{model!r:.80} is not an encoder", "give a model's name or an object with encode(list[str])")
     return model
 
 
@@ -229,7 +229,7 @@ def _go_on(
 
 
 def _changed(folder: Path) -> UserError:
-    return UserError("the files have changed while they were read", f"delete {folder} to begin anew")
+    return UserError("the files have changed while they were read", f"delete {folder} to start again")
 
 
 def _next_shard(texts: Iterator[str], size: int) -> list[str]:

@@ -53,7 +53,7 @@ class Manifest:
         Raises:
             UserError: it is damaged.
         """
-        path, remedy = folder / MANIFEST, f"delete {folder} to begin anew"
+        path, remedy = folder / MANIFEST, f"delete {folder} to start again"
         if not path.exists():
             return None
         types = {"rows": int, "dimension": int, "model": str, "made_from": dict, "done": int, "shards": int}
@@ -73,7 +73,8 @@ class Manifest:
                 "files": "other files, or the files have changed since",
             }.get(name, f"{name} = {begun!r}, not {value!r}")
             raise UserError(
-                f"{folder} was begun with {problem}", f"give the same arguments again, or delete {folder} to begin anew"
+                f"{folder} was begun with {problem}",
+                f"give the same arguments again, or delete {folder} to start again",
             )
 
 

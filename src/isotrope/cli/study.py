@@ -61,7 +61,7 @@ def study(
         console.print(Markdown(done.pages[0].read_text(encoding="utf-8")))
     if done.failed:
         problem = f"{len(done.failed)} of {done.record['scale']['cells']} cells are not finished"
-        raise UserError(problem, f"see {done.pages[0]}; when that is put right, the same command runs them")
+        raise UserError(problem, f"see {done.pages[0]}; when that is fixed, the same command runs them")
 
 
 def _rows(file: str, given: list[str]) -> list[str]:
@@ -82,7 +82,9 @@ def _search(file: str, options: Options, idle: dict[str, Any]) -> None:
 
     for name, value in idle.items():
         if value:
-            raise UserError(f"{name} says nothing to --search", "leave it out: a search has its own, and no test pairs")
+            raise UserError(
+                f"{name} has no effect on --search", "leave it out: a search has its own, and no test pairs"
+            )
     path = search_settings(file, **options)
     console.print(f"best settings of each row: {path}")
 

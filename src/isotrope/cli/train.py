@@ -106,4 +106,4 @@ def _report(folder: Path) -> None:
         console.print(f"report: {page}")
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__
-        console.print(f"no report ({why}); the run is whole")
+        console.print(f"no report ({why}); the run itself is complete")

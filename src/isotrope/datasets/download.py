@@ -46,7 +46,7 @@ def download(url: str, path: Path, file: File | None, home: str, tick: Tick = la
     """
     check_web(url)
     if path.is_dir():
-        raise UserError(f"{path} is a folder, and a file is to be there", "move it away")
+        raise UserError(f"{path} is a folder, but should be a file", "move it away")
     while True:
         resumed = _receive(url, path, file, home, tick)
         wrong = fault(part_path(path), file) if file else None
@@ -63,7 +63,7 @@ def check_web(url: str, before: str = "") -> None:
     try:
         scheme = urlsplit(url).scheme
     except ValueError as error:
-        raise UserError(f"{url} is no valid address ({error})", "name an address on the web") from None
+        raise UserError(f"{url} is not a valid address ({error})", "name an address on the web") from None
     if scheme not in ("http", "https"):
         raise UserError(f"{url} is neither http nor https", "name an address on the web")
     if scheme == "http" and urlsplit(before).scheme == "https":
@@ -163,7 +163,7 @@ def _length(answer: HTTPResponse, begun: int) -> int | None:
 
 def _refused(url: str, error: HTTPError, by_hand: str) -> UserError:
     if error.code in (404, 410):
-        return UserError(f"{url} is not there any more ({error.code})", by_hand)
+        return UserError(f"{url} does not exist any more ({error.code})", by_hand)
     return UserError(f"{url} is refused ({error.code} {error.reason:.80})", f"try later, or {by_hand}")
 
 

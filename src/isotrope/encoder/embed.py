@@ -126,7 +126,7 @@ def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any], role: 
     # A string has an encode() of its own: someone gave a model's name.
     if isinstance(encoder, str) or not callable(getattr(encoder, "encode", None)):
         remedy = "give an object with encode(list[str]), as from isotrope.load"
-        raise UserError(f"{encoder!r:.80} is no encoder", remedy)
+        raise UserError(f"{encoder!r:.80} is not an encoder", remedy)
     if isinstance(encoder, SentenceTransformer):
         options = options | {"show_progress_bar": False}
     call: Callable[..., Any] = encoder.encode

@@ -84,7 +84,7 @@ def export_onnx(
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise UserError(f"{' and '.join(missing)} cannot be imported", "pip install 'isotrope[onnx]'")
     if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder} holds something already", "choose a new folder")
+        raise UserError(f"{folder} is not empty", "choose a new folder")
     check_replaceable(folder, "onnx")
     encoder = load(model, pooling, device="cpu", packed=False).float().eval()
     tokenizer = _tokenizer(encoder, str(model))

@@ -128,7 +128,7 @@ def check_third_parties(preset: Preset) -> None:
     """Import the components that a preset names as ``module:Class``, and check their options: when a run starts.
 
     Raises:
-        UserError: no such class, one that is no component of its stage, a wrong option.
+        UserError: no such class, one that is not a component of its stage, a wrong option.
     """
     _check_components(preset, third_parties=True)
 
@@ -140,7 +140,9 @@ def _check_components(preset: Preset, third_parties: bool) -> None:
         with _named_by_table([(stage, label, kind)]):
             asked = checked_options(stage, kind, options).get("teacher", SELF)
         if asked != SELF and asked not in preset.teachers:
-            raise UserError(f"{stage}.{label}.teacher = {asked!r}, which is none", f"add a table [teachers.{asked}]")
+            raise UserError(
+                f"{stage}.{label}.teacher = {asked!r}, which does not exist", f"add a table [teachers.{asked}]"
+            )
 
 
 def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:

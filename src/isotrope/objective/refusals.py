@@ -99,7 +99,9 @@ def _check_stage(stage: str, given: Any, passes: int) -> None:
     for each in parts:
         part = _token_step(each, passes) if stage == "tokens" else each
         if isinstance(part, type) or not (callable(part) or hasattr(part, "build")):
-            raise UserError(f"{stage} holds {part!r:.60}, which is no component", f'make one: component("{stage}", …)')
+            raise UserError(
+                f"{stage} holds {part!r:.60}, which is not a component", f'make one: component("{stage}", …)'
+            )
         if (own := getattr(part, "stage", stage)) != stage:
             raise UserError(f"{type(part).__name__} stands in {stage}, and belongs to {own}", f"move it to {own}")
         if stage == "teachers" and isinstance(part, nn.Module):

@@ -56,7 +56,7 @@ def component_class(stage: str, kind: str) -> type:
     if not inspect.isclass(cls):
         raise UserError(f"kind = {kind!r} is not a class", "name a module:Class")
     if _stage_of(cls) != stage:
-        raise UserError(f"kind = {kind!r} is no component of {stage}", f'its class must declare stage = "{stage}"')
+        raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
     return cls
 
 

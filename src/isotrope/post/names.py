@@ -154,7 +154,7 @@ def post_step(text: str, name: str) -> PostStep:
     for option in options.split(",") if options else []:
         key, sign, value = option.partition("=")
         if not (key and sign and value):
-            raise UserError(f"{name}: {option!r} is no option", f"write +{kind}:key=value,key=value")
+            raise UserError(f"{name}: {option!r} is not an option", f"write +{kind}:key=value,key=value")
         given[key] = value
     try:
         return cls(**given)  # pydantic turns the text into numbers

@@ -39,7 +39,7 @@ def check_file(target: Path) -> Path:
     """
     target = target.resolve() if target.is_symlink() else target
     if target.exists() and not target.is_file():
-        raise UserError(f"{target} is {'a folder' if target.is_dir() else 'no ordinary file'}", "name a file")
+        raise UserError(f"{target} is {'a folder' if target.is_dir() else 'not an ordinary file'}", "name a file")
     if not target.parent.is_dir():
         raise UserError(f"{target.parent} does not exist, so {target.name} cannot be written", "make the folder")
     if not os.access(target.parent, os.W_OK):

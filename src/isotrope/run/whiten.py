@@ -101,7 +101,7 @@ def whiten(
     """
     folder, console = Path(output), console or plain_console(quiet=True)
     if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder} holds something already", "choose a new folder")
+        raise UserError(f"{folder} is not empty", "choose a new folder")
     check_replaceable(folder, "model")
     if not 0 <= exponent <= 0.5:
         raise UserError(f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)")

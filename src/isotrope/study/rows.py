@@ -77,7 +77,7 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow]) -> None:
     for place, name, known in named:
         if name not in known:
             raise UserError(
-                f"study {spec.name}: {place} names {name!r}, which is no row", f"choose from {_list(known)}"
+                f"study {spec.name}: {place} names {name!r}, which is not a row", f"choose from {_list(known)}"
             )
 
 

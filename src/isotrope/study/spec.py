@@ -191,7 +191,7 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
             raise UserError(f"study {name}: {place} has no column {column!r}", f"choose from {', '.join(KNOWN)}")
     for figure in spec.figures:
         if not re.fullmatch(r"[\w-]+", figure):  # it is a file's name too
-            raise UserError(f"study {name}: [figures.{figure}] is no name", "use letters, digits, - and _")
+            raise UserError(f"study {name}: [figures.{figure}] is not a name", "use letters, digits, - and _")
     for place, why in _idle(spec):
         raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
     return spec

@@ -126,7 +126,7 @@ BAD_ARCHIVES: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown abstract": (lambda root: archive(root, claims=CLAIMS.replace("[7]", "[7 8]")), "abstract 8 is cited"),
     "too few claims": (lambda root: archive(root, claims=CLAIMS.split("\n")[0] + "\n"), "0 claims .*, 1 expected"),
     "too few abstracts": (lambda root: archive(root, CORPUS.split("\n")[0] + "\n"), "0 abstracts found, 1 expected"),
-    "another text": (lambda root: archive(root, CORPUS.replace("'Two.'", "Two.")), "no printed array"),
+    "another text": (lambda root: archive(root, CORPUS.replace("'Two.'", "Two.")), "not a printed array"),
 }  # fmt: skip
 
 

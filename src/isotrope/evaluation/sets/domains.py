@@ -144,7 +144,7 @@ def _scifact(folder: Path, setting: str) -> Domain:
         claims[row["id"]] = row["claim"]
         for cited in row["cited_doc_ids"].strip("[]").split():
             if cited not in corpus:
-                raise UserError(f"{place}: abstract {cited} is cited and not in the corpus", _REMEDY)
+                raise UserError(f"{place}: abstract {cited} is cited, but is not in the corpus", _REMEDY)
             judged[row["id"], cited] = 1
     _count(folder / "scifact.zip", f"claims in {member}", len(claims), expected)
     return relevant("SciFact", claims, corpus, judged)
@@ -157,7 +157,7 @@ def _abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
         try:
             sentences = [ast.literal_eval(line.strip()) for line in row["abstract"].strip()[1:-1].split("\n")]
         except (ValueError, SyntaxError):
-            raise UserError(f"{place}: an abstract that is no printed array", _REMEDY) from None
+            raise UserError(f"{place}: an abstract that is not a printed array", _REMEDY) from None
         abstracts[row["doc_id"]] = row["title"], [str(sentence) for sentence in sentences]
     _count(folder / "scifact.zip", "abstracts", len(abstracts), _ABSTRACTS)
     return abstracts

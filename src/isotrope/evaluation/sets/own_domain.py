@@ -46,7 +46,7 @@ def read_judged(folder: Path) -> Domain:
                 raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", "correct or delete the line")
         judged[query, text] = max(0, grade)
     if not any(judged.values()):
-        raise UserError(f"{path} calls no text relevant", _FOLDER)
+        raise UserError(f"{path} marks no text as relevant", _FOLDER)
     return relevant(folder.name, queries, corpus, judged)
 
 
@@ -94,7 +94,7 @@ def _judgements(path: Path) -> Iterator[tuple[str, str, str, int]]:
         if index == 0 and grade.isalpha():
             continue  # query-id, corpus-id, score
         if not grade.lstrip("+-").isdecimal():
-            raise UserError(f"{place}: the grade {grade[:40]!r} is no whole number", _FOLDER)
+            raise UserError(f"{place}: the grade {grade[:40]!r} is not a whole number", _FOLDER)
         rows += 1
         yield place, query, text, int(grade)
     if rows == 0:
