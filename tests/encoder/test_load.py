@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from transformers import AutoTokenizer
 
 from conftest import sentences
@@ -223,3 +226,13 @@ def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPat
     assert public_name(".") == tiny_model.name
     assert public_name("isotrope/tiny") == "isotrope/tiny"
     assert public_name("someone/some-bert") == "someone/some-bert"
+
+
+def test_models_that_are_no_language_models_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    table = StaticEmbedding(AutoTokenizer.from_pretrained(tiny_model), embedding_dim=8)
+    routes = [[Transformer(str(tiny_model)), Pooling(32)] for _ in range(2)]
+    for kind, module in (("StaticEmbedding", table), ("Router", Router.for_query_document(*routes))):
+        folder = tmp_path / kind
+        SentenceTransformer(modules=[module], device="cpu").save_pretrained(str(folder), create_model_card=False)
+        with pytest.raises(UserError, match=f"begins with a {kind}, not with a Transformer"):
+            load(folder)

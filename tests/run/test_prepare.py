@@ -16,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 
 from conftest import sentences, with_prompts
 from isotrope.console.plain import plain_console
+from isotrope.encoder import save
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.run.folder import RunFolder
@@ -160,3 +161,13 @@ def test_how_much_of_the_text_will_be_read_is_said_before_training(tiny_model: P
     settings = RunSettings(corpus=corpus, output=tmp_path / "x", backbone=str(tiny_model), dev="none", test="none")
     split = RunSettings(**{**vars(settings), "split": "sentences"})
     assert read_inputs(settings).identity["corpus"] != read_inputs(split).identity["corpus"]
+
+
+def test_half_precision_is_trained_in_full(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """A model saved in bfloat16 loads in bfloat16, where a step of 3e-5 changes few weights."""
+    half = SentenceTransformer(str(tiny_model), device="cpu").bfloat16()
+    half.save_pretrained(str(tmp_path / "half"), create_model_card=False)
+    with prepared(tmp_path / "half", corpus_file, tmp_path / "run") as (plan, _):
+        assert plan.model.dtype == torch.float32
+        save(plan.model, tmp_path / "saved")
+    assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").dtype == torch.float32

@@ -116,3 +116,26 @@ def test_the_heads_gradients_are_clipped_by_their_own_norm(
     head = torch.cat([p.grad.flatten() for p in objective.views[0].parameters() if p.grad is not None])
     assert head.norm().item() == pytest.approx(expected or len(head) ** 0.5, rel=1e-3)
     assert all(p.grad is not None and p.grad.eq(1).all() for p in objective.model.parameters())
+
+
+def test_what_a_script_can_do_wrong(tiny_model: Path, tmp_path: Path) -> None:
+    """Each went unnoticed: a head was lost, and sentence-transformers' trainer logs NaN as 0."""
+
+    def train(kept: list[Objective], trained: Objective, rate: float = 1e-4) -> None:
+        options = SentenceTransformerTrainingArguments(
+            output_dir=str(tmp_path / "out"), max_steps=3, per_device_train_batch_size=8, save_strategy="no",
+            logging_steps=2, learning_rate=rate, max_grad_norm=0.0, report_to="none", disable_tqdm=True,
+        )  # fmt: skip
+        SentenceTransformerTrainer(
+            model=model, args=options, train_dataset=Dataset.from_dict({"text": sentences(64)}), loss=trained,
+            callbacks=[ObjectiveState(each) for each in kept],
+        ).train()  # fmt: skip
+
+    model = load(tiny_model, "mean", device="cpu")
+    ours, other = (build_objective(read_preset("simcse"), model) for _ in range(2))
+    with pytest.raises(UserError, match="not trained: give the same objective"):
+        train([other], ours)
+    with pytest.raises(UserError, match="two ObjectiveState callbacks would write to one file"):
+        train([ours, other], ours)
+    with pytest.raises(UserError, match=r"diverged before step 2.*lower the learning rate"):
+        train([ours], ours, rate=1e30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from hashlib import sha256
@@ -250,6 +251,10 @@ def _explain(error: Exception, where: str, model: str) -> UserError:
     if isinstance(error, StrictDataclassError):
         found = text.splitlines()[-1].strip().removeprefix("TypeError: ").partition(" Errors: ")[0]
         return UserError(f"{model}: config.json: {found}", "correct it, or download the model again")
+    if (kind := _first_module(Path(where))) != "Transformer":
+        return UserError(
+            f"{model} begins with a {kind}, not with a Transformer", "name a model that is a language model"
+        )
     if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
         return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
     if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
@@ -261,6 +266,15 @@ def _explain(error: Exception, where: str, model: str) -> UserError:
     return UserError(
         f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files"
     )
+
+
+def _first_module(folder: Path) -> str:
+    """The kind of the first module of a sentence-transformers model."""
+    try:
+        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
+        return str(first["type"]).rsplit(".", 1)[-1]
+    except (OSError, ValueError, LookupError, TypeError):
+        return "Transformer"
 
 
 def _no_tokenizer(model: str) -> UserError:

@@ -146,8 +146,10 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
             remedy = 'name it for every column in the training arguments: router_mapping={"text": "document"}'
             raise UserError("the model has a Router, and a column of texts has no route", remedy)
     ids = columns[0]["input_ids"]
-    if ids.dim() == 2 and len(ids) > 1 and bool((ids == ids[0]).all()):
-        raise UserError("all texts of the first batch are equal", "check the data: are the texts empty?")
+    # Not before training, where rows come in the file's order and may share a long beginning.
+    if torch.is_grad_enabled() and ids.dim() == 2 and len(ids) > 1 and bool((ids == ids[0]).all()):
+        problem = "all texts of the first batch are equal, as far as the model reads them"
+        raise UserError(problem, "check the data: are the texts empty, or is the maximum length too short?")
 
 
 def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> Views:

@@ -126,7 +126,7 @@ def _student(preset: Preset) -> SentenceTransformer:
     if preset.train.max_length > longest:
         problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
         raise UserError(problem, f"choose at most {longest}")
-    return model
+    return model.float()  # in half precision, weights lose most of training's small steps
 
 
 def _longest(model: SentenceTransformer, preset: Preset) -> int:

@@ -26,11 +26,21 @@ class ObjectiveState(TrainerCallback):
     changes nothing: it has clipped encoder and objective together before.
 
     Raises:
-        UserError: at resume, if the checkpoint holds no objective.
+        UserError: at resume, if the checkpoint holds no objective; when the trainer logs, if the objective is
+            not the one that is trained, or some weights are not finite; if there are two of these callbacks.
     """
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Tell of a divergence: the trainer logs a loss that is no number as 0."""
+        if not self.objective.step:
+            remedy = "give the same objective to the trainer and to ObjectiveState"
+            raise UserError("ObjectiveState has an objective that is not trained", remedy)
+        if not all(bool(weights.isfinite().all()) for weights in self.objective.parameters()):
+            problem = f"training diverged before step {state.global_step}: some weights are not finite"
+            raise UserError(problem, "lower the learning rate")
 
     def own_state(self) -> dict[str, Tensor]:
         """The objective's weights, buffers and step number, without the encoder."""
@@ -45,6 +55,9 @@ class ObjectiveState(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """At resume, load what ``on_save`` wrote."""
+        if vars(state).setdefault("objective_state", self) is not self:
+            remedy = "train one Objective, which takes several datasets as well"
+            raise UserError("two ObjectiveState callbacks would write to one file", remedy)
         if state.global_step == 0:
             return
         path = checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS
