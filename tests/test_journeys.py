@@ -275,7 +275,7 @@ def test_13_a_model_with_prompts(user: User, prompted_model: Path) -> None:
     texts = Path("notes.txt").read_text(encoding="utf-8").splitlines()
     expected = SentenceTransformer(str(prompted_model), device="cpu").encode(texts[:9], prompt_name="query")
     np.testing.assert_allclose(np.load("v.npy")[:9], expected, atol=1e-5)
-    assert "query" in user.types(f"encode {prompted_model} notes.txt --prompt-name qery --output w.npy", code=2)
+    assert "query" in user.types(f"encode {prompted_model} notes.txt --prompt-name question --output w.npy", code=2)
     wanted = "--prompt-name query --sentences 160 --set train.batch_size=16 --output run"
     user.types(f"train notes.txt --backbone {prompted_model} {wanted}")
     assert SentenceTransformer("run/model", device="cpu").default_prompt_name == "query"
@@ -317,6 +317,6 @@ def test_the_presets_say_what_they_are(user: User) -> None:
     assert "rankcse-listmle" in user.types("presets list")
     assert "temperature = 0.05" in user.types("presets show simcse")
     assert "views.sgw" in user.types("presets diff simcse whitenedcse")
-    assert "train.lerning_rate is an unknown key" in user.types(
-        "presets show simcse --set train.lerning_rate=1", code=2
+    assert "train.learningrate is an unknown key" in user.types(
+        "presets show simcse --set train.learningrate=1", code=2
     )
