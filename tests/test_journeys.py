@@ -317,6 +317,4 @@ def test_the_presets_say_what_they_are(user: User) -> None:
     assert "rankcse-listmle" in user.types("presets list")
     assert "temperature = 0.05" in user.types("presets show simcse")
     assert "views.sgw" in user.types("presets diff simcse whitenedcse")
-    assert "train.learningrate is an unknown key" in user.types(
-        "presets show simcse --set train.learningrate=1", code=2
-    )
+    assert "did you mean 'train.learning_rate'" in user.types("presets show simcse --set train.learningrate=1", code=2)
