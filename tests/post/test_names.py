@@ -32,6 +32,7 @@ def test_names_are_taken_apart(tmp_path):
     assert EncoderName.parse(str(odd)) == EncoderName(str(odd), None, ())
     assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
     assert EncoderName.parse(f"{odd}@mean").pooling == "mean"
+    assert EncoderName.parse("model+whitening:exponent=0.25").steps == (Whitening(exponent=0.25),)
 
 
 def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
@@ -68,6 +69,7 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
         ("isotrope/tiny+whitenin", r"no step 'whitenin': write one of \+whitening, \+flow, \+sif"),
         ("isotrope/tiny+whitening:q=3", r"\+whitening has no option 'q': choose from fit, sentences, k"),
         ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
+        ("isotrope/tiny+whitening:exponent=0.6", "exponent=0.6 is not possible"),
         ("isotrope/tiny+whitening:k=many", "k=many is not possible"),
         ("isotrope/tiny+whitening:256", "'256' is not an option: write"),
         ("isotrope/tiny+flow:coupling=none", "coupling=none is not possible"),

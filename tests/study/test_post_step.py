@@ -31,17 +31,17 @@ def test_a_step_that_has_other_sentences_is_refused_first(
 def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
     tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
 ) -> None:
-    rows = '[rows.plain]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening:k=4"\n'
+    rows = '[rows.plain]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening:k=4,exponent=0.25"\n'
     file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
     cells = {cell.label: cell for cell in planned(read_study(file), tmp_path / "out").cells.values()}
     found = {label: run_cell(cell) for label, cell in cells.items()}
-    assert found["white"]["settings"]["then"] == "whitening:k=4"
+    assert found["white"]["settings"]["then"] == "whitening:k=4,exponent=0.25"
     assert "then" not in found["plain"]["settings"]
 
     opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
     rows_of_seed = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)  # as a training of seed 0 visits them
     encoder = load(tiny_model, "mean")
-    fitted = Whitening(k=4).behind(encoder).fit(opened.dataset[rows_of_seed.tolist()]["text"])
+    fitted = Whitening(k=4, exponent=0.25).behind(encoder).fit(opened.dataset[rows_of_seed.tolist()]["text"])
     (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()  # the half that judges
     (pairs,) = held.values()
     sides = (fitted.encode(side) for side in (pairs.first, pairs.second))
