@@ -48,12 +48,13 @@ class SelfMadeTask:
 
 
 def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
-    """Halves and spans of the same texts (N,), in their order; each task has N queries and N candidates.
+    """First half → second half, and span → rest, of the same texts (N,), in their order.
 
-    Give texts that `usable` has chosen, and that neither model was fitted or trained on.
+    Each task has N queries and N candidates. Give texts that `usable` has chosen, and that neither model was fitted or
+    trained on.
     """
     parts = {
-        "first half → second half": [_halves(text) for text in texts],
+        "half → half": [_halves(text) for text in texts],
         "span → rest": [_span(text, seed) for text in texts],
     }
     return [
