@@ -31,6 +31,7 @@ REASON = re.compile(r"not run by the tests: \w+", re.IGNORECASE)
 MODELS = ["MODEL", "OTHER-MODEL", "OLD-MODEL", "YOUR-MODEL", "bert-base-uncased"]
 MODELS += ["sentence-transformers/all-MiniLM-L6-v2"]
 PROMPTED = "Qwen/Qwen3-Embedding-0.6B"
+PROMPTED = "Qwen/Qwen3-Embedding-0.6B"
 SHELL = ("", "bash", "sh")
 TEXTS = ["notes.txt", "text.txt", "corpus.txt", "YOUR-TEXT.txt"]
 
@@ -64,7 +65,10 @@ def commands(text: str) -> Iterator[list[str]]:
 def workplace(tmp_path: Path, tiny_model: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with what the pages speak of."""
     small = tmp_path / "small"
-    load(tiny_model, "mean").save_pretrained(str(small))
+    model = load(tiny_model, "mean")
+    model.save_pretrained(str(small))
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    model.save_pretrained(str(tmp_path / "place" / PROMPTED))
     for name in SHIPPED:
         monkeypatch.setitem(SHIPPED, name, ("isotrope", str(small), "", ""))
     place = tmp_path / "place"

@@ -93,5 +93,5 @@ def commands() -> str:
     from isotrope.cli.main import app
 
     group = typer.main.get_command(app)
-    context = group.make_context("isotrope", [], resilient_parsing=True)
+    context: Any = group.make_context("isotrope", [], resilient_parsing=True)
     return str(get_docs_for_click(obj=group, ctx=context, name="isotrope"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_PROSE = r"(?ms)^```.*?^```|^<!--.*?-->|^ *\|.*?$|^#+ .*?$|^---$|^:::.*?$"
+BEGINS = r"[A-Z\d`]|isotrope|sentence-transformers|transformers|torch|setfit|model2vec|mteb"
 ABBREVIATED = re.compile(r"\b(e\.g|i\.e|et al|etc|Sec|Eq|Fig|vs)\.$")
 LONGEST = 10
 
@@ -21,7 +22,7 @@ def sentences(text: str) -> Iterator[str]:
     prose = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(NOT_PROSE, "", text))
     for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |\A(?:[-*]|\d+\.) ", prose):
         begun = ""
-        for part in re.split(r"(?<=[.!?])[*_)\"]*\s+(?=[\"(*_`\[]*(?:[A-Z\d`]|isotrope))", " ".join(block.split())):
+        for part in re.split(rf"(?<=[.!?])[*_)\"]*\s+(?=[\"(*_`\[]*(?:{BEGINS}))", " ".join(block.split())):
             begun = f"{begun} {part}".strip()
             if not ABBREVIATED.search(begun):
                 yield from filter(words, [begun])

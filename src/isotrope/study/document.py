@@ -129,10 +129,10 @@ def score_table(record: Record) -> Table:
     if lower := [column for column in columns if column in LOWER_IS_BETTER]:
         notes.append(f"Lower is better for {', '.join(lower)}.")
     if spread := record["spread"]:
-        needed = " and ".join(f"{n or 'more than 1000'} for {d} points" for d, n in spread["needed"].items())
+        needed = ", ".join(f"{n or 'more than 1000'} for {d} points" for d, n in spread["needed"].items())
         notes.append(
             f"{record['baseline']}: standard deviation {spread['sd']:.2f} ({spread['n']} seeds, {record['column']})."
-            f" Seeds needed to find a true difference of independent rows (power 0.8, two-sided 5 %): {needed}."
+            f" Seeds that a true difference needs (independent rows, power 0.8, two-sided 5 %): {needed}."
         )
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
 
