@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig
 from sentence_transformers import (
     CrossEncoder,
     SentenceTransformer,
@@ -23,7 +24,7 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from conftest import sentences
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from isotrope import Objective, component, load
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
@@ -51,13 +52,13 @@ def routed(folder: Path) -> SentenceTransformer:
     return SentenceTransformer(modules=[Router.for_query_document(query, document)], device="cpu")
 
 
-def train(loss: nn.Module, folder: Path, data: dict[str, list[Any]] | None = None, **options: Any) -> list[float]:
+def train(loss: nn.Module, folder: Path, data: Any = None, **options: Any) -> list[float]:
     """Two steps of sentence-transformers' trainer on ``loss.model`` -> their losses."""
     settings: dict[str, Any] = {"max_steps": 2, "per_device_train_batch_size": 8, "logging_steps": 1, **options}
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder), save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, **settings
     )
-    dataset = Dataset.from_dict(data or {"text": TEXTS})
+    dataset = data if isinstance(data, DatasetDict) else Dataset.from_dict(data or {"text": TEXTS})
     trainer = SentenceTransformerTrainer(model=loss.model, args=arguments, train_dataset=dataset, loss=loss)
     trainer.train()
     return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
@@ -245,3 +246,29 @@ def test_the_trainers_options_work(tiny_model: Path, tmp_path: Path, options: di
     losses = train(Objective(student(tiny_model), TERMS, views=[MLP]), tmp_path, **options)
     assert len(losses) == 2
     assert all(0 < loss < 10 for loss in losses)
+
+
+def test_adapters_are_trained_alone(tiny_model: Path, tmp_path: Path) -> None:
+    """LoRA in a script, on a packed encoder, with gradient caching and erased features."""
+    model = load(tiny_model, dropout=0.1, device="cpu")
+    model.add_adapter(LoraConfig(target_modules=["query", "value"], r=4))
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    step = (component("tokens", "cutoff", unit="feature"), [1])
+    train(Objective(model, TERMS, tokens=[step], mini_batch_size=4), tmp_path, learning_rate=1e-2)
+    changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert changed
+    assert all("lora" in name for name in changed)
+
+
+def test_one_objective_takes_several_datasets(tiny_model: Path, tmp_path: Path) -> None:
+    """Texts alone and pairs in turn; a set without row ids is refused whenever it comes, if there are teachers."""
+    model = student(tiny_model)
+    sets = DatasetDict({"texts": Dataset.from_dict({"text": TEXTS}), "pairs": Dataset.from_dict(PAIRS)})
+    options: dict[str, Any] = {"multi_dataset_batch_sampler": "round_robin", "max_steps": 4}
+    assert len(train(Objective(model, TERMS), tmp_path, sets, **options)) == 4
+    ranks = {"rank": component("terms", "listnet", teacher="guide")}
+    objective = Objective(model, ranks, teachers={"guide": lambda batch: torch.eye(32)[batch.rows]})
+    sets["texts"] = sets["texts"].add_column("label", list(range(32)))
+    with refused("no row ids for the teachers"):
+        train(objective, tmp_path, sets, **options)
+    assert objective.step == 1
