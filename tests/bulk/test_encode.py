@@ -603,3 +603,15 @@ def test_an_error_of_the_encoder_is_its_own(tmp_path: Path) -> None:
         encode(Broken(), file, tmp_path / "v.npy")
     assert entries(tmp_path) == {"c.txt", "v.npy"}
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.zeros(3))
+
+
+def test_documents_have_a_vector_for_each_block_and_other_files_are_counted(tmp_path: Path) -> None:
+    folder, out = tmp_path / "docs", io.StringIO()
+    folder.mkdir()
+    (folder / "a.md").write_text("# A head\n\nA paragraph\nof two lines.\n")
+    (folder / "b.html").write_text("<p>One  more\n<b>paragraph</b>")
+    (folder / "c.png").write_text("x")
+    encode(Hashes(), folder, tmp_path / "v.parquet", console=plain_console(file=out))
+    texts = pq.read_table(tmp_path / "v.parquet")["text"].to_pylist()
+    assert texts == ["A head", "A paragraph of two lines.", "One more paragraph"]
+    assert "files not read: 1 .png\n" in out.getvalue()

@@ -336,3 +336,16 @@ def test_too_few_words_for_word_vectors_is_one_clear_line(tmp_path):
     text.write_text("the cat sees a dog .\n" * 2000)
     with pytest.raises(UserError, match="different tokens, too few for word vectors of width 64"):
         run_toy(text, tmp_path / "run", size=replace(TOY, width=64))
+
+
+def test_a_split_is_another_text_and_files_that_are_not_read_are_counted(corpus, finished, tmp_path):
+    begun = shutil.copytree(finished, tmp_path / "run")
+    with pytest.raises(UserError, match="was begun with another corpus"):
+        run_toy(corpus, begun, split="sentences", resume=True)
+    folder, out = tmp_path / "text", io.StringIO()
+    folder.mkdir()
+    (folder / "page.md").write_text("# a head\n")
+    (folder / "picture.png").write_text("x")
+    with pytest.raises(UserError):  # too little text
+        run_toy(folder, tmp_path / "small", split="sentences", console=plain_console(file=out))
+    assert "files not read: 1 .png\n" in out.getvalue()

@@ -55,7 +55,7 @@ HTML = """<!doctype html><html><head><title>Left out</title><style>p {}</style><
 
 def read(path: Path) -> list[tuple[int, str]]:
     (source,) = find_sources([path])
-    return [(number, " ".join(text.split())) for number, text in document_blocks(source)]
+    return list(document_blocks(source))
 
 
 def test_markdown_gives_its_blocks_with_their_lines(tmp_path: Path) -> None:

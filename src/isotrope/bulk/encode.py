@@ -24,7 +24,7 @@ from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.store.mark import remove
-from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources
+from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources, not_read, passed_over
 from isotrope.text.readers import Columns, rows
 from isotrope.types import Encoder
 
@@ -66,7 +66,7 @@ def encode(
     Args:
         model: what `isotrope.load` takes, or an object with ``encode(list[str]) -> (n, D)``, which is handed
             ``batch_size`` sentences at a time (a sentence-transformers model sixteen times as many, to batch itself).
-        files: files or folders (.txt, .jsonl, .csv, .tsv, .parquet; the first four also .gz, .xz, .zst).
+        files: files or folders (see `isotrope.text.files.SUPPORTED`); a document has a row for each of its blocks.
         output: where to; its folder must exist.
         text: the column of the sentences in tables; see `isotrope.text.readers.Columns.choose` for the default.
         batch_size: sentences a forward pass; changes the vectors by rounding alone.
@@ -92,7 +92,10 @@ def encode(
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
     store, shown = destination(output), console or plain_console(quiet=True)
-    sources = _sources([files] if isinstance(files, str | Path) else files, Path(output))
+    files = [files] if isinstance(files, str | Path) else files
+    sources = _sources(files, Path(output))
+    if left := not_read(passed_over(files)):
+        shown.print(left)
     options = {"normalize": normalize, "device": device, "prompt": prompt, "prompt_name": prompt_name}
     kept = _kept(keep, sources, text, store)
     with watch("checking the files", shown):

@@ -34,7 +34,7 @@ from isotrope.store.atomic import new_folder, write_json
 from isotrope.store.lock import hold
 from isotrope.store.mark import kind_of
 from isotrope.store.records import read_record
-from isotrope.text.files import content_checksum, find_sources
+from isotrope.text.files import content_checksum, find_sources, not_read, passed_over
 
 
 def pretrain(
@@ -89,6 +89,8 @@ def pretrain(
     console = console or plain_console()
     sources, held = find_sources(corpus, split), find_sources(held_out, split) if held_out else []
     _refuse_nested(output, [*corpus, *held_out])
+    if left := not_read(passed_over([*corpus, *held_out])):
+        console.print(left)
     identity = {
         "recipe": asdict(recipe) | {"tokens": None},
         "seed": seed,

@@ -11,6 +11,7 @@ import numpy as np
 import xxhash
 
 from isotrope.errors import UserError, printable
+from isotrope.text.files import not_read
 
 REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in the order in which they are tried
 _EXAMPLES = 3  # places named for each reason
@@ -136,9 +137,8 @@ class CleaningReport:
         for reason, count in self.dropped.items():
             if count:
                 table.append(f"  {reason.replace('_', ' '):<12}{count:>12,}  first: {self.examples[reason][0]}")
-        if self.skipped:
-            kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(self.skipped.items()))
-            table.append(f"  files not read: {kinds}")
+        if left := not_read(self.skipped):
+            table.append(f"  {left}")
         return "\n".join(table)
 
     def summary(self) -> str:

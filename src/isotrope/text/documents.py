@@ -75,7 +75,7 @@ def _inline(tokens: Sequence[Token]) -> str:
         elif token.type in ("text", "code_inline") and not address:
             parts.append(token.content)
             prose = prose or (token.type == "text" and any(map(str.isalnum, token.content)))
-    return "".join(parts).strip() if prose else ""
+    return " ".join("".join(parts).split()) if prose else ""
 
 
 def _html(text: str) -> Iterator[Block]:
@@ -88,8 +88,8 @@ def _html(text: str) -> Iterator[Block]:
         node.insert_after(_END)
     for node in body.css("td, th, br"):
         node.insert_before(" ")
-    found = (part for part in body.text().split(_END) if not part.isspace() and part)
-    yield from enumerate(found, start=1)
+    parts = (" ".join(part.split()) for part in body.text().split(_END))
+    yield from enumerate(filter(None, parts), start=1)
 
 
 def _sound(text: str) -> str:

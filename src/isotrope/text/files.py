@@ -6,7 +6,7 @@ import io
 import lzma
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,6 +93,12 @@ def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
             elif not path.is_file() or _source(path) is None:
                 left[printable(path.suffix.lower()) or "no ending"] += 1
     return dict(+left)
+
+
+def not_read(left: Mapping[str, int]) -> str:
+    """What `passed_over` counted, as a line; empty if it is nothing."""
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(left.items()))
+    return f"files not read: {kinds}" if kinds else ""
 
 
 def refuse_special(path: Path) -> None:
