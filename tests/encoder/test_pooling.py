@@ -85,6 +85,13 @@ def test_a_backend_without_hidden_states_fails_loudly(tiny_model: Path, tmp_path
         plain.encode(TEXT)
 
 
+def test_the_last_layer_alone_is_saved_as_no_average(tiny_model: Path, tmp_path: Path) -> None:
+    encoder = load(tiny_model, "first_last", device="cpu")
+    encoder[1].layer_weights.data = torch.tensor([0.0, 0.0, 1.0])
+    save(encoder, tmp_path / "saved")
+    assert np.allclose(load(tmp_path / "saved", device="cpu").encode(TEXT), encoder.encode(TEXT), atol=1e-6)
+
+
 @pytest.mark.parametrize("weights", [[1.0, 0.0, 1.0], [0.5, 2.0, 1.5]])
 def test_an_average_of_layers_is_put_back_as_it_was(tiny_model: Path, tmp_path: Path, weights: list[float]) -> None:
     encoder = load(tiny_model, "first_last", device="cpu")

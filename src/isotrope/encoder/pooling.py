@@ -82,6 +82,8 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
     average, pooling = pair
     dim, weights = average.embedding_dimension, average.layer_weights.detach().cpu().clone()
     share, one = weights[-1] / weights.sum(), torch.eye(dim)  # of the last layer
+    if share == 1:  # of the last layer alone
+        return [*modules[:at], *modules[at + 1 :]]
     weights[-1] = 0.0
     chain = [
         Pooling(dim, "mean", pooling.include_prompt),
