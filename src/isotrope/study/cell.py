@@ -37,6 +37,7 @@ class Cell:
     seed: int
     sentences: int | None
     corpus: tuple[str, ...]
+    split: str | None
     data: str | None
     dev: tuple[str, ...] | None
     test: str | None

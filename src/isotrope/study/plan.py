@@ -67,7 +67,7 @@ class _Planner:
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
         refuse_output_in_corpus(place.output, self.corpus)
-        self.text = corpus_key(self.corpus)
+        self.text = corpus_key(self.corpus, split=run.split)
         for suite in run.suites:
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
@@ -146,7 +146,7 @@ class _Planner:
                 entry.label, key, _folder(self.place, row, seed, key),
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
-                seed, sentences, self.corpus, self.place.data, run.dev, _test(run.test), run.suites,
+                seed, sentences, self.corpus, run.split, self.place.data, run.dev, _test(run.test), run.suites,
                 row.train, row.then, run.threads, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
             ),
         )  # fmt: skip

@@ -26,14 +26,16 @@ def check_post_step(then: str) -> None:
         _step(then)
 
 
-def with_post_step(encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int) -> Encoder:
+def with_post_step(
+    encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int, split: str | None = None
+) -> Encoder:
     """``encoder`` with the step ``then`` after it, fitted on the sentences that this seed trains on.
 
     An empty ``then`` leaves the encoder as it is.
     """
     if not then:
         return encoder
-    cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"))
+    cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"), split=split)
     return _step(then).behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST))
 
 

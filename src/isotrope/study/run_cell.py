@@ -73,8 +73,9 @@ def _head(cell: Cell) -> Record:
 
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
-        corpus=cell.corpus, output=run.path, preset=cell.preset, backbone=cell.backbone, teachers=cell.teachers,
-        dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides, resume=True,
+        corpus=cell.corpus, split=cell.split, output=run.path, preset=cell.preset, backbone=cell.backbone,
+        teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides,
+        resume=True,
         test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
     finished = run_training(settings, console).result
@@ -115,7 +116,7 @@ def _measured(cell: Cell) -> Record:
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:
     """The model to judge. It remembers vectors, since the suites share sentences."""
-    return RememberingEncoder(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed))
+    return RememberingEncoder(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed, cell.split))
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
