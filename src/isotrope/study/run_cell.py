@@ -74,8 +74,8 @@ def _head(cell: Cell) -> Record:
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
         corpus=cell.corpus, split=cell.split, output=run.path, preset=cell.preset, backbone=cell.backbone,
-        teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides,
-        resume=True,
+        teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
+        overrides=cell.overrides, resume=True,
         test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
     finished = run_training(settings, console).result
