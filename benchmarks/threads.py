@@ -10,30 +10,32 @@ other users of the machine would. ``load`` is the system's load average before a
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from timing import interleave, ratio, show
+from timing import interleave, lines, ratio, show
 
+SENTENCES = 64  # a step
 SYSTEMS = {
     "one thread": {"OMP_NUM_THREADS": "1"},
     "a thread a core": {},
     "a thread a core, asleep while waiting": {"OMP_WAIT_POLICY": "passive"},
 }
 WORKER = """
-import sys, time, torch
+import json, sys, time, torch
 from isotrope import load
 from isotrope.objective.preset import build_objective, read_preset
 model = load("isotrope/" + sys.argv[1], "first_last", dropout=0.1, max_length=32, device="cpu")
 objective = build_objective(read_preset("simcse-tiny"), model, 0)
-texts = [line.strip() for line in open(sys.argv[3])][:64]
+texts = json.loads(sys.stdin.readline())
 objective.train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 print(torch.get_num_threads(), flush=True)
-for _ in sys.stdin:
+for _ in iter(sys.stdin.readline, ""):
     began = time.perf_counter()
     for _ in range(int(sys.argv[2])):
         features = model.preprocess(texts)
@@ -46,13 +48,17 @@ for _ in sys.stdin:
 
 def measure(shape: str, beside: int, repetitions: int, steps: int, text: Path) -> dict[str, Any]:
     """Seconds a step of each system, with ``beside`` busy processes."""
+    texts = lines(text, SENTENCES)
     load = [round(os.getloadavg()[0], 1)]
     common = {key: value for key, value in os.environ.items() if not key.startswith("OMP_")}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", WORKER, shape, str(steps), str(text)]
+    command = [sys.executable, "-c", WORKER, shape, str(steps)]
     workers = {n: subprocess.Popen(command, env=common | own, **pipes) for n, own in SYSTEMS.items()}
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(beside)]
     try:
+        for worker in workers.values():
+            assert worker.stdin
+            print(json.dumps(texts), file=worker.stdin, flush=True)
         threads = {name: int(worker.stdout.readline()) for name, worker in workers.items() if worker.stdout}
 
         def turn(worker: subprocess.Popen[str]) -> float:
@@ -69,6 +75,7 @@ def measure(shape: str, beside: int, repetitions: int, steps: int, text: Path) -
     one, *others = SYSTEMS
     return {
         "shape": shape,
+        "text": text.name,
         "cores": os.cpu_count(),
         "beside": beside,
         "load": [*load, round(os.getloadavg()[0], 1)],

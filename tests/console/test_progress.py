@@ -60,7 +60,7 @@ def test_a_watching_bar_shows_one_work_after_the_other(clock: list[float]) -> No
 
 
 def test_a_bar_with_a_count_hears_only_if_asked_and_shows_it_as_a_note(clock: list[float]) -> None:
-    for hears, shown in ((True, "trained 3 of 9 steps, encoded 1 of 5\n"), (False, "")):
+    for hears, shown in ((True, "trained 3 of 9 steps, encoded 1 of 5 sentences\n"), (False, "")):
         out = io.StringIO()
         with progress("trained", 9, plain_console(file=out), "steps", hears=hears) as bar:
             bar.update(3)

@@ -47,7 +47,7 @@ class Bar:
         now = time.monotonic()
         self._first = self._first or (now, self.done)
         between = "/" if self.console.is_interactive else " of "
-        work = f"{self.what} {self._count(between)}".strip()
+        work = f"{self.what} {_count(self.done, self.total, self.unit, between)}".strip()
         line = ", ".join(filter(None, (work, self._left(now), self.note, self.told)))
         if self.console.is_interactive:
             self.drawn.update(self._task, completed=self.done, total=self.total, description=escaped(line))
@@ -57,23 +57,23 @@ class Bar:
 
     def hear(self, what: str, done: int, total: int | None, unit: str) -> None:
         """What `tell` was told, as a note beside this bar's own count."""
-        self.told = "" if done == total else f"{what} {done:,} of {total:,}" if total else what
+        self.told = "" if done == total else f"{what} {_count(done, total, unit, ' of ')}".strip()
         self.update()
-
-    def _count(self, between: str) -> str:
-        if not self.done and self.total is None:
-            return ""
-        if self.unit == "bytes":
-            numbers, unit = [f"{n / 1e6:,.1f}" for n in (self.done, self.total) if n is not None], "MB"
-        else:
-            numbers, unit = [f"{n:,}" for n in (self.done, self.total) if n is not None], self.unit
-        return f"{between.join(numbers)} {unit}"
 
     def _left(self, now: float) -> str:
         began, first = self._first or (now, self.done)
         if self.total is None or self.done <= first:
             return ""
         return f"{duration((self.total - self.done) * (now - began) / (self.done - first))} left"
+
+
+def _count(done: int, total: int | None, unit: str, between: str) -> str:
+    if not done and total is None:
+        return ""
+    numbers = [number for number in (done, total) if number is not None]
+    if unit == "bytes":
+        return f"{between.join(f'{number / 1e6:,.1f}' for number in numbers)} MB"
+    return f"{between.join(f'{number:,}' for number in numbers)} {unit}"
 
 
 class _Watching(Bar):

@@ -35,6 +35,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 
+from isotrope.console.progress import tell
 from isotrope.types import Matrix
 
 SEED = 1111  # SentEval's
@@ -136,6 +137,7 @@ def train_classifiers(
             group = _Group(x, y, [sets[member] for member in members], penalties[members], classes, setting)
             while group.active:
                 group.round(workers)
+                tell("trained", len(members) - len(group.active), len(members), "classifiers")
             trained.accuracy[members], trained.weights[members] = group.accuracy, group.best
     return trained
 

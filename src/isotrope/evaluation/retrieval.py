@@ -67,6 +67,7 @@ def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
     measures = per_query(queries, corpus, domain)
     result = {name: float(values.mean()) for name, values in measures.items()}
     if domain.labels is not None:
+        tell("clustering")
         v = v_measures(queries, domain.labels)
         result |= {"v_measure": float(v.mean()), "v_measure_sd": float(v.std(ddof=1))}
     counts = {"queries": len(measures["ndcg@10"]), "corpus": len(domain.corpus)}

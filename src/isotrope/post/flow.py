@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from isotrope.console.progress import tell
 from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import AboveZero, Count, Matrix
@@ -190,7 +191,8 @@ class Flow(PostStep):
             glow.begin(x)
             optimizer = torch.optim.Adam([p for p in glow.parameters() if p.requires_grad], lr=self.lr)
             for _ in range(self.epochs):
-                for picks in torch.split(torch.randperm(len(x)), self.batch):
+                for number, picks in enumerate(torch.split(torch.randperm(len(x)), self.batch)):
+                    tell("fitted the flow to", number * self.batch, len(x))
                     loss = negative_log_likelihood(*glow(x[picks]))
                     if not torch.isfinite(loss):
                         raise UserError(f"the flow's fit diverged at lr = {self.lr}", "choose a smaller lr")

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from transformers import AutoTokenizer
 
+from isotrope.console.progress import watch
 from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe
 from isotrope.pretraining.stream import Ids, blocks_of, sentences, write_ids
@@ -29,7 +30,9 @@ def prepare_tokenizer(folder: Path, sources: Sequence[TextFile], recipe: Recipe,
 
     def make(draft: Path) -> None:
         console.print("learning a vocabulary")
-        train_tokenizer(sentences(sources), recipe.vocabulary, recipe.max_positions).save_pretrained(draft)
+        with watch("learning a vocabulary", console):
+            tokenizer = train_tokenizer(sentences(sources), recipe.vocabulary, recipe.max_positions)
+        tokenizer.save_pretrained(draft)
 
     return AutoTokenizer.from_pretrained(cached(folder, make))
 
@@ -78,7 +81,8 @@ def prepare_vectors(folder: Path, blocks: Ids, cold: Array, recipe: Recipe, seed
     def make(draft: Path) -> None:
         console.print("factorising the co-occurrences")
         row = blocks.reshape(-1)  # (T,)
-        found = warm_embeddings(row, cold, START, len(SPECIAL), recipe.window, recipe.vector_scale, seed)
+        with watch("factorising the co-occurrences", console):
+            found = warm_embeddings(row, cold, START, len(SPECIAL), recipe.window, recipe.vector_scale, seed)
         np.save(draft / "vectors.npy", found)
 
     vectors: Array = np.load(cached(folder, make) / "vectors.npy")

@@ -39,7 +39,7 @@ def write_ids(sources: Sequence[TextFile], tokenizer: Any, target: Path, console
         UserError: there is no text.
     """
     texts, written = sentences(sources), 0
-    with new_file(target) as file, progress("tokenised", None, console, unit="sentences") as bar:
+    with new_file(target) as file, progress("tokenised", None, console, "sentences", hears=True) as bar:
         while chunk := list(islice(texts, SENTENCES_AT_A_TIME)):
             for encoding in tokenizer.backend_tokenizer.encode_batch_fast(chunk):
                 written += file.write(np.asarray(encoding.ids, dtype=np.uint16).tobytes())

@@ -81,6 +81,7 @@ def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
                     else:
                         board.started(cell)
                 multiprocessing.connection.wait([one.process.sentinel for one in running], timeout=1)
+                board.tick()
                 for one in [one for one in running if not one.process.is_alive()]:
                     running.remove(one)
                     one.process.join()

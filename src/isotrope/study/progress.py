@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table as TerminalTable
 
-from isotrope.console.progress import duration
+from isotrope.console.progress import EVERY, FIRST, duration
 from isotrope.report.tables import Table, terminal
 from isotrope.store.records import Record
 from isotrope.study.cell import Cell
@@ -31,6 +31,7 @@ class Board:
         self.lost: dict[str, str] = {}
         self.begun: dict[str, float] = {}
         self.seconds: list[float] = []  # of the cells that this call has run
+        self.due = time.monotonic() + FIRST  # when a line says what runs, where there is no terminal
         self.drawn = ExitStack()
         for cell in plan.cells.values():
             if (record := cell.record()) and cell.finished:
@@ -65,6 +66,17 @@ class Board:
         self.lost[cell.key] = why
         self.say(f"{_name(cell)} failed: {why}")
 
+    def tick(self) -> None:
+        """Time passes: where there is no terminal, say now and then what runs."""
+        if self.begun and not self.console.is_terminal and time.monotonic() >= self.due:
+            self.due = time.monotonic() + EVERY
+            self.say(f"{self._running()}; {self._left()}")
+
+    def _running(self) -> str:
+        now = time.monotonic()
+        cells = [f"{_name(self.plan.cells[key])} ({duration(now - began)})" for key, began in self.begun.items()]
+        return f"running: {', '.join(cells) or 'nothing'}"
+
     def say(self, line: str) -> None:
         """Print a line as it is, on whatever console the caller gave."""
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -85,7 +97,7 @@ class Board:
         teachers = {f"teacher {name}": {0: key} for name, key in self.plan.models.items()}
         rows = [self._row(label, list(keys.values())) for label, keys in {**teachers, **self.plan.rows}.items()]
         header = ["row", "seeds done", "running", "mean so far"]
-        return terminal(Table(self.plan.spec.title, header, rows, notes=[self._left()]))
+        return terminal(Table(self.plan.spec.title, header, rows, notes=[self._running(), self._left()]))
 
     def _row(self, label: str, keys: list[str]) -> list[str]:
         done = [self.results[key]["scores"] for key in keys if key in self.results]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
 from isotrope.errors import Stopped
 from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
@@ -62,17 +63,20 @@ def study(
         Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
     spec, place = with_options(file, options, seeds=seeds, test=test)
-    planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+    console = options.get("console") or plain_console()
+    with watch("planning", console):
+        planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
     with writing(place.output, again="run the same command again"):
         claim(place.output, "study")
         try:
-            failed = run_plan(planned, options.get("jobs", 1), options.get("console") or plain_console())
+            failed = run_plan(planned, options.get("jobs", 1), console)
         except Stopped:
             if any(cell.finished for cell in planned.cells.values()):
                 done = write_study(planned, place.output, {})
                 raise Stopped(f"stopped; finished cells are kept, {done.pages[0]} shows them") from None
             raise
-        return write_study(planned, place.output, failed)
+        with watch("testing the differences, drawing and writing", console):
+            return write_study(planned, place.output, failed)
 
 
 def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
