@@ -95,3 +95,12 @@ def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPat
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
     with pytest.raises(UserError, match="pickles are not opened"):
         load(adapter)
+
+
+def test_a_name_that_the_hub_does_not_know_is_told_of_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> None:
+        raise OSError("is not a valid model identifier")
+
+    monkeypatch.setattr(isotrope.encoder.adapters, "find_adapter_config_file", unknown)
+    with pytest.raises(UserError, match="neither a folder here nor a model that the hub gave"):
+        load("nobody/nothing")

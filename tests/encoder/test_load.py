@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.load import dropout_keys, public_name
+from isotrope.encoder.load import public_name
 from isotrope.errors import UserError
 
 TEXT = sentences(7)
@@ -174,43 +174,6 @@ def test_a_tokenizer_without_a_limit_is_no_fault(tiny_model: Path, tmp_path: Pat
     save(load(tiny_model, device="cpu"), tmp_path / "model")
     (tmp_path / "model" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 10**30}))
     assert load(tmp_path / "model", device="cpu").max_seq_length == 64
-
-
-CAUSAL = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "num_key_value_heads": 2,
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "keys"),
-    [
-        ("GPT2", {"n_embd": 16, "n_layer": 2, "n_head": 2}, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}),
-        ("Llama", CAUSAL, {"attention_dropout"}),
-        ("Qwen2", CAUSAL, {"attention_dropout"}),
-        ("T5", {"d_model": 16, "d_kv": 8, "num_layers": 2, "num_heads": 2, "d_ff": 32}, {"dropout_rate"}),
-    ],
-)
-def test_dropout_is_known_by_many_names(
-    tiny_model: Path, tmp_path: Path, kind: str, shape: dict[str, int], keys: set[str]
-) -> None:
-    """Of the encoder, and not of heads such as summary_first_dropout; the two views of a sentence differ."""
-    import transformers
-
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.save_pretrained(tmp_path)
-    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), pad_token_id=0, **shape)
-    getattr(transformers, f"{kind}EncoderModel" if kind == "T5" else f"{kind}Model")(config).save_pretrained(tmp_path)
-    model = load(tmp_path, dropout=0.3, device="cpu").train()
-    found = model[0].auto_model.config
-    assert set(dropout_keys(found)) == keys
-    assert all(getattr(found, key) == 0.3 for key in keys)
-    assert getattr(found, "summary_first_dropout", 0.1) == 0.1
-    first, second = (model(model.preprocess(sentences(3)))["sentence_embedding"] for _ in range(2))
-    assert not torch.allclose(first, second, rtol=1e-2)
 
 
 def test_a_model_without_dropout_says_so(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

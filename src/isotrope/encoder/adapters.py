@@ -18,7 +18,10 @@ def base_model(where: str, model: str) -> str | None:
     Raises:
         UserError: peft is not installed, or the adapter's files are incomplete or pickled.
     """
-    path = find_adapter_config_file(where)
+    try:
+        path = find_adapter_config_file(where)
+    except (OSError, ValueError):  # no such model: what looks for its configuration says so
+        return None
     if path is None:
         return None
     if find_spec("peft") is None:

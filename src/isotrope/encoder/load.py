@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from hashlib import sha256
 from importlib.resources import files
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import base_model, merge_adapter
+from isotrope.encoder.dropout_keys import dropout_keys
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
@@ -39,9 +39,6 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
-# The names that configurations give to the encoder's dropout, and of dropout in heads, which an encoder does not have.
-DROPOUT = re.compile(r"dropout|pdrop")
-HEADS_DROPOUT = re.compile(r"classif|summary|pooler|qa_")
 
 
 def load(
@@ -128,15 +125,6 @@ def load(
     if packed and isinstance(encoder[0], Transformer):
         pack(encoder[0].auto_model)
     return encoder
-
-
-def dropout_keys(config: PreTrainedConfig) -> list[str]:
-    """The settings with a dropout probability of the encoder, such as ``hidden_dropout_prob`` or ``resid_pdrop``."""
-    return [
-        key
-        for key, value in vars(config).items()
-        if type(value) in (int, float) and DROPOUT.search(key) and not HEADS_DROPOUT.search(key)
-    ]
 
 
 def _base_folder(base: str, adapter: str) -> str:
