@@ -54,9 +54,9 @@ class Known:
 def dot(a: Vectors, b: Vectors) -> Vectors:
     """Row-wise products of a (N, D) and b (N, D) → (N,), summed in one fixed order: the same bits on every machine.
 
-    The order matters. Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank: the
-    correlation of STS12 SMTeuroparl, where every seventh pair is such a one, differs by 0.001 from one CPU to another.
-    The order here is that of a dot product on a CPU with AVX-512, where SentEval's reference results come from: 64
+    The order matters. Pairs of equal sentences have cosine 1 up to the last bit, and that bit decides their rank. In
+    STS12 SMTeuroparl, every seventh pair is such a pair: its correlation differs by 0.001 from one CPU to another. The
+    order here is that of a dot product on a CPU with AVX-512, where SentEval's reference results come from. It has 64
     lanes of fused multiply-adds, folded to 32, 8, 4, 2, 1.
     """
     lanes = np.zeros((len(a), 64), a.dtype)

@@ -1,10 +1,10 @@
 """Ranking tasks: does a model put the sentences that people compared with one query into people's order?
 
-RankCSE (Liu et al., ACL 2023), Appendix G, https://aclanthology.org/2023.acl-long.771: a sentence of an STS set that
-occurs in more than three scored pairs is a query, the other sentences of its pairs are its list. Kendall's coefficient
+RankCSE (Liu et al., ACL 2023), Appendix G, https://aclanthology.org/2023.acl-long.771. A sentence of an STS set is a
+query if it occurs in more than three scored pairs. The other sentences of its pairs are its list. Kendall's coefficient
 (KCC) and NDCG (Järvelin and Kekäläinen, 2002, https://doi.org/10.1145/582415.582418) compare the order of the cosines
-with that of the scores; a task's number is the mean over its lists. No code of the authors is public: what the appendix
-leaves open stands in `RankingChoices`.
+with the order of the scores. A task's number is the mean over its lists. The authors' code is not public. What the
+appendix leaves open is in `RankingChoices`.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ def rank_sets(
 ) -> dict[str, Any]:
     """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once over all sets.
 
-    Gives, for each set, the means "kendall" and "ndcg" as fractions, "lists" they are taken over, "pairs" in these
-    lists, lists of "constant" score, the "choices", and "per_list" with both measures of each list, in one order for
-    every model, so that `isotrope.evaluation.significance.compare_means` can pair them.
+    Gives for each set the means "kendall" and "ndcg" as fractions. "lists" is the number of lists, "pairs" the number
+    of pairs in them, "constant" the number of lists with equal scores. "choices" are the choices. "per_list" has both
+    measures of each list, in the same order for every model. `isotrope.evaluation.significance.compare_means` takes it.
 
     Raises UserError where a set has no list with an order, or a score is negative.
     """
@@ -144,8 +144,9 @@ def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoice
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
     """Kendall's rank correlation of scores (n,) with gold (n,); 0 where one of them is constant.
 
-    With C concordant and D discordant pairs of n: tau-a is (C − D) / (n (n − 1) / 2), tau-b (C − D) / √(pairs not tied
-    in scores · pairs not tied in gold), tau-c (C − D) · 2m / (n² (m − 1)), m the smaller number of distinct values.
+    C pairs are concordant, D are discordant, and m is the smaller number of distinct values. tau-a is
+    (C − D) / (n (n − 1) / 2). tau-b is (C − D) / √(pairs not tied in scores · pairs not tied in gold). tau-c is
+    (C − D) · 2m / (n² (m − 1)).
     """
     above = np.triu_indices(len(gold), 1)
     x, y = (np.sign(values[:, None] - values[None, :])[above] for values in (scores, gold))  # (n (n − 1) / 2,)

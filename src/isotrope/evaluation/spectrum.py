@@ -35,10 +35,10 @@ def effective_rank(shares: Vector) -> float:
 def iso_score(rows: npt.ArrayLike) -> float:
     """IsoScore of rows (N, D): 0 where they vary along one direction, 1 where equally along all D.
 
-    Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps, from
-    the variances λ along the principal axes through the isotropy defect, come down to (P − 1) / (D − 1) with the
-    participation ratio P = (Σλ)² / Σλ²; k equal directions out of D give (k − 1) / (D − 1). The mean does not count,
-    nor scale or rotation. Fewer than some ten rows a dimension bias it downwards.
+    Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps
+    start from the variances λ along the principal axes. They come down to (P − 1) / (D − 1), where
+    P = (Σλ)² / Σλ² is the participation ratio. So k equal directions out of D give (k − 1) / (D − 1). Mean, scale and
+    rotation do not count. With fewer than about ten rows a dimension it comes out too low.
 
     Raises UserError for fewer than two rows or dimensions, values that are not finite, and rows that are all equal.
     """

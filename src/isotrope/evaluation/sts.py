@@ -1,8 +1,8 @@
 """Semantic textual similarity by the papers' protocol: correlation of the cosine with people's scores.
 
-For STS12 … STS16 "all", the default, is one correlation over the concatenated subsets (SimCSE and the papers after it);
-"mean" is the mean over subsets, "wmean" the mean weighted by their pairs (SentEval; the papers on flow and whitening).
-STSBenchmark and SICKRelatedness have one correlation a split.
+STS12 … STS16 have subsets. "all", the default, is one correlation over the concatenated subsets, as in SimCSE and the
+papers after it. "mean" is the mean over subsets. "wmean" is that mean weighted by the number of pairs, as in SentEval
+and the papers on flow and whitening. STSBenchmark and SICKRelatedness have one correlation a split.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449; on "all", Gao et al. (2021), appendix B,
 https://arxiv.org/abs/2104.08821.

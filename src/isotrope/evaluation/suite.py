@@ -138,15 +138,13 @@ def run(
 
     The functions that describe the results, in `isotrope.evaluation`:
 
-    ========== ============================== ====================================
-    suite      result of a task               settings
-    ========== ============================== ====================================
-    sts        `sts.score`                    test; dev: the dev splits alone
-    transfer   `transfer.evaluate_transfer`   test; fast: SentEval's for prototypes
-    ranking    `ranking.rank_sets`            test; all: every split
-    geometry   `geometry.pair_geometry`       test
-    retrieval  `retrieval.evaluate_domain`    test; dev
-    ========== ============================== ====================================
+    | suite | result of a task | settings |
+    |---|---|---|
+    | sts | `sts.score` | test; dev: the dev splits alone |
+    | transfer | `transfer.evaluate_transfer` | test; fast: SentEval's for prototypes |
+    | ranking | `ranking.rank_sets` | test; all: every split |
+    | geometry | `geometry.pair_geometry` | test |
+    | retrieval | `retrieval.evaluate_domain` | test; dev |
 
     Keys that begin with "per_" hold the single cases, for `paired_cases`.
 

@@ -1,17 +1,17 @@
 """Transfer by SentEval's protocol: how well a linear classifier on frozen sentence vectors does eight tasks.
 
-- MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold the L2 penalty is chosen by an inner k-fold, and a
-  classifier with it is trained on the fold's training part, of which a random 5 % is the dev set.
-- TREC, MRPC: the penalty is chosen by k-fold on the training set; one more training with 5 % held out, and the test.
-- SST2, SST5: the penalty is chosen on the given dev set. SentEval then trains that classifier once more from the same
-  seed, which gives it again: here it is the one tested.
+- MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold, an inner k-fold chooses the L2 penalty. Then a
+  classifier with this penalty is trained on the training part of the fold. A random 5 % of that part is the dev set.
+- TREC, MRPC: k-fold on the training set chooses the penalty. One more training holds 5 % out; then comes the test.
+- SST2, SST5: the given dev set chooses the penalty. SentEval trains that classifier again from the same seed, which
+  gives the same classifier. So we test the first one.
 
-The setting "test" (10 folds, Adam, minibatches of 64, tenacity 5, a check every 4 epochs) is for published numbers,
-"fast" (5 folds, RMSprop, 128, 3, 2) for prototypes. Samples are sorted by their number of words and their class before
-they are cut into folds, accuracies rounded to SentEval's two decimals (of percent) before they are compared: the first
-of equal penalties wins. Seeds are SentEval's 1111, in generators of our own (`isotrope.evaluation.classifier`).
+The setting "test" is for published numbers: 10 folds, Adam, minibatches of 64, tenacity 5, a check every 4 epochs. The
+setting "fast" is for prototypes: 5 folds, RMSprop, 128, 3, 2. Samples are sorted by number of words and class before
+they are cut into folds. Accuracies are rounded to two decimals of percent before they are compared, as in SentEval. The
+first of equal penalties wins. Seeds are SentEval's 1111, in generators of our own (`isotrope.evaluation.classifier`).
 
-What else differs: every distinct sentence of a task is encoded once, all in one call.
+One thing differs: every distinct sentence of a task is encoded once, all in one call.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
@@ -54,9 +54,9 @@ def evaluate_transfer(
 ) -> dict[str, Any]:
     """Evaluate one or several transfer tasks; see `load_transfer` for `data`.
 
-    Gives, for each task, "accuracy", "dev_accuracy" (by which the penalty was chosen; a mean over folds where there are
-    some), "ntrain", "ntest" (with nested folds every sample is in both), and for MRPC "f1": fractions and counts; and
-    `["per_sample"]["correct"]`, 1 or 0 for each test sample, in one order for all encoders.
+    Gives for each task the fractions "accuracy" and "dev_accuracy", and for MRPC "f1". "dev_accuracy" chose the
+    penalty; with folds it is a mean over them. "ntrain" and "ntest" are counts. With nested folds, every sample is in
+    both. `["per_sample"]["correct"]` is 1 or 0 for each test sample, in the same order for all encoders.
 
     Raises UserError for an unknown task or setting, bad data, or an encoder that does not give (n, D) numbers.
     """

@@ -20,8 +20,8 @@ FEWEST_SEEDS = 3  # seeds: with two, a t-test has one degree of freedom and an i
 class PairedTest:
     """Differences of two rows, seed by seed; None if they have fewer than three seeds in common.
 
-    ``low`` and ``high`` bound the mean with 95 % confidence; ``p`` is two-sided against no difference, ``p_margin``
-    against a difference of the margin; ``detectable`` is the smallest true difference that so many seeds show with a
+    ``low`` and ``high`` bound the mean with 95 % confidence. ``p`` is two-sided against no difference. ``p_margin`` is
+    against a difference of the margin. ``detectable`` is the smallest true difference that so many seeds find with a
     power of 0.8.
     """
 

@@ -28,10 +28,10 @@ def derive(seed: int, stream: int) -> int:
 class Permutation:
     """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k.
 
-    A Feistel network (Luby, Rackoff 1988) over the smallest domain of 2^(2b) >= n places permutes it, whatever its
-    round function; places outside range(n) are sent through again until they fall inside (cycle walking: Black, Rogaway
-    2002), fewer than four times on average from n = 17 on. So the k-th row of epoch e is a pure function of (seed, e,
-    k): a run resumes exactly without a stored order, at once, and with no memory that grows with n.
+    A Feistel network (Luby, Rackoff 1988) permutes the smallest domain of 2^(2b) >= n places, whatever its round
+    function. Places outside range(n) are sent through again until they fall inside (cycle walking: Black, Rogaway
+    2002). From n = 17 on, this takes fewer than four times on average. So the k-th row of epoch e is a pure function of
+    (seed, e, k). A run resumes exactly and at once: no order is stored, and no memory grows with n.
 
     Args:
         n: number of rows, 1 to 2^62.

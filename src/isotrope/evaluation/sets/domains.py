@@ -5,10 +5,10 @@ cite, title and sentences as one text. Banking77 (Casanueva et al., 2020, https:
 customers' queries find queries of the same intent. StackOverflow (Xu et al., 2015,
 https://aclanthology.org/W15-1509): titles find titles of the same topic.
 
-Each has two settings. "dev" is for choosing settings: SciFact's train claims; Banking77's train split against itself;
-StackOverflow's odd lines against themselves, since nobody has split it. "test" is for what is reported: SciFact's dev
-claims (its test claims are unlabelled); Banking77's test split against its train split, as a new query meets old ones;
-StackOverflow's even lines against themselves. A text never finds itself.
+Each has two settings. "dev" is for choosing settings: SciFact's train claims, Banking77's train split against itself,
+StackOverflow's odd lines against themselves (nobody has split it). "test" is for what is reported. SciFact has its dev
+claims, since its test claims are unlabelled. Banking77 has its test split against its train split, as a new query meets
+old ones. StackOverflow has its even lines against themselves. A text never finds itself.
 """
 
 from __future__ import annotations

@@ -77,8 +77,9 @@ def read_pairs(path: str | Path) -> Pairs:
     A first line whose score is a word ("score") is taken as the header. Blank lines are passed over. Any scale of
     scores will do, since evaluation is by rank. The pairs are named after the file, without its ending.
 
-    Raises UserError for a file that is missing, empty, binary or not UTF-8; for a line with another number of columns,
-    an empty sentence or a score that is no finite number; for fewer than 10 pairs; for scores that are all equal.
+    Raises:
+        UserError: the file is missing, empty, binary or not UTF-8; a line has another number of columns, an empty
+            sentence or a score that is not a finite number; there are fewer than 10 pairs; all scores are equal.
     """
     path = Path(path)
     text = read_text(path, _FORMAT)

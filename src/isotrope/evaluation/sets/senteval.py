@@ -1,8 +1,8 @@
 """The seven STS sets of the papers, from SentEval's folder (tokenised text) or from the official files (raw text).
 
-SentEval's reading is kept: lines end at a newline, columns at a tab, a sentence is split at white space and joined by
-one space, its case is left alone, only pairs with a gold score count, STS13 comes without SMT (it is not free). Every
-row count is asserted, since a truncated or swapped file gives numbers that look right.
+The files are read as SentEval reads them. Lines end at a newline, columns at a tab. A sentence is split at white space
+and joined by one space. Its case stays. Only pairs with a gold score count. STS13 comes without SMT, which is not free.
+Every row count is checked, since a truncated or swapped file gives numbers that look right.
 
 Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://arxiv.org/abs/1708.00055);
 SICK (Marelli et al., LREC 2014); SentEval (Conneau and Kiela, 2018, https://arxiv.org/abs/1803.05449).
