@@ -24,15 +24,17 @@ Time = Literal["before", "after"]
 class RunFolder:
     """A run on disk.
 
-    run.json           the identity: everything that decides the result (see `isotrope.run.inputs`)
-    preset.toml        the resolved preset
-    environment.json   versions, processor, number of threads
-    sample.txt         sentences of the corpus, one a line, for the report
-    metrics.jsonl      everything that training logs, one record a line
-    before.npz         cosines of the judging pairs, by the model before training; after.npz: by the new one
-    checkpoints/       what a stopped run resumes from, and the best weights so far
-    model/             the new model, in plain sentence-transformers format, without the head
-    result.json        scores and verdict (see `isotrope.run.judge`); written last
+    These are its files:
+
+        run.json           the identity: everything that decides the result (see `isotrope.run.inputs`)
+        preset.toml        the resolved preset
+        environment.json   versions, processor, number of threads
+        sample.txt         sentences of the corpus, one a line, for the report
+        metrics.jsonl      everything that training logs, one record a line
+        before.npz         cosines of the judging pairs, by the model before training; after.npz: by the new one
+        checkpoints/       what a stopped run resumes from, and the best weights so far
+        model/             the new model, in plain sentence-transformers format, without the head
+        result.json        scores and verdict (see `isotrope.run.judge`); written last
     """
 
     def __init__(self, path: str | Path) -> None:

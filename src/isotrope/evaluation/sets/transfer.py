@@ -1,8 +1,8 @@
 """SentEval's eight transfer tasks from its folder: MR, CR, SUBJ, MPQA, SST2, SST5, TREC and MRPC.
 
 The files are read as SentEval reads them. CR, MR, SUBJ, MPQA and TREC are latin-1. SST and MRPC are UTF-8, and MRPC
-begins with a byte-order mark. A sentence is split at white space and joined by one space. A blank line of CR or MPQA is a
-sample. Every row count is checked: any encoder gets 99 % on a corrupt SUBJ that has only 20 subjective sentences.
+begins with a byte-order mark. A sentence is split at white space and joined by one space. A blank line of CR or MPQA is
+a sample. Every row count is checked: any encoder gets 99 % on a corrupt SUBJ that has only 20 subjective sentences.
 
 Sources: MR (Pang and Lee, 2005), CR (Hu and Liu, 2004), SUBJ (Pang and Lee, 2004), MPQA (Wiebe et al., 2005), SST
 (Socher et al., 2013), TREC (Li and Roth, 2002), MRPC (Dolan et al., 2004), all as in SentEval (Conneau and Kiela, 2018,
