@@ -263,6 +263,26 @@ def claims() -> str:
     return markdown([Table(title, ["claim", "difference", *judged], cells)]).strip()
 
 
+def whitening() -> str:
+    """What each exponent does, by labels and by the tasks that are made from the text; an arrow where significant."""
+    path = HERE / "whiten" / "result.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    rows: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        for key, judge in (("labelled", f"labels, {row['measure']}"), ("self_made", "the text alone, MRR@10")):
+            text = row["task"].upper() if row["task"].islower() else row["task"]
+            rows.setdefault((row["model"], text, judge), {})[row["exponent"]] = row[key]
+    exponents = sorted(next(iter(rows.values())))
+    arrow = {"better": " ↑", "worse": " ↓", "not significant": ""}
+    lines = [f"| model | text | judged by | as it is | {' | '.join(f'{e:g}' for e in exponents)} |"]
+    lines.append("|---|---|---|" + "--:|" * (len(exponents) + 1))
+    for names, found in rows.items():
+        cells = [f"{points(found[e]['after'])}{arrow[found[e]['verdict']]}" for e in exponents]
+        lines.append(f"| {' | '.join([*names, points(found[exponents[0]]['before']), *cells])} |")
+    return "\n".join(lines)
+
+
 def guide() -> str:
     """The differences behind the guide's sentences."""
     return differences(studies())
@@ -285,6 +305,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
+    DOCS / "whiten.md": (whitening,),
 }
 
 

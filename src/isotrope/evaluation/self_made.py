@@ -3,9 +3,9 @@
 They compare two models where nobody has labels. From each text two tasks are made: its first half must find its second
 half, and a span of it must find what is left. The measure is MRR@10 among the other texts of the same collection.
 
-What they see: large harm, such as full whitening of a model that was trained on labels. What they miss: changes of a
-few points. They also prefer models that look at words more than people do. So "worse" is a reason to keep the old
-model, and "not significant" is no proof that the models are alike.
+They see large harm, such as full whitening of a model that was trained on labels. They miss smaller harm: they
+preferred centring where labels show a loss (docs/whiten.md). So "worse" is a reason to keep the old model, and "better"
+is no proof that the new one is.
 """
 
 from __future__ import annotations
