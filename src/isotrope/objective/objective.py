@@ -77,6 +77,7 @@ class Objective(Described, nn.Module):
         self.parts += [part for steps, named in used for part in (*steps, *named.values())]
         # Components with weights or running statistics train, move between devices and are saved with the objective.
         self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
+        self.components.to(torch.promote_types(model.dtype, torch.float32))
 
     def forward(self, features: Iterable[TextColumn], labels: Tensor | None = None) -> dict[str, Tensor]:
         """One batch's text columns -> name -> loss term ()."""

@@ -44,7 +44,7 @@ def encode_passes(
     generator: torch.Generator,
     mini_batch_size: int | None,
 ) -> Tensor:
-    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D) in float32.
+    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D), at least in float32.
 
     Behind an encoder in half precision, a head and cosines would lose what training changes.
     Only where a step says ``needs_feature_keep`` does the encoder read input embeddings instead of token ids.
@@ -58,5 +58,6 @@ def encode_passes(
         for step, on in steps:
             copy = step(copy, generator) if number in on else copy
         copies.append(copy)
-    embeddings = embed_in_parts(model, stacked(copies), mini_batch_size).float()
-    return embeddings.unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
+    embeddings = embed_in_parts(model, stacked(copies), mini_batch_size)
+    full = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+    return full.unflatten(0, (len(copies), -1))  # type: ignore[no-any-return, no-untyped-call]
