@@ -44,9 +44,9 @@ def encode_passes(
     generator: torch.Generator,
     mini_batch_size: int | None,
 ) -> Tensor:
-    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D), at least in float32.
+    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D).
 
-    Behind an encoder in half precision, a head and cosines would lose what training changes.
+    In float32 or better: behind an encoder in half precision, a head and cosines would lose what training changes.
     Only where a step says ``needs_feature_keep`` does the encoder read input embeddings instead of token ids.
     """
     column = in_rows(column)
