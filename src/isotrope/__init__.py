@@ -1,4 +1,4 @@
-"""isotrope: a pile of plain sentences in, a better sentence-embedding model out, and the truth about it.
+"""isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it.
 
 The names below are loaded when they are first used, so that importing the package, and ``isotrope --help``, stay quick.
 """

@@ -12,7 +12,7 @@ from isotrope.errors import UserError
 if TYPE_CHECKING:
     from isotrope.datasets.checking import Checked
 
-app = typer.Typer(no_args_is_help=True, help="The data of the evaluation: list it, fetch it, check it, prepare it.")
+app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
 
 Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
@@ -46,7 +46,10 @@ def data_fetch(
     mirror: Annotated[str | None, typer.Option(help="Address of a copy of such a folder.")] = None,
     official: Annotated[bool, typer.Option("--official", help="The makers' own archives, where they fit.")] = False,
 ) -> None:
-    """Download data sets (default: all but the training corpus), resumed where it broke off, each file verified."""
+    """Download data sets, and verify each file.
+
+    The default is all but the training corpus. A download goes on where it stopped.
+    """
     from isotrope.console.progress import progress
     from isotrope.datasets.fetch import fetch_data
 

@@ -22,7 +22,10 @@ def encode(
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
     prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
 ) -> None:
-    """Turn text of any size into vectors, in constant memory; run again after a stop to go on."""
+    """Turn text of any size into vectors.
+
+    The memory does not grow with the text. After a stop, the same command goes on.
+    """
     from isotrope.bulk.encode import encode as run
 
     written = run(

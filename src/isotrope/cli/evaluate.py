@@ -54,7 +54,7 @@ def evaluate(
     json_file: Annotated[str | None, typer.Option("--json", help="Write all results here.")] = None,
     table: Annotated[list[str] | None, typer.Option(help="Write the tables here: .md, .tex, .html.")] = None,
 ) -> None:
-    """Score models by the papers' protocols: the number of each task, their average, and all of it as JSON."""
+    """Score models, by the papers' tasks or on your own data."""
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import EvaluationRequest, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
@@ -100,7 +100,10 @@ def case(
     query_prompt: QueryPrompt = None,
     document_prompt: DocumentPrompt = None,
 ) -> None:
-    """Rank the sentences that people compared with one query, or your own: the case tables of RankCSE."""
+    """Show how models rank the sentences of one query.
+
+    People compared these sentences with the query, or they are your own. RankCSE has such tables of cases.
+    """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.cases import case_table, find_list
     from isotrope.evaluation.ranking import ranking_lists

@@ -27,7 +27,10 @@ def export(
     ] = False,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
 ) -> None:
-    """Write a model as an ONNX graph that runs without torch, checked against torch before it is kept."""
+    """Write a model as an ONNX graph, for use without torch.
+
+    The graph is compared with torch before it is kept.
+    """
     from isotrope.encoder.onnx import export_onnx
 
     folder = export_onnx(model, output, int8=int8, pooling=pooling, say=errors.print)

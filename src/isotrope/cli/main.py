@@ -64,7 +64,7 @@ def _about(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, and end.")
     ] = False,
 ) -> None:
-    """isotrope: a pile of plain sentences in, a better sentence-embedding model out, and the truth about it."""
+    """isotrope: text without labels in, a better sentence-embedding model out, and a verdict on it."""
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -9,7 +9,7 @@ import typer
 
 from isotrope.console.plain import plain_console
 
-app = typer.Typer(no_args_is_help=True, help="The methods, as data: list them, show one, compare two.")
+app = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 console = plain_console()
 
 

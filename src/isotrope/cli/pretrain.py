@@ -28,7 +28,10 @@ def pretrain(
     licence: Annotated[str, typer.Option(help="Of the text, for the model's card.")] = "not stated",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
 ) -> None:
-    """Train a small language model from nothing but text: an encoder for `isotrope train` to begin with."""
+    """Train a small language model from text alone.
+
+    `isotrope train` can begin with it.
+    """
     from isotrope.pretraining import pretrain as run
 
     console = plain_console()

@@ -17,7 +17,10 @@ def quickstart(
     ),
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
 ) -> None:
-    """Train isotrope/tiny on text that this machine has already, whiten it, and say whether it became better."""
+    """Train isotrope/tiny on text of this machine, and judge it.
+
+    The text is the docstrings of the installed packages. The model is whitened, too.
+    """
     from isotrope.quickstart.run import quickstart as run
     from isotrope.quickstart.show import show_result
 

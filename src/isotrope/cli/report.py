@@ -13,7 +13,10 @@ def report(
     run: Annotated[str, typer.Argument(help="A run's folder, finished or not.")],
     output: Annotated[str | None, typer.Option(help="The page, .html; default: report.html in the run.")] = None,
 ) -> None:
-    """Show a run on one page: verdict, curves, the space before and after; plots beside it as .svg and .png."""
+    """Show a run on one page.
+
+    It has the verdict, the curves, and the vectors before and after. The figures are also written as .svg and .png.
+    """
     from isotrope.report.run_page import write_report
 
     plain_console().print(f"written to {write_report(run, output)}")

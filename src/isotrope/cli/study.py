@@ -35,7 +35,10 @@ def study(
     threads: Annotated[int | None, typer.Option(min=1, help="Of the processor, for each run.")] = None,
     search: Annotated[bool, typer.Option("--search", help="Search [search]'s keys on the dev pairs instead.")] = False,
 ) -> None:
-    """Run what is left of a study, and write its table: rows × seeds, tested, the papers' claims answered."""
+    """Compare methods over several seeds.
+
+    It runs what is left of the study. Then it writes the table, the tests, and the answers to the papers' claims.
+    """
     from isotrope.study.options import Options
     from isotrope.study.study import study as run
 

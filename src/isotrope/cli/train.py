@@ -43,7 +43,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="On this machine; each takes a batch of the size set.")] = 1,
 ) -> None:
-    """Turn plain sentences into a better model, and say whether it is better."""
+    """Train a model on text without labels, and judge it."""
     settings: dict[str, Any] = {
         "corpus": corpus, "output": output, "preset": preset, "backbone": backbone, "dev": dev, "test": test,
         "prompt": prompt, "prompt_name": prompt_name,

@@ -32,7 +32,10 @@ def whiten(
     data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
     compare: Annotated[bool, typer.Option(help="Compare on tasks made from the text.")] = True,
 ) -> None:
-    """Spread a model's vectors evenly, by whitening as its last layer, and say whether the model got better."""
+    """Whiten a model, and say whether it got better.
+
+    Whitening spreads the vectors more evenly. It becomes the last layer of the model.
+    """
     from isotrope.cards.verdict import with_average
     from isotrope.report.comparison import before_after, of_run
     from isotrope.report.tables import print_table
