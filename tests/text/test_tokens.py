@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -80,6 +81,27 @@ def test_features_are_those_of_the_models_own_collator(
     assert len(widths) > 1, "a batch is as wide as its longest"
     assert ("text_token_type_ids" in expected) == (backbone == "bert")
     assert {"text_input_ids", "positive_input_ids", "negative_0_input_ids"} <= expected.keys()
+
+
+@pytest.mark.parametrize("backbone", ["bert", "slow"])
+def test_positives_may_have_a_prompt_of_their_own(
+    prompted_model: Path, corpus: Corpus, own_cache: Path, backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As e5 wants it: its own words before queries and before passages; also where there is no store."""
+    model = isotrope.load(prompted_model, device="cpu", prompt_name="query")
+    if backbone == "slow":
+        monkeypatch.setattr(TextReader, "agrees", lambda *_: False)
+    words = {"text": "song of ", "positive": "red ", "negative_0": "red "}
+    own = SentenceTransformerDataCollator(model.preprocess, max_length=24, prompts=words)
+    dataset, store = token_data(model, corpus, None, 24, Console(file=io.StringIO()), "red ")
+    expected, found = own([corpus.dataset[row] for row in (5, 3)]), store([dataset[row] for row in (5, 3)])
+    assert expected["text_prompt_length"] != expected["positive_prompt_length"]
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        assert torch.equal(value, found[key]) if isinstance(value, torch.Tensor) else value == found[key], key
+    if backbone == "bert":
+        token_data(model, corpus, None, 24, Console(file=io.StringIO()))
+        assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 2, "other words, other tokens"
 
 
 def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Corpus, own_cache: Path) -> None:
@@ -173,7 +195,7 @@ def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
 ) -> None:
     """The store, the store in the process that a GPU's run has for it, and sentence-transformers' own collator."""
 
-    def plain(model: SentenceTransformer, corpus: Corpus, rows: RowIds | None, length: int, console: Console) -> object:
+    def plain(model: SentenceTransformer, corpus: Corpus, rows: RowIds | None, length: int, *_: object) -> object:
         return corpus.dataset, SentenceTransformerDataCollator(model.preprocess, max_length=length)
 
     weights, loading = {}, trainer._loading

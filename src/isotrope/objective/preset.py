@@ -46,6 +46,7 @@ class EncoderSettings(_Record):
     normalize: bool | None = None  # None: as the model has it
     prompt: str | None = None  # words before every text; None: the model's default prompt
     prompt_name: str | None = None  # the same, by its name in the model
+    positive_prompt: str | None = None  # words before positives and hard negatives; None: as before all texts
 
 
 class TrainSettings(_Record):

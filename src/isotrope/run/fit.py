@@ -49,7 +49,8 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     narrator, ctrl_c = Narrator(plan.console, log), CtrlC()
     selection = Selection(log, folder, preset.train.patience, narrator.evaluated)
     with watch("making tokens", plan.console):
-        data = token_data(model, plan.sample.corpus, plan.sample.rows, preset.train.max_length, plan.console)
+        sample, others = plan.sample, preset.encoder.positive_prompt
+        data = token_data(model, sample.corpus, sample.rows, preset.train.max_length, plan.console, others)
     dataset, collator = data
     trainer = Trainer(
         model=model,

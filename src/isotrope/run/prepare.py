@@ -138,8 +138,12 @@ def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) ->
     """Make the check of the objective's first step now, before long work. The objective's state does not change."""
     model, before = objective.model, {name: t.clone() for name, t in objective.components.state_dict().items()}
     rows = corpus.dataset[: preset.train.batch_size]
-    prompt, longest = used_prompt(model) or None, preset.train.max_length
-    columns = [model.preprocess(rows[name], prompt=prompt, max_length=longest) for name in corpus.columns]
+    first, others = used_prompt(model), preset.encoder.positive_prompt
+    prompts = [first, *[first if others is None else others] * (len(corpus.columns) - 1)]
+    columns = [
+        model.preprocess(rows[name], prompt=prompt or None, max_length=preset.train.max_length)
+        for name, prompt in zip(corpus.columns, prompts, strict=True)
+    ]
     features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
     with torch.no_grad():
         objective.train().to(model.device).view(features, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,12 @@ RowCollator = Callable[[Sequence[TextFeatures]], TextFeatures]
 
 
 def token_data(
-    model: SentenceTransformer, corpus: Corpus, rows: RowIds | None, max_length: int, console: Console
+    model: SentenceTransformer,
+    corpus: Corpus,
+    rows: RowIds | None,
+    max_length: int,
+    console: Console,
+    others: str | None = None,
 ) -> tuple[Dataset, RowCollator]:
     """What a trainer reads: its data set, and the collator that makes a batch's features of the data set's rows.
 
@@ -51,6 +56,7 @@ def token_data(
         rows: (R,) the only rows that the run visits, in any order; None for all.
         max_length: tokens a text; longer ones are cut.
         console: where a long first reading is announced.
+        others: words before positives and hard negatives; None: the default prompt, as before all texts.
 
     Returns:
         Row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features other
@@ -59,11 +65,15 @@ def token_data(
     Raises:
         UserError: no space or no right to write.
     """
-    prompt = model.prompts.get(model.default_prompt_name)
-    own = SentenceTransformerDataCollator(model.preprocess, max_length=max_length, prompts=prompt)
-    if (reader := TextReader.from_model(model, prompt or "", max_length)) is None or not reader.agrees(own):
-        return corpus.dataset, own
-    return corpus.dataset.select_columns("label"), TokenStore.open(reader, corpus, rows, console)
+    first = model.prompts.get(model.default_prompt_name) or ""
+    prompts = {name: first if others is None or number == 0 else others for number, name in enumerate(corpus.columns)}
+    readers = []
+    for prompt in prompts.values():
+        own = SentenceTransformerDataCollator(model.preprocess, max_length=max_length, prompts=prompt)
+        if (reader := TextReader.from_model(model, prompt, max_length)) is None or not reader.agrees(own):
+            return corpus.dataset, replace(own, prompts=prompts)
+        readers.append(reader)
+    return corpus.dataset.select_columns("label"), TokenStore.open(tuple(readers), corpus, rows, console)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ class TextReader:
         """Whether the features made here are those of the model's own collator, bit for bit."""
         rows = [{"text": text, "label": place} for place, text in enumerate(PROBES)]
         ids, lengths = self(PROBES)
-        store = TokenStore(self, ("text",), None, ids, np.concatenate([[0], lengths.cumsum()]))
+        store = TokenStore((self,), ("text",), None, ids, np.concatenate([[0], lengths.cumsum()]))
         expected, found = own(rows), store(rows)
         return expected.keys() == found.keys() and all(_equal(value, found[key]) for key, value in expected.items())
 
@@ -123,7 +133,7 @@ def _equal(a: Any, b: Any) -> bool:
 class TokenStore:
     """A collator: row ids -> the features that the model's own collator makes of the sentences (N, L), padded."""
 
-    reader: TextReader
+    readers: tuple[TextReader, ...]  # one a column; they differ in their prompts alone
     columns: tuple[str, ...]  # C of them
     rows: RowIds | None  # (R,) rising; None: row i is place i
     ids: npt.NDArray[Any]  # (T,) of all texts, mapped
@@ -131,24 +141,26 @@ class TokenStore:
     valid_label_columns: tuple[str, ...] = ("label",)  # what the trainer asks of a collator
 
     @classmethod
-    def open(cls, reader: TextReader, corpus: Corpus, rows: RowIds | None, console: Console) -> TokenStore:
+    def open(cls, readers: tuple[TextReader, ...], corpus: Corpus, rows: RowIds | None, console: Console) -> TokenStore:
         """Find the tokens in the cache, or make them; of several processes one does, the others wait.
 
-        The key is a checksum of the tokenizer, the length, the prompt, the corpus and the rows.
+        The key is a checksum of the tokenizer, the length, the prompts, the corpus and the rows.
         """
         rows = None if rows is None or len(rows) == len(corpus) else np.sort(rows)
-        settings = [_LAYOUT, reader.tokenizer.to_str(), reader.prompt, corpus.key]
+        reader, prompts = replace(readers[0], prompt=""), [reader.prompt for reader in readers]
+        said = prompts[0] if len(set(prompts)) == 1 else prompts
+        settings = [_LAYOUT, reader.tokenizer.to_str(), said, corpus.key]
         key = xxhash.xxh3_128(json.dumps(settings).encode())
         key.update(b"" if rows is None else rows.tobytes())
 
         def make(draft: Path) -> None:
             count = len(corpus) if rows is None else len(rows)
             console.print(f"making tokens of {count:,} sentences")
-            _write(draft, reader, _shards(corpus, rows))
+            _write(draft, reader, _shards(corpus, rows, prompts))
 
         folder = cached(cache_folder("tokens", key.hexdigest()), make)
         ids, bounds = np.memmap(folder / IDS, reader.dtype, "r"), np.memmap(folder / BOUNDS, "<i8", "r")
-        return cls(reader, corpus.columns, rows, ids, bounds)
+        return cls(readers, corpus.columns, rows, ids, bounds)
 
     def __call__(self, rows: Sequence[TextFeatures]) -> TextFeatures:
         """[{"label": row id}, …] -> label (N,), and the features of each column."""
@@ -156,27 +168,29 @@ class TokenStore:
         places = labels if self.rows is None else self.rows.searchsorted(labels)
         batch: TextFeatures = {"label": torch.from_numpy(labels)}
         for number, column in enumerate(self.columns):
-            features = self._features(places * len(self.columns) + number)
+            features = self._features(places * len(self.columns) + number, self.readers[number])
             batch |= {f"{column}_{key}": value for key, value in features.items()}
         return batch
 
-    def _features(self, texts: RowIds) -> TextFeatures:
+    def _features(self, texts: RowIds, reader: TextReader) -> TextFeatures:
         begin, lengths = self.bounds[texts], self.bounds[texts + 1] - self.bounds[texts]  # (N,)
         longest = lengths.max()
-        skipped = longest - lengths if self.reader.left else np.zeros_like(lengths)
+        skipped = longest - lengths if reader.left else np.zeros_like(lengths)
         place = np.arange(longest) - skipped[:, None]  # (N, L) within the text
         real = (place >= 0) & (place < lengths[:, None])
-        return self.reader.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
+        return reader.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
 
 
-def _shards(corpus: Corpus, rows: RowIds | None) -> Iterator[list[str]]:
-    """The texts of SHARD_ROWS rows at a time: row after row, and within a row column after column."""
+def _shards(corpus: Corpus, rows: RowIds | None, prompts: Sequence[str]) -> Iterator[list[str]]:
+    """The texts of SHARD_ROWS rows at a time, behind their prompts: row after row, within it column after column."""
     count = len(corpus) if rows is None else len(rows)
     for start in range(0, count, SHARD_ROWS):
         tell("made tokens of", start, count)
         part = slice(start, start + SHARD_ROWS)
         found = corpus.dataset[part] if rows is None else corpus.dataset[rows[part].tolist()]
-        yield list(chain.from_iterable(zip(*(found[column] for column in corpus.columns), strict=True)))
+        columns = zip(corpus.columns, prompts, strict=True)
+        texts = [[prompt + text for text in found[column]] for column, prompt in columns]
+        yield list(chain.from_iterable(zip(*texts, strict=True)))
 
 
 def _write(folder: Path, reader: TextReader, shards: Iterator[list[str]]) -> None:
