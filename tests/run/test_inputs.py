@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.run.train import Run
 from small_runs import small_run, unfinished
@@ -35,6 +36,18 @@ def test_a_prompt_is_part_of_the_identity_and_of_the_model(
     for other, now in (({}, "None"), ({"prompt": "song of "}, "None"), ({"prompt_name": "passage"}, "'passage'")):
         with pytest.raises(UserError, match=rf"encoder.prompt.* = {now} \(then 'query'"):
             small_run(prompted_model, corpus_file, run.folder, resume=True, **options, **other)
+
+
+def test_the_space_at_a_prompts_end_counts(prompted_model: Path, tmp_path: Path) -> None:
+    table = tmp_path / "pairs.tsv"
+    rows = zip(sentences(40), sentences(40, seed=1), strict=True)
+    table.write_text("q\tp\n" + "".join(f"{one}\t{two}\n" for one, two in rows))
+    run = small_run(
+        prompted_model, table, tmp_path / "run", dev="none", test="none", sentences=32, text="q", positive="p",
+        prompt_name="query", positive_prompt="red: ",
+    )  # fmt: skip
+    identity = json.loads((run.folder / "run.json").read_text())["preset"]
+    assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == ("query", "red: ")
 
 
 def test_another_dev_set_is_another_run(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:

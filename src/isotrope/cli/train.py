@@ -24,6 +24,9 @@ def train(
     backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
     prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
+    positive_prompt: Annotated[
+        str | None, typer.Option(help="Words before positives and negatives, if others.")
+    ] = None,
     teacher: Annotated[
         list[str] | None, typer.Option(help="NAME=MODEL: a teacher of the preset; again for more.")
     ] = None,
@@ -46,7 +49,7 @@ def train(
     """Train a model on text without labels, and judge it."""
     settings: dict[str, Any] = {
         "corpus": corpus, "output": output, "preset": preset, "backbone": backbone, "dev": dev, "test": test,
-        "prompt": prompt, "prompt_name": prompt_name,
+        "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt,
         "teachers": _pairs_of("--teacher", teacher or []), "data": data, "seed": seed, "sentences": sentences,
         "overrides": set_ or [], "text": text, "positive": positive, "negatives": negative or [],
         "split": split,

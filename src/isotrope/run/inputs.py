@@ -54,13 +54,15 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     Raises:
         UserError: a mistake in the preset, the pairs, or a path.
     """
-    given = {"backbone": settings.backbone, "prompt": settings.prompt, "prompt_name": settings.prompt_name}
+    given = {key: getattr(settings, key) for key in ("backbone", "prompt", "prompt_name", "positive_prompt")}
     chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
     preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
     check_third_parties(preset)
     _refuse_preset_as_backbone(preset)
     prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
     prompts.check(locate(backbone), backbone)
+    if preset.encoder.positive_prompt is not None and settings.positive is None:
+        raise UserError("positive_prompt is given, but no positives", "name their column, or leave the prompt out")
     refuse_output_in_corpus(Path(settings.output), settings.paths)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
     key = corpus_key(

@@ -18,6 +18,7 @@ class RunSettings:
         backbone: the model to begin with, instead of the preset's.
         prompt: words before every text, such as "query: "; None takes the preset's, or the model's default prompt.
         prompt_name: the same, by the name of one of the backbone's own prompts.
+        positive_prompt: words before positives and hard negatives; None: as before all texts.
         teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
         dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files. With several, their mean
             chooses. ``none`` keeps the last checkpoint. None takes the preset's sets if a data folder is known, else
@@ -43,6 +44,7 @@ class RunSettings:
     backbone: str | None = None
     prompt: str | None = None
     prompt_name: str | None = None
+    positive_prompt: str | None = None
     teachers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dev: str | Sequence[str] | None = None
     test: str | None = None

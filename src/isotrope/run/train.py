@@ -45,6 +45,7 @@ def train(
     backbone: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
+    positive_prompt: str | None = None,
     teachers: Mapping[str, Sequence[str]] | None = None,
     dev: str | Sequence[str] | None = None,
     test: str | None = None,
@@ -70,8 +71,8 @@ def train(
     """
     settings = RunSettings(
         corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt,
-        prompt_name=prompt_name, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
-        sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
+        prompt_name=prompt_name, positive_prompt=positive_prompt, teachers=teachers or {}, dev=dev, test=test,
+        data=data, seed=seed, sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
         split=split, log_to=tuple(log_to), resume=resume,
     )  # fmt: skip
     return run_training(settings, console)
