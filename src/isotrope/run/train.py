@@ -70,9 +70,9 @@ def train(
         Stopped: Ctrl-C; the run can be resumed.
     """
     settings = RunSettings(
-        corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt,
-        prompt_name=prompt_name, positive_prompt=positive_prompt, teachers=teachers or {}, dev=dev, test=test,
-        data=data, seed=seed, sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
+        corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt, prompt_name=prompt_name,
+        positive_prompt=positive_prompt, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
+        sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
         split=split, log_to=tuple(log_to), resume=resume,
     )  # fmt: skip
     return run_training(settings, console)
