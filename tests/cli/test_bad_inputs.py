@@ -199,7 +199,7 @@ PRESET: dict[str, Mistake] = {
     "epochs -1": (lambda b: b.set("train.epochs=-1"), "train.epochs = -1 is not possible … greater than 0"),
     "a single pass": (lambda b: b.set("views.passes=1"), "views.passes = 1 leaves one view … choose 2 or more"),
     "dropout 1": (lambda b: b.set("encoder.dropout=1"), "encoder.dropout = 1 is not possible … less than 1"),
-    "no dropout": (lambda b: b.set("encoder.dropout=0"), "views of every sentence are equal … encoder.dropout in a preset"),
+    "no dropout": (lambda b: b.set("encoder.dropout=0"), "two views … are equal … encoder.dropout in a preset"),
     "unknown pooling": (lambda b: b.set("encoder.pooling=max"), "encoder.pooling = 'max' … 'cls'"),
     "presets show": (lambda b: ["presets", "show", "simsce"], "preset 'simsce' is unknown … simcse, "),
     "presets diff": (lambda b: ["presets", "diff", "simcse", "no.toml"], "no.toml does not exist … check the path"),
