@@ -177,7 +177,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("docs/results/portable"))
     arguments = parser.parse_args()
     work, console, before = arguments.work.resolve(), Console(), dict[str, Vectors]()
-    work.mkdir(parents=True, exist_ok=True)
+    for folder in (work, arguments.output):
+        folder.mkdir(parents=True, exist_ok=True)
     write_json(work / "texts.json", TEXTS)
     for name, encoder in models(work):
         before[name] = np.asarray(encoder.encode(TEXTS, batch_size=8))

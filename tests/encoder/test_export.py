@@ -91,6 +91,9 @@ def test_what_version_4_cannot_compute_it_cannot_load(tiny_model: Path, tmp_path
     save(encoder, tmp_path / "saved")
     settings = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
     assert settings["tokenizer_class"] == NEEDS_5
+    rhythm = json.loads((tmp_path / "saved" / "config.json").read_text())["global_attn_every_n_layers"]
+    with pytest.raises(TypeError):  # what 5.0 does, which takes any tokenizer class
+        _ = 1 % rhythm
     again = load(tmp_path / "saved", device="cpu")
     assert again.tokenizer(TEXT) == encoder.tokenizer(TEXT)
     again[0].auto_model.config.layer_types = [FULL] * 4

@@ -27,9 +27,9 @@ MODES = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-
-
-NEEDS_5 = "NeedsTransformers5"  # the tokenizer class of a model that version 4 would load with other vectors
+# Of a model that version 4 would load with other vectors: its tokenizer's class, which version 4 does not find, and
+# ModernBERT's rhythm of layers, with which it and 5.0 cannot count.
+NEEDS_5, NO_RHYTHM = "NeedsTransformers5", "none: see layer_types, which transformers 4 and 5.0 do not read"
 
 
 def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | None = None, card: str = "") -> None:
@@ -92,6 +92,8 @@ def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
         write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
         config = _read(folder / "config.json")
         older = for_transformers_4(config)
+        if older is None and config["model_type"] == "modernbert":
+            config["global_attn_every_n_layers"] = NO_RHYTHM
         write_json(folder / "config.json", config | (older or {}))
         tokenizer = folder / "tokenizer_config.json"
         if tokenizer.is_file():
