@@ -144,6 +144,18 @@ def test_the_seed_decides_the_head_and_the_sample_and_not_what_is_watched(
     assert not torch.equal(one.objective.views[0].linear.weight, other.objective.views[0].linear.weight)
 
 
+def test_a_run_that_goes_on_with_another_number_of_threads_says_so(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    line = "the run began with 7 threads: with another number its last digits may differ"
+    with prepared(tiny_model, corpus_file, tmp_path / "run") as (_, said):
+        assert "the run began with" not in said
+    there = tmp_path / "run" / "environment.json"
+    there.write_text(re.sub(r'"threads": \d+', '"threads": 7', there.read_text()))
+    with prepared(tiny_model, corpus_file, tmp_path / "run") as (_, said):
+        assert line in said
+
+
 def test_how_much_of_the_text_will_be_read_is_said_before_training(tiny_model: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "paragraphs.txt"
     drawn = [f"{sentence}x." for sentence in sentences(320)]

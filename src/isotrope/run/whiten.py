@@ -15,6 +15,7 @@ from torch import nn
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
+from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.load import public_name
@@ -127,6 +128,7 @@ def whiten(
     judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
     texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
     with writing(folder.parent, again="run the same command again"):
+        console.print(threads_line())
         with watch("encoding", console):
             old = Known(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
