@@ -52,8 +52,8 @@ def encode(
 ) -> Path:
     """Embed every row of the files, in order, with at most one shard of text and vectors in memory.
 
-    There is one row out for each row in: nothing is cleaned away, and a blank line or a null is the empty sentence,
-    which the encoder embeds like any other. Equal sentences of a shard are encoded once. The output is
+    There is one row out for each row in: nothing is cleaned away. A blank line or a null is the empty sentence. The
+    encoder embeds it like any other. Equal sentences of a shard are encoded once. The output is
 
     - ``OUT.npy``: one float32 array (N, D); with ``keep``, the kept columns of the same rows in ``OUT.kept.parquet``;
     - ``OUT.parquet``: columns ``text``, those kept, and ``embedding`` (a fixed-size list of float32), a row group a

@@ -2,10 +2,10 @@
 
 Gao et al., RepL4NLP 2021 (GradCache). https://arxiv.org/abs/2101.06983
 
-The parts go through the encoder one after another and leave nothing but their embeddings. The loss is computed from all
-of them; backward encodes each part once more, with the random state and the precision that it had, and takes the
-gradient of its embeddings through it. That is a checkpoint whose segment is the whole encoder, and torch has those: so
-it holds for every loss, its scaling, accumulation, several processes, and checkpoints inside the encoder.
+The parts go through the encoder one after another. Only their embeddings are kept. The loss is computed from all of
+them. Backward encodes each part once more, with the random state and the precision that it had. Then it takes the
+gradient of its embeddings through it. This is torch's checkpoint with the whole encoder as its segment. So it works for
+every loss, with scaling, accumulation, several processes, and checkpoints inside the encoder.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
 def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
     """Distribution of cosines (N,) in each of five bands of gold (N,), lowest first: RankCSE Fig. 5.
 
-    Each has "band" ("0–1" … "4–5"), "pairs", "mean" and "sd", "quantiles" ("0.05" … "0.95") (None and empty where it
-    has no pair) and "histogram": pairs in 40 bins of width 0.05 from −1 to 1.
+    Each has "band" ("0–1" … "4–5"), "pairs", "mean", "sd" and "quantiles" ("0.05" … "0.95"). They are None or empty if
+    it has no pair. "histogram" counts pairs in 40 bins of width 0.05 from −1 to 1.
     """
     return [
         {

@@ -200,8 +200,8 @@ class Average:
 def average(result: Mapping[str, Any]) -> Average:
     """The papers' Avg. of an "sts" result: "all" for STS12 … STS16, "test" for STSBenchmark and SICKRelatedness.
 
-    `printed` is the mean of the seven printed cells (percent with two decimals) and rounded again, as SimCSE's
-    evaluation prints it; it can differ from the rounded exact mean by 0.01 points.
+    `printed` is the mean of the seven printed cells (percent with two decimals), rounded again, as SimCSE's evaluation
+    prints it. It can differ from the rounded exact mean by 0.01 points.
 
     Raises UserError where one of the seven is missing: an average over fewer is another number.
     """

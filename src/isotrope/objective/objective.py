@@ -25,23 +25,24 @@ from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, V
 class Objective(Described, nn.Module):
     """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
 
-    With one text column, every view is a pass over the same text; with a positive column, views 1… are passes over the
-    positive's text; further columns are hard negatives. An integer ``label`` column carries row ids to the teachers.
+    With one text column, every view is a pass over the same text. With a positive column, views 1… are passes over the
+    text of the positive. Further columns are hard negatives. An integer ``label`` column carries row ids to the
+    teachers.
 
     Args:
         model: the student.
-        terms: name -> term; the values are logged one by one and summed.
+        terms: name -> term. The values are logged one by one and summed.
         tokens: pairs (token step, the passes it is on for), in order.
         views: view steps, in order; ``scores``: score steps, in order.
         passes: forward passes of the encoder a sentence, each with its own dropout mask.
         teachers: name -> teacher, for the steps and terms that ask for one.
         dims: Matryoshka: score steps and terms run once for each of these leading dimensions; losses are averaged.
             Each width has its own copy of what holds weights or a state, such as a queue.
-        seed: of the random steps; with the step number it fixes every draw, on every process alike (and with the
-            process's own number those of the token steps).
-        context: what components are built with, by their ``build(context)``; by default what the student tells.
-        mini_batch_size: sentences that go through the encoder at a time, each pass counted; loss and gradients stay
-            those of the whole batch (`isotrope.encoder.gradient_cache`), for a second forward's time. None: all.
+        seed: of the random steps. Seed and step number fix every draw, alike on all processes. The draws of token steps
+            depend on the process too.
+        context: what components are built with, by their ``build(context)``. The default is what the student tells.
+        mini_batch_size: sentences that go through the encoder at a time; each pass counts. Loss and gradients stay
+            those of the whole batch (`isotrope.encoder.gradient_cache`). It costs a second forward. None: all.
 
     Raises:
         UserError: the model, a component or a setting is not possible. In the first training step: the data cannot be

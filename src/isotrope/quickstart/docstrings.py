@@ -1,7 +1,7 @@
 """Real text that every machine with Python has: the docstrings of the installed packages, as clean sentences.
 
-Files are parsed, never imported. Some packages are held out whole, so that a model adapted to the others can be judged
-on text of packages that it has not seen: given a docstring's first sentence, find the rest of it.
+Files are parsed, never imported. Some packages are held out whole. A model that is adapted to the others is judged on
+these packages, which it has not seen. Given the first sentence of a docstring, it must find the rest.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def gather(
 ) -> Docstrings:
     """Gather the sentences of the docstrings in `sources`: the same files give the same sentences in the same order.
 
-    Which packages are held out: in the order of their names' hashes, each one with which the held-out docstrings stay
-    at or below 15 % of all; the smallest, if there is no such one. The limits are filled by taking one sentence (or
-    docstring) of each package in turn, so that large packages do not crowd out the others.
+    Packages are held out in the order of their names' hashes, as long as the held-out docstrings stay at or below 15 %
+    of all. If no package fits, the smallest is held out. The limits are filled by taking one sentence (or docstring) of
+    each package in turn, so that large packages do not crowd out the others.
 
     Args:
         sources: package → its .py files; by default `installed()`.

@@ -248,8 +248,8 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
 
 
 def claim_answer(record: Record) -> tuple[str, str]:
-    """The rule: *holds* where the difference is above 0, *does not hold* where it is below the margin (both after
-    Holm's correction over the study's claims), and otherwise it is *open*.
+    """A claim *holds* if the difference is significantly above 0. It *does not hold* if it is significantly below the
+    margin. Both are after Holm's correction over the study's claims. Otherwise the claim is *open*.
     """
     seeds, unknown = record["seeds"], "open"
     if seeds is None:

@@ -94,7 +94,7 @@ def trainer_batches(
 ) -> PermutedBatches:
     """`PermutedBatches` as sentence-transformers' trainer asks for it (its last two arguments are not used).
 
-    Give it to the training arguments as `batch_sampler`, with `limit` and `world_size` bound by `functools.partial`; a
+    Give it to the training arguments as `batch_sampler`, with `limit` and `world_size` bound by `functools.partial`. A
     lambda will not do, since the trainer pickles its arguments into every checkpoint.
     """
     return PermutedBatches(len(dataset), batch_size, seed, limit=limit, drop_last=drop_last, world_size=world_size)

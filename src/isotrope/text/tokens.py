@@ -1,7 +1,7 @@
 """The tokens of a run's sentences, made ahead of time into a memory-mapped file: a step only copies them.
 
-Tokens cost the same whenever they are made; made once, they serve every epoch, seed and run on the same sentences, and
-a GPU never waits for them. So every run that can has them made first: of the rows that it reads, and of no others.
+Tokens cost the same whenever they are made. Made once, they serve every epoch, seed and run on the same sentences. A
+GPU never waits for them. So every run that can makes them first, of the rows that it reads and of no others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Packed encoding: a batch is one row of its real tokens, so padding costs nothing in any linear layer.
 
 N sentences of l_i tokens run through embeddings, linear layers, norms and MLP as (1, T, D), T = Σ l_i. Attention alone
-sees (N, H, L, d) again. What comes out is padded as it always was, so poolings, losses that patch the model's forward
-and saved models know nothing of it: the encoder gets another forward and another attention function, its weights stay.
+sees (N, H, L, d) again. The output is padded as before. So poolings, saved models, and losses that patch the model's
+forward need no change. The encoder gets another forward and another attention function. Its weights stay.
 """
 
 from __future__ import annotations
