@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -12,6 +13,7 @@ from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
 from isotrope.evaluation.sets.domains import same_class
+from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.report import scores
 from wordbag import Bag, own_pairs, results_of
 
@@ -26,6 +28,7 @@ def test_every_sentence_is_encoded_once() -> None:
 
 def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> None:
     pairs = own_pairs()
+    without_lists = Pairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
     for arguments, problem in (
         (("nonsense",), "unknown suite 'nonsense'"),
         (("transfer:slow",), "no setting 'slow'"),
@@ -33,6 +36,7 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
         (("sts", None, tmp_path / "none"), "none"),
         (("retrieval", None, None, [pairs]), "takes no pairs"),
+        (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
         ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own data: name their suite"),
     ):
         with pytest.raises(UserError, match=problem):

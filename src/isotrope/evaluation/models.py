@@ -17,6 +17,7 @@ from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum, remembered_result
+from isotrope.evaluation.ranking import lists_to_rank
 from isotrope.evaluation.retrieval import evaluate_domain
 from isotrope.evaluation.sets.domains import Domain
 from isotrope.evaluation.sets.pairs import Pairs
@@ -74,6 +75,8 @@ class EvaluationRequest:
             checked_tasks(suite, chosen, setting)
         if pairs and not any(SUITES[suite].of_pairs for suite in asked.suites):
             raise UserError(f"suite {suites} takes no pairs", "choose sts, ranking or geometry")
+        for one in pairs if "ranking" in asked.suites else ():
+            lists_to_rank(one.name, [one])
         for own in (pairs, domains):
             names = [one.name for one in own]
             if double := next((name for name in names if names.count(name) > 1), None):

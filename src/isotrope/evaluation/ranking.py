@@ -112,15 +112,24 @@ def rank_sets(
 
     Raises UserError where a set has no list with an order, or a score is negative.
     """
-    lists = {name: ranking_lists(pairs, choices) for name, pairs in sets.items()}
-    for name, some in lists.items():
-        if not any(np.ptp(one.gold) > 0 for one in some):
-            raise UserError(
-                f"{name} has no list to rank: no sentence with more than {choices.more_than} scored pairs that differ",
-                "give pairs that share sentences, or lower more_than",
-            )
+    lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
     embedded = Embedded(encoder, (s for some in lists.values() for one in some for s in (one.query, *one.candidates)))
     return {name: _score(some, embedded, choices) for name, some in lists.items()}
+
+
+def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
+    """As `ranking_lists`, where at least one list has an order.
+
+    Raises:
+        UserError: none has; ``name`` says of what.
+    """
+    some = ranking_lists(sets, choices)
+    if not any(np.ptp(one.gold) > 0 for one in some):
+        raise UserError(
+            f"{name} has no list to rank: no sentence with more than {choices.more_than} scored pairs that differ",
+            "give pairs that share sentences, or lower more_than",
+        )
+    return some
 
 
 def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
