@@ -49,12 +49,13 @@ def step(results: list[Result]) -> str:
             f"{r['ceiling']:.2f} ×",
             times(r["a_over_ours"]),
             times(r["b_over_ours"]),
-            f"{100 * r['bound_over_ours']['median']:.0f} %",
+            f"{r['bound_over_ours']['median']:.2f} ×",
             where(r),
         )
         for r in results
     ]
-    return table("step | text | ours | ceiling | (a) | (b) | the bound (c) of it | measured in", rows)
+    said = "**A training step of SimCSE.** (a), (b) and (c) are times divided by ours."
+    return f"{said}\n\n{table('model | text | ours | ceiling | (a) | (b) | (c) | measured in', rows)}"
 
 
 def encode(results: list[Result]) -> str:
@@ -71,8 +72,8 @@ def encode(results: list[Result]) -> str:
         )
         for r in results
     ]
-    header = "encode | sentences | ours, a second | the other, a second | ratio | difference | measured in"
-    return table(header, rows)
+    header = "model | sentences | isotrope | sentence-transformers | ratio | largest difference | measured in"
+    return f"**Encoding, in sentences a second**\n\n{table(header, rows)}"
 
 
 def methods(results: list[Result]) -> str:
@@ -83,8 +84,11 @@ def methods(results: list[Result]) -> str:
         ratios = [times(r["over_simcse"][name]) for name in names]
         share = f"{100 * r['selection']['share']:.1f} %"
         rows.append((f"isotrope/{r['shape']}", f"{1000 * r['seconds']['simcse']:.0f} ms", *ratios, share, where(r)))
-    titles = ["step", "simcse", *names, f"STS-B dev every {results[0]['selection']['steps']} steps", "measured in"]
-    return table(" | ".join(titles), rows)
+    titles = ["model", "simcse", *names, f"STS-B dev every {results[0]['selection']['steps']} steps", "measured in"]
+    said = (
+        "**A training step of each method, divided by SimCSE's.** The last share is the time of evaluating STS-B dev."
+    )
+    return f"{said}\n\n{table(' | '.join(titles), rows)}"
 
 
 def corpus(results: list[Result]) -> str:
@@ -98,8 +102,8 @@ def corpus(results: list[Result]) -> str:
     rows.append(("growth from first to last", *(result["slope"][part] for part in parts), ""))
     batch = result["tokens"]
     said = f"A batch of 64 sentences: {batch['store']:.2f} ms from the store, {batch['text']:.2f} ms from text."
-    header = ["bytes a line, of a corpus of", *parts, "mapped pages, beside them"]
-    return f"{table(' | '.join(header), rows)}\n\n{said}"
+    header = ["lines", *parts, "mapped pages, not counted"]
+    return f"**Memory for a corpus, in bytes a line**\n\n{table(' | '.join(header), rows)}\n\n{said}"
 
 
 def memory(results: list[Result]) -> str:
@@ -109,8 +113,8 @@ def memory(results: list[Result]) -> str:
         (f"{r['batch']:,}", r["mini_batch_size"] or "all", f"{r['above']:,} MB", f"{r['peak']:,} MB")
         for r in result["cases"]
     ]
-    header = f"SimCSE, isotrope/{result['shape']}, sentences | at a time | the step takes | in all, at most"
-    return table(header, rows)
+    said = f"**Memory of a step of SimCSE** with isotrope/{result['shape']}, with and without gradient caching"
+    return f"{said}\n\n{table('sentences in a batch | at a time | the step takes | in all, at most', rows)}"
 
 
 TABLES: dict[str, Callable[[list[Result]], str]] = {
