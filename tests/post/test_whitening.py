@@ -50,6 +50,14 @@ def test_exponent_0_is_centring_alone():
     np.testing.assert_allclose(z @ z.T, centred @ centred.T, atol=1e-9)
 
 
+def test_centring_needs_no_rank_and_loses_no_direction():
+    """Four rows span three directions of six. The others stay as they are in other text."""
+    fitted_on, x = anisotropic(rows=4), anisotropic(rows=60)
+    mean, matrix = whitening(fitted_on, exponent=0.0)
+    z, centred = (x - mean) @ matrix, x - fitted_on.mean(axis=0)
+    np.testing.assert_allclose(z @ z.T, centred @ centred.T, atol=1e-9)
+
+
 def test_whitening_keeps_the_directions_of_largest_variance():
     x = np.random.default_rng(0).standard_normal((500, 5)) * [1, 9, 3, 7, 5]
     _, matrix = whitening(x, 2)
@@ -74,8 +82,10 @@ def test_one_vector_for_all_sentences_cannot_be_whitened(vector):
 
 
 def test_whitening_wants_enough_sentences():
-    with pytest.raises(UserError, match="6 sentences cannot whiten 6 dimensions: fit on more"):
+    with pytest.raises(UserError, match=r"6 sentences cannot whiten 6 .*: fit on more .* smaller k or exponent 0"):
         whitening(anisotropic(rows=6))
+    with pytest.raises(UserError, match=r"4 sentences cannot whiten 4 dimensions: fit on more .* smaller k$"):
+        whitening(anisotropic(rows=4), 4, exponent=0.0)
     assert whitening(anisotropic(rows=6), 3)[1].shape == (6, 3)
     with pytest.raises(UserError, match="k = 7 of 6 dimensions: choose k up to 6"):
         whitening(anisotropic(), 7)

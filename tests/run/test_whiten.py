@@ -173,6 +173,16 @@ def test_too_few_sentences_are_one_line_and_leave_no_folder(
     assert not target.exists()
 
 
+def test_a_few_sentences_are_enough_to_centre_and_the_comparison_gets_its_part(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("\n".join(corpus_file.read_text().splitlines()[:20]))
+    record = record_of(whiten(tiny_model, short, tmp_path / "white", exponent=0.0))
+    assert record["dimensions"] == {"before": 32, "after": 32, "left_out": 0}
+    assert record["held_out"]["texts"] == 4
+
+
 def test_the_command_names_the_model_and_what_to_do_next(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     target = tmp_path / "white"
     result = CliRunner().invoke(

@@ -21,14 +21,14 @@ def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL_WHIT
     moves the centre and turns the axes, so it changes the cosines as centring does. Values between are "soft".
 
     Directions without variance are left out, so there may be fewer than k. A last LayerNorm takes one away from every
-    mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size.
+    mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size. Exponent 0 keeps them: it enlarges nothing.
 
     Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1, has the exponent 0.5.
 
     Raises:
         UserError: more dimensions are asked for than there are; too few sentences for them; all have the same vector.
     """
-    wanted = check_size(len(vectors), vectors.shape[1], k)
+    wanted = check_size(len(vectors), vectors.shape[1], k, exponent)
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     values, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
@@ -37,11 +37,11 @@ def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL_WHIT
         raise UserError(
             f"all {len(vectors)} sentences have the same vector", "check the model: nothing can be whitened"
         )
-    live = min(wanted, int(np.sum(values > ROUNDING * values[0])))
+    live = min(wanted, int(np.sum(values > ROUNDING * values[0]))) if exponent else wanted
     return mean, directions[:, :live] * values[:live] ** -exponent
 
 
-def check_size(rows: int, dim: int, k: int | None) -> int:
+def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING) -> int:
     """How many dimensions are wanted of ``dim``: ``k``, by default all.
 
     Raises:
@@ -50,11 +50,16 @@ def check_size(rows: int, dim: int, k: int | None) -> int:
     wanted = dim if k is None else k
     if wanted > dim:
         raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")
-    if rows <= wanted:
-        raise UserError(
-            f"{rows} sentences cannot whiten {wanted} dimensions", "fit on more sentences, or choose a smaller k"
-        )
+    if rows < fewest_rows(dim, k, exponent):
+        problem = f"{rows} sentences cannot whiten {wanted} dimensions"
+        other = " or exponent 0 (centring alone)" if k is None else ""
+        raise UserError(problem, f"fit on more than {wanted} sentences, or choose a smaller k{other}")
     return wanted
+
+
+def fewest_rows(dim: int, k: int | None, exponent: float) -> int:
+    """How many rows the fit needs: more than the dimensions. To centre all dimensions, two are enough."""
+    return 2 if k is None and exponent == 0 else (dim if k is None else k) + 1
 
 
 class Whitening(PostStep):

@@ -27,7 +27,7 @@ from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_se
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
-from isotrope.post.whitening import SOFT_WHITENING, check_size, whitening
+from isotrope.post.whitening import SOFT_WHITENING, check_size, fewest_rows, whitening
 from isotrope.run.card import whiten_card
 from isotrope.run.judge import NOT_JUDGED
 from isotrope.run.pairs import dev_names, dev_pairs
@@ -81,7 +81,7 @@ def whiten(
         output: the new model's folder; loads in plain sentence-transformers.
         k: dimensions kept, of the largest variance; None: all that have any.
         exponent: 0.5 is full whitening, 0 is centring alone.
-        sentences: at most so many are sampled for the fit; more than D are needed.
+        sentences: at most so many are sampled for the fit; more than D are needed, or than k. Exponent 0 alone needs 2.
         seed: of the sample.
         text: the sentences' column, in tables.
         split: "sentences" fits on the sentences of the texts: see `isotrope.text.split.language_of`.
@@ -120,9 +120,9 @@ def whiten(
             console.print(warning)
     dim = int(encoder.get_embedding_dimension())
     drawn = Sample(cleaned, None, seed).texts(sentences + HELD_OUT)
-    kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - (k or dim) - 1)) if compare else 0
+    kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0
     fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
-    wanted = check_size(len(fitted_on), dim, k)
+    wanted = check_size(len(fitted_on), dim, k, exponent)
     chosen = usable(held)
     tasks = make_tasks(chosen) if len(chosen) >= FEWEST_TEXTS else []
     judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
