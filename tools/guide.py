@@ -7,7 +7,7 @@ from typing import Any
 # what is compared, the row and the one it is held against
 PAIRS = [
     ("train at all", "SimCSE", "Before training"),
-    ("more text (three times, on MiniLM twice)", "simcse", "SimCSE"),
+    ("more text (three times as much, on MiniLM twice)", "simcse", "SimCSE"),
     ("no head", "Plain contrast", "SimCSE"),
     ("a guide that takes false negatives out", "Plain contrast, guided", "Plain contrast"),
     ("three views", "Dropout, three views", "SimCSE"),
@@ -56,7 +56,7 @@ def differences(studies: dict[str, dict[str, Any]]) -> str:
                 lines.append(f"| {what} | {row} − {than} | {' | '.join(one or '' for one in found)} |")
         if lines:
             names = [f"[{study}](results/studies/{study}/table.md), {column}" for study, column in columns.items()]
-            head = [f"| what | row − row | {' | '.join(names)} |", "|---|---|" + "--:|" * len(names)]
+            head = [f"| what is compared | row − row | {' | '.join(names)} |", "|---|---|" + "--:|" * len(names)]
             tables.append("\n".join(head + lines))
     return "\n\n".join(tables) or "No such study is committed yet."
 
