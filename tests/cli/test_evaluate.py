@@ -58,6 +58,7 @@ def test_own_pairs_and_labelled_texts(tmp_path: Path, cached: Path, pairs: Path)
         "--texts", texts, "--json", tmp_path / "r.json", "--table", tmp_path / "r.md",
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
+    assert outcome.stderr.count(" of the processor") == 1, "once, however many models and suites there are"
     kept = json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"]
     assert kept.keys() == {"sts, own data", "retrieval, own data"}
     assert "per_pair" not in kept["sts, own data"][pairs.stem]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,11 +74,10 @@ def evaluate(
     with watch("loading", errors) as bar:
 
         def comes(done: int, doing: str) -> None:
-            if not done:  # all checks are behind us
-                errors.print(threads_line())
             bar.update(note=f"{doing}, result {done + 1} of {count}")
 
-        results = evaluate_models(models, asked, pooling, prompts, comes, errors.print)
+        begins = cache(lambda: errors.print(threads_line()))  # once
+        results = evaluate_models(models, asked, pooling, prompts, comes, errors.print, begins)
     if results_file:  # before anything is drawn: nothing that was computed is lost
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)

@@ -98,10 +98,15 @@ class EvaluationRequest:
 
 
 class RememberingEncoder(ByRole):
-    """An encoder that encodes every distinct sentence once, however many suites need it."""
+    """An encoder that encodes every distinct sentence once, however many suites need it.
 
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder, self.has_roles = encoder, has_roles(encoder)
+    Args:
+        encoder: what encodes.
+        begins: called before each work of the encoder, when data are read and checked.
+    """
+
+    def __init__(self, encoder: Encoder, begins: Callable[[], None] = lambda: None) -> None:
+        self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
         self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)  # role -> sentence -> (D,)
 
     def encode(self, sentences: list[str], role: Role | None = None) -> Vectors:
@@ -109,6 +114,7 @@ class RememberingEncoder(ByRole):
         known = self._known[role]
         new = [sentence for sentence in dict.fromkeys(sentences) if sentence not in known]
         if new:
+            self._begins()
             known |= zip(new, vectors_of(self._encoder, new, role=role), strict=True)
         return np.stack([known[sentence] for sentence in sentences])
 
@@ -120,6 +126,7 @@ def evaluate_models(
     prompts: Prompts = NO_PROMPTS,
     progress: Callable[[int, str], None] = lambda done, doing: None,
     say: Say = lambda line: None,
+    begins: Callable[[], None] = lambda: None,
 ) -> dict[str, dict[str, Any]]:
     """Evaluate models by name: model -> suite -> task -> result. Own data stands under "SUITE, own data".
 
@@ -132,6 +139,7 @@ def evaluate_models(
         prompts: of the models; by default each has its own default.
         progress: is told how many of ``len(models) * asked.parts`` results are there, and which one comes now.
         say: is told of a model whose prompts nobody uses.
+        begins: called before the long work, when the data of the suite are read and checked.
 
     Raises:
         UserError: as `isotrope.evaluate` and `open_encoder` do; all names are checked before work begins.
@@ -145,7 +153,8 @@ def evaluate_models(
         if note := prompts.note(opened, name):
             say(note)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
-        encoder: Encoder = RememberingEncoder(opened) if known else opened  # one fitted on the target wants it whole
+        # One that is fitted on the target wants it whole.
+        encoder: Encoder = RememberingEncoder(opened, begins) if known else opened
         results[name] = {}
         for suite, key, compute in _parts(encoder, asked):
             progress(done, f"{name}: {suite}")
