@@ -117,10 +117,23 @@ def memory(results: list[Result]) -> str:
     return f"{said}\n\n{table('sentences in a batch | at a time | the step takes | in all, at most', rows)}"
 
 
+def threads(results: list[Result]) -> str:
+    """A step with other numbers of threads, and other ways to wait."""
+    (result,) = results
+    rows = [
+        (name, f"{seconds:.1f} s", times(result["over_one_thread"][name]) if name in result["over_one_thread"] else "")
+        for name, seconds in result["seconds_a_step"].items()
+    ]
+    load = " to ".join(f"{one:.1f}" for one in result["load"])
+    said = f"**Threads**: a step of SimCSE on {result['cores']} shared cores (load average {load})"
+    return f"{said}\n\n{table('threads | a step | divided by one thread', rows)}"
+
+
 TABLES: dict[str, Callable[[list[Result]], str]] = {
     "step": step,
     "encode": encode,
     "methods": methods,
     "corpus": corpus,
     "memory": memory,
+    "threads": threads,
 }

@@ -1,7 +1,7 @@
 """How many threads of the processor the command line uses, and how they wait for each other.
 
-torch starts a thread for each core, and a thread that waits for the others keeps its core busy. Where other programs
-use the cores too, most of the time goes into this waiting: a training step took four times as long as with one thread
+torch starts a thread for each core, and a thread that waits for the others keeps its core busy. If other programs use
+the cores too, most of the time goes into this waiting. A training step then took 3.5 times as long as with one thread
 (`benchmarks/threads.py`). Threads that sleep while they wait cost nothing, and they change no result.
 """
 
