@@ -30,12 +30,12 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from isotrope import load
+from isotrope.cards.onnx import FLOAT32
 from isotrope.encoder import save
-from isotrope.encoder.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
-from isotrope.encoder.onnx_card import FLOAT32
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
+from isotrope.run.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 from isotrope.store.atomic import write_json, write_text
 
 Vectors = np.ndarray[Any, Any]

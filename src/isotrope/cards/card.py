@@ -7,14 +7,14 @@ A card names data and counts it; it never holds text of the data.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sentence_transformers import SentenceTransformer
@@ -91,8 +91,8 @@ class Card(_Record):
 
     @classmethod
     def of(cls, model: str | Path) -> Card:
-        """The card to go on from: that of a model that isotrope made, else a new one. The verdict is left behind."""
-        return (_kept(metadata_of(str(model))) or cls(base=Base.of(model))).model_copy(update={"verdict": None})
+        """The card of a model that isotrope made, else a new one. A further step (`then`) leaves its verdict behind."""
+        return _kept(metadata_of(str(model))) or cls(base=Base.of(model))
 
     def then(self, step: Step, model: SentenceTransformer) -> Card:
         """The card after one more step, which has made ``model``."""
@@ -108,22 +108,38 @@ class Card(_Record):
 
     def markdown(self, folder: Path) -> str:
         """The whole text of the card, for a model in ``folder``."""
+        return self.filled(
+            "card.md.jinja",
+            {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity", "tags": TAGS},
+            title=Markup(as_code(short_name(folder)) + f" from {as_code(self.base.name)}"),
+            folder=Markup(escaped(short_name(folder)).translate({ord('"'): r"\"", ord("\\"): r"\\"})),
+        )
+
+    def filled(self, template: str, about: Mapping[str, Any], **more: Any) -> str:
+        """A template of this room, filled with the card.
+
+        Args:
+            template: the name of its file.
+            about: what the metadata say of the folder.
+            more: what this template shows beside the card.
+        """
         metadata = {
             **self.base.about,
             **({"base_model": self.base.hub} if self.base.hub else {}),
-            "library_name": "sentence-transformers",
-            "pipeline_tag": "sentence-similarity",
-            "tags": TAGS,
+            **about,
             KEY: self.model_dump(mode="json", exclude_none=True),
         }
-        return _template().render(
-            card=self,
-            title=Markup(_code(short_name(folder)) + f" from {_code(self.base.name)}"),
-            folder=Markup(escaped(short_name(folder)).translate({ord('"'): r"\"", ord("\\"): r"\\"})),
-            metadata=Markup(yaml.safe_dump(_plain(metadata), sort_keys=False, allow_unicode=True).strip()),
-            limits=_limits(self),
-            versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
-            citations=Markup(bibtex([*(key for step in self.steps for key in step.cites), "reimers2019sbert"])),
+        return (
+            _templates()
+            .get_template(template)
+            .render(
+                card=self,
+                metadata=Markup(yaml.safe_dump(_plain(metadata), sort_keys=False, allow_unicode=True).strip()),
+                limits=_limits(self),
+                versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
+                citations=Markup(bibtex([*(key for step in self.steps for key in step.cites), "reimers2019sbert"])),
+                **more,
+            )
         )
 
 
@@ -154,7 +170,11 @@ def _limits(card: Card) -> Iterable[str]:
         yield "It was judged on the pairs above only. On other tasks and texts it may be better or worse."
     languages = card.base.about.get("language")
     said = "not known" if languages is None else languages if isinstance(languages, str) else ", ".join(languages)
-    yield f"Languages of the base model: {said}. The language of the training text was not checked."
+    yield f"Languages of the base model: {said}."
+    if not card.steps:
+        yield "It carries the biases of the base model."
+        return
+    yield "The language of the text was not checked."
     yield "It carries the biases of the base model and of the text."
     yield "Whether the licence of the text allows your use of the model was not checked."
 
@@ -177,7 +197,7 @@ def _text(value: Any) -> Markup:
     return value if isinstance(value, Markup) else Markup(re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", _one_line(value)))
 
 
-def _code(value: Any) -> Markup:
+def as_code(value: Any) -> Markup:
     """A name or a value as code. Its fence is longer than any that it holds."""
     text = _one_line(value).replace("|", r"\|") or "none"
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
@@ -185,10 +205,10 @@ def _code(value: Any) -> Markup:
 
 
 @cache
-def _template() -> Template:
+def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("isotrope.cards", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
-    environment.filters |= {"code": _code, "text": _text}
-    return environment.get_template("card.md.jinja")
+    environment.filters |= {"code": as_code, "text": _text}
+    return environment

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
 
 console, errors = plain_console(), plain_console(stderr=True)
 
@@ -31,7 +32,8 @@ def export(
 
     The graph is compared with torch before it is kept.
     """
-    from isotrope.encoder.onnx import export_onnx
+    from isotrope.run.onnx import export_onnx
 
-    folder = export_onnx(model, output, int8=int8, pooling=pooling, say=errors.print)
+    with watch("loading", errors):
+        folder = export_onnx(model, output, int8=int8, pooling=pooling, say=errors.print)
     console.print(f"written to {folder}; {folder}/README.md shows how to use it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import subprocess
@@ -17,8 +18,11 @@ from typer.testing import CliRunner
 from conftest import sentences
 from isotrope import load
 from isotrope.cli.main import app
-from isotrope.encoder import onnx, save
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
+from isotrope.encoder import save
 from isotrope.errors import UserError
+from isotrope.run import onnx
 
 pytest.importorskip("onnxruntime")
 TEXT = ["a", *sentences(5), " ".join(sentences(40))]  # one token, some, and more than the model reads
@@ -29,7 +33,8 @@ def source(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved model with everything that a graph has to hold: an average of layers, normalisation, a prompt."""
     encoder = load(tiny_model, "first_last", normalize=True, max_length=40, device="cpu")
     encoder.prompts, encoder.default_prompt_name = {"query": "the river "}, "query"
-    save(encoder, folder := tmp_path_factory.mktemp("source") / "model")
+    card = "---\nlicense: cc0-1.0\n---\n# mine"
+    save(encoder, folder := tmp_path_factory.mktemp("source") / "model", card=card)
     return folder
 
 
@@ -57,12 +62,15 @@ def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(exported: 
         assert cosines.min() > (0.97 if graph == onnx.INT8 else 1 - 1e-6)
 
 
-def test_the_folder_says_what_it_is(exported: Path) -> None:
+def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
     facts = json.loads((exported / "export.json").read_text())
     assert facts["largest_difference"] < onnx.FARTHEST
     assert facts["max_length"] == 40
     assert facts["int8_cosine"]["least"] <= facts["int8_cosine"]["mean"]
     assert "onnxruntime" in facts["versions"]
+    card = (exported / "README.md").read_text()
+    assert card.count("license: cc0-1.0") == 2, "in the head, and in the record"
+    assert str(source.parent) not in card
 
 
 def test_sentence_transformers_does_not_load_the_folder_with_a_pooling_of_its_own(exported: Path) -> None:
@@ -74,9 +82,15 @@ def test_a_graph_that_gives_other_vectors_is_not_kept(
     exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(onnx, "_write_graph", lambda encoder, model, path: shutil.copy(exported / onnx.FLOAT32, path))
-    with pytest.raises(UserError, match=r"ONNX vectors differ from torch's by .*: nothing was written"):
+    console = plain_console(file=io.StringIO())
+    console._force_terminal = console.is_interactive = True
+    with (
+        watch("loading", console),
+        pytest.raises(UserError, match=r"ONNX vectors differ from torch's by .*: nothing was written"),
+    ):
         onnx.export_onnx(source, tmp_path / "out", pooling="cls")
     assert not list(tmp_path.iterdir())
+    assert "comparing with torch" in console.file.getvalue(), "a terminal shows what is done, and for how long"
 
 
 def test_what_cannot_be_exported_is_one_line_before_any_work(

@@ -18,8 +18,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
 
+from isotrope.cards.card import Card
+from isotrope.cards.onnx import FLOAT32, INT8, onnx_card
+from isotrope.console.progress import tell
 from isotrope.encoder.load import load, public_name
-from isotrope.encoder.onnx_card import FLOAT32, INT8, card
 from isotrope.errors import UserError
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
 from isotrope.store.disk import writing
@@ -88,11 +90,16 @@ def export_onnx(
     check_replaceable(folder, "onnx")
     encoder = load(model, pooling, device="cpu", packed=False).float().eval()
     tokenizer = _tokenizer(encoder, str(model))
+
+    def stage(doing: str) -> None:
+        say(f"{doing} …")
+        tell(doing)
+
     with writing(folder.parent, again="run the same command again"), new_folder(folder, "onnx") as draft:
         write_text(draft / "tokenizer.json", tokenizer)
-        say("writing the graph …")
+        stage("writing the graph")
         _write_graph(encoder, str(model), draft / FLOAT32)
-        say("comparing with torch …")
+        stage("comparing with torch")
         expected = np.asarray(encoder.encode(list(_TEXTS), show_progress_bar=False))  # (N, D)
         prompt = encoder.prompts.get(encoder.default_prompt_name or "", "")
         found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]  # alone, and padded
@@ -112,13 +119,14 @@ def export_onnx(
             "versions": {name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")},
         }
         if int8:
-            say("quantising …")
+            stage("quantising")
             _quantise(draft / FLOAT32, draft / INT8)
             cosines = _cosines(run_onnx(draft / INT8, _TEXTS, prompt), expected)
             facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
             say(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
         write_json(draft / "export.json", facts)
-        write_text(draft / "README.md", card(facts))
+        source = Card.of(model) if pooling is None else Card.of(model).model_copy(update={"verdict": None})
+        write_text(draft / "README.md", onnx_card(facts, source))
     say(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
     return folder
 
