@@ -96,13 +96,14 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, c
     for name in ("p.png", "q.PNG", "LICENSE", ".git/config", ".hidden.md"):
         write(folder / name, "left out")
     (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
+    (folder / "gone.txt").symlink_to(tmp_path / "gone.txt")
     opened = corpus(folder)
     assert texts(opened) == ["Head", "First one. Second one.", "Fourth one.", "Third one."]
-    skipped = {".png": 2, "no ending": 1, "hidden": 2, "linked folder": 1}
+    skipped = {".png": 2, "no ending": 1, "hidden": 2, "linked folder": 1, "broken link": 1}
     assert opened.report.skipped == passed_over([folder]) == skipped
     assert str(opened.report).splitlines() == [
         "4 texts read from 4 files, 4 kept, 0 dropped",
-        "  files not read: 2 .png, 2 hidden, 1 linked folder, 1 no ending",
+        "  files not read: 2 .png, 1 broken link, 2 hidden, 1 linked folder, 1 no ending",
     ]
     assert len(corpus(folder, split="sentences")) == 5
     (folder / "p.png").unlink()

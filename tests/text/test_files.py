@@ -39,6 +39,24 @@ def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path, corpus: Cal
     assert len(opened.report.files) == 3
 
 
+def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs the tests may read every folder, so its refusal is made."""
+    write(tmp_path / "in/a.txt", "from a\n")
+    (tmp_path / "in/secret").mkdir()
+    real = os.scandir
+
+    def scandir(path: Path | str) -> object:
+        if Path(path).name == "secret":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(UserError, match=r"secret cannot be read .Permission denied."):
+        find_sources([tmp_path / "in"])
+
+
 def test_many_zstd_frames_are_read_to_the_end(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
     frames = b"".join(COMPRESS[".zst"](f"sentence {i}\n".encode() * 3000) for i in range(50))
     assert texts(corpus(write(tmp_path / "c.txt.zst", frames))) == [f"sentence {i}" for i in range(50)]

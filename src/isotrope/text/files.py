@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,7 +49,8 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
     they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
 
     Raises:
-        UserError: no path, an unknown split, a missing or empty file, an unknown ending, a folder without any.
+        UserError: no path, an unknown split, a missing or empty file, an unknown ending, a folder that cannot be read
+            or holds no such file.
     """
     language = None if split is None else language_of(split)
     sources: list[TextFile] = []
@@ -67,8 +69,12 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
 
 
 def _named(path: Path) -> list[TextFile]:
-    if path.is_dir():  # and below it, symbolic links to folders are not followed: no endless walk
-        files = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+    if path.is_dir():  # below it, symbolic links to folders are not followed: no endless walk
+        inside = sorted(p for p in path.rglob("*") if not _hidden(p.relative_to(path)))
+        for folder in (path, *filter(Path.is_dir, inside)):
+            with reading_errors(folder):
+                os.scandir(folder).close()  # rglob passes over a folder that cannot be read
+        files = filter(Path.is_file, inside)
         found = [source for source in map(_source, files) if source]
         if not found:
             raise UserError(f"the folder {path} holds no corpus file", SUPPORTED)
@@ -90,6 +96,8 @@ def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
                 left["hidden"] += path.is_file()
             elif path.is_dir():
                 left["linked folder"] += path.is_symlink()
+            elif path.is_symlink() and not path.exists():
+                left["broken link"] += 1
             elif not path.is_file() or _source(path) is None:
                 left[printable(path.suffix.lower()) or "no ending"] += 1
     return dict(+left)
