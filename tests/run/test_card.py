@@ -13,6 +13,7 @@ from isotrope.run.card import whiten_card
 from isotrope.run.train import Run
 from isotrope.run.whiten import WHITEN_RECORD, whiten
 from isotrope.store.records import read_record
+from small_runs import small_run
 
 
 def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, tiny_model: Path) -> None:
@@ -29,6 +30,7 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
         "| `train.batch_size` | `16` | set for this run |",
         "| `views.passes` | `2` | SimCSE Sec. 3 |",
         "| `seed` | `0` |",
+        '| `train.select` | `["pairs"]` | set for this run |',
         "gao2021simcse",
         "Labelled pairs chose the checkpoint (pairs)",
         "at most 32 tokens",
@@ -38,6 +40,18 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     assert str(tiny_model.parent) not in text
     assert str(corpus_file.parent) not in text
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
+
+
+def test_it_tells_the_split_and_that_no_pairs_chose(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", sentences=32, split="sentences:de")
+    text = (run.model / "README.md").read_text(encoding="utf-8")
+    assert "| `split` | `sentences:de` | set for this run |" in text
+    assert "| `train.select` | `[]` | set for this run |" in text
+    whiten(run.model, corpus_file, tmp_path / "white", k=8, sentences=100, split="sentences")
+    assert '| `split` | `"sentences"` | set for this run |' in (tmp_path / "white" / "README.md").read_text()
 
 
 def test_sentence_transformers_keeps_the_card(finished: Run, tmp_path: Path) -> None:
@@ -69,8 +83,15 @@ def test_the_verdict_of_a_whitening_says_what_was_measured(
     tiny_model: Path, finished: Run, tmp_path: Path, tasks: list[str]
 ) -> None:
     record = {
-        **{"k": None, "exponent": 0.5, "seed": 0, "pooling": None, "prompt": None, "pairs": None, "self_made": None},
-        **{"verdict": "worse", "advice": "keep the old model", "held_out": {"used": 1234}},
+        **dict.fromkeys(("k", "pooling", "split", "prompt", "pairs", "self_made")),
+        **{"exponent": 0.5, "seed": 0},
+        **{
+            "split": None,
+            "self_made": None,
+            "verdict": "worse",
+            "advice": "keep the old model",
+            "held_out": {"used": 1234},
+        },
         **{"corpus": {"rows": 3, "used": 2, "key": "k"}},
         **dict.fromkeys(tasks, finished.result["comparison"]),
     }

@@ -41,7 +41,7 @@ class Base(BaseModel):
         name = _loaded_from(model) if isinstance(model, SentenceTransformer) else str(model)
         if not name:
             return cls(name=UNNAMED)
-        found = metadata_of(name)
+        found = _with_norwegian(metadata_of(name))
         about = {key: found[key] for key in _INHERITED if _is_words(found.get(key))}
         if Path(name).expanduser().is_dir() and name not in SHIPPED:
             return cls(name=short_name(name), about=about)
@@ -73,6 +73,14 @@ def _loaded_from(model: SentenceTransformer) -> str:
             return name
     cached = re.search(r"models--(.+)/snapshots/\w+/?$", Path(path).as_posix())
     return cached[1].replace("--", "/", 1) if cached else path
+
+
+def _with_norwegian(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The same, where Norwegian's code is "no". YAML 1.1 reads ``no`` as False; the hub reads YAML 1.2."""
+    languages = metadata.get("language")
+    if isinstance(languages, list) and False in languages:
+        return metadata | {"language": ["no" if language is False else language for language in languages]}
+    return metadata | {"language": "no"} if languages is False else metadata
 
 
 def _is_words(value: Any) -> bool:

@@ -60,7 +60,7 @@ def whiten_card(
         record: what ``whiten.json`` will hold.
         whitened: the new model.
     """
-    usual = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None}
+    usual = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
     step = Step(
         action="Whitened with",
         method="BERT-whitening",
@@ -96,13 +96,16 @@ def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
     return Judgement(word=result["verdict"], advice=result["advice"], how=how, header=["", *COMPARED], rows=rows)
 
 
-def _further(plan: TrainingPlan) -> dict[str, int]:
-    return {"seed": plan.settings.seed, "processes": process_count()}
+def _further(plan: TrainingPlan) -> dict[str, int | str]:
+    split = plan.settings.split
+    return {"seed": plan.settings.seed, "processes": process_count(), **({"split": split} if split else {})}
 
 
 def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
-    """The settings; of a model's path, only the last part."""
+    """The settings; of a model's path, only the last part. The pairs that chose are those that did."""
     for key, value, source in sourced(plan.preset, plan.preset.name):
+        if key == "train.select" and json.loads(value) != list(plan.selecting):
+            value, source = json.dumps(list(plan.selecting), ensure_ascii=False), SET
         if key.endswith((".backbone", ".models", ".model")):
             found = json.loads(value)
             told = [public_name(model) for model in found] if isinstance(found, list) else public_name(found)

@@ -139,6 +139,7 @@ def whiten(
             encoder.append(Normalize())
         record = {
             "model": public_name(model), "pooling": pooling, "k": k, "exponent": exponent, "seed": seed,
+            "split": split,
             "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
             "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": len(fitted_on)},
             "dimensions": {"before": dim, "after": matrix.shape[1], "left_out": wanted - matrix.shape[1]},
