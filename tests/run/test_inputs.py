@@ -119,6 +119,17 @@ def test_output_within_the_corpus_is_refused(tiny_model: Path, corpus_file: Path
     assert [path.name for path in texts.iterdir()] == ["a.txt"]
 
 
+def test_empty_paths_are_named_and_do_not_mean_the_present_folder(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="a corpus path is empty"):
+        small_run(tiny_model, "", tmp_path / "run")
+    with pytest.raises(UserError, match="the output is empty"):
+        small_run(tiny_model, corpus_file, "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_whose_settings_are_lost_is_not_gone_on_with(
     finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:

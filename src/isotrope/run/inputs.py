@@ -169,7 +169,7 @@ def refuse_output_in_corpus(output: Path, corpus: Iterable[str | Path]) -> None:
     Raises:
         UserError: ``output`` lies in a folder of the corpus.
     """
-    for path in map(Path, corpus):
+    for path in map(Path, filter(str, corpus)):  # an empty one is no folder, and refused when it is read
         if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
             problem = f"{printable(str(output))} lies in the corpus folder {printable(str(path))}"
             raise UserError(problem, "choose an --output elsewhere")
