@@ -149,7 +149,7 @@ CORPUS: dict[str, Mistake] = {
     "one sentence": (lambda b: b.train(corpus=b.file("a.txt", "just the one\n")), "single sentence … give more text"),
     "batch above corpus": (
         lambda b: b.train(corpus=b.file("a.txt", "".join(f"line {i}\n" for i in range(50)))),
-        "batch of 100 is larger than the corpus of 50 … at most 50",
+        "batch of 100 is larger than the 50 sentences … at most 50",
     ),
     "sample above corpus": (lambda b: b.train("--sentences", "601"), "601 sentences from a corpus of 600 … 1 to 600"),
     "sample below batch": (lambda b: b.train("--sentences", "10"), "larger than … 10 … train.batch_size=4"),
@@ -175,7 +175,7 @@ PRESET: dict[str, Mistake] = {
     "order of a wrong type": (lambda b: b.preset('extends = "simcse"\n[views]\norder = [1]\n'), "order = [1] … mlp"),
     "wrong type": (
         lambda b: b.preset('extends = "simcse"\n[train]\nmax_length = "many"\n'),
-        "train.max_length = 'many' is not possible … valid integer",
+        "train.max_length = 'many' is not possible: it should be a whole number",
     ),
     "broken TOML": (lambda b: b.preset("[train\n"), "mine.toml is not valid TOML … line 1 … correct"),
     "extends itself": (lambda b: b.preset(f'extends = "{b.folder}/mine.toml"\n'), "extends itself … break the circle"),
@@ -187,7 +187,7 @@ PRESET: dict[str, Mistake] = {
     "no terms": (lambda b: b.preset('[encoder]\nbackbone = "x"\n'), "has no terms … [terms.infonce]"),
     "set: not key=value": (lambda b: b.set("train.epochs"), "--set train.epochs … key=value … write, for example"),
     "set: unknown key": (lambda b: b.set("train.epoch=1"), "train.epoch is an unknown key … epochs"),
-    "set: wrong type": (lambda b: b.set("train.batch_size=[64]"), "train.batch_size = [64] … integer"),
+    "set: wrong type": (lambda b: b.set("train.batch_size=[64]"), "train.batch_size = [64] … whole number"),
     "set: a value for a table": (lambda b: b.set("train=5"), "train = 5 is not possible … "),
     "max_length 0": (lambda b: b.set("train.max_length=0"), "train.max_length = 0 is not possible … 3"),
     "max_length 10^9": (lambda b: b.set("train.max_length=1000000000"), "train.max_length = 1000000000 … 100000"),

@@ -188,9 +188,25 @@ def test_a_mistyped_key_gets_the_nearest_one(typed: str, meant: str) -> None:
 
 
 def test_a_key_that_is_near_none_gets_no_guess() -> None:
-    with pytest.raises(UserError, match="zzz is an unknown key: here takes name") as caught:
+    with pytest.raises(UserError, match="zzz is an unknown key: the keys here are name") as caught:
         read_preset("simcse", ["zzz=1"])
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("train.batch_size=many", "a whole number"),
+        ("train.batch_size=1.5", "a whole number"),
+        ("train.learning_rate=fast", "a number"),
+        ("train.compile=maybe", "true or false"),
+        ("encoder.backbone=5", "text in quotes"),
+        ("train=5", "a table of keys"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_told_in_plain_words(typed: str, wanted: str) -> None:
+    with pytest.raises(UserError, match=f"is not possible: it should be {wanted}$"):
+        read_preset("simcse", [typed])
 
 
 def test_a_mistyped_preset_gets_the_nearest_one() -> None:

@@ -48,7 +48,7 @@ def prepared(
     [
         ([], {"log_to": ["notes"]}, "tracker 'notes' is unknown or not installed: install its package"),
         (["train.max_length=65"], {}, r"max_length = 65 is more than .* can read: choose at most 64"),
-        ([], {"sentences": 15}, "a batch of 16 is larger than the corpus of 15"),
+        ([], {"sentences": 15}, "a batch of 16 is larger than the 15 sentences to train on"),
         (["encoder.dropout=0.0"], {}, "equal.*dropout"),
         ([], {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
     ],

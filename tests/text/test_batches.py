@@ -40,7 +40,7 @@ def test_an_epoch_takes_every_row_of_the_sample_once(
     size = n if limit is None else limit
     make = partial(PermutedBatches, n, batch_size, 3, limit=limit, drop_last=drop_last, world_size=world_size)
     if size < batch_size * world_size:
-        with pytest.raises(UserError, match="larger than the corpus"):
+        with pytest.raises(UserError, match="sentences to train on"):
             make()
         return
     batches = make()
@@ -98,7 +98,7 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume() -> None:
         (
             (100, 101, 0),
             None,
-            "batch of 101 is larger than the corpus of 100 sentences: choose at most 100",
+            "batch of 101 is larger than the 100 sentences to train on: choose at most 100",
         ),
         ((50, 64, 0), None, "choose at most 50, for example --set train.batch_size=16"),
         ((3, 64, 0), None, "choose at most 3, for example --set train.batch_size=2"),

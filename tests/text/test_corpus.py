@@ -82,6 +82,8 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[Any], dict[str, Any], str]
         "column of numbers": ([folder / "n.parquet"], {"text": "n"}, "column 'n' of"),
         "positive in plain text": ([good], {"positive": "p"}, "good.txt is plain text"),
         "nothing left": ([file("blank.txt", "\n\n \n")], {}, "leaves no sentence (3 texts read, dropped: 3 blank)"),
+        "code alone": ([file("code.md", "```\ncode\n```\n")], {}, "code.md: there is no text: give more: code, menus"),
+        "one line": ([file("line.txt", "one line\n")], {}, "a single sentence (1 text read, dropped: none)"),
         "one sentence": (
             [file("one.txt", "same x\n" * 9)],
             {},

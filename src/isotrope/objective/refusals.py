@@ -54,8 +54,8 @@ def refuse(model: Any, passes: Any, dims: Any, mini_batch_size: int | None, part
     if not isinstance(dims, Sequence) or not all(isinstance(dim, int) and 1 <= dim <= (width or dim) for dim in dims):
         problem = f"dims = {dims!r} is not possible"
         raise UserError(problem, f"list widths of at least 1 and at most the model's, which is {width}")
-    if mini_batch_size is not None and mini_batch_size < 1:
-        raise UserError(f"mini_batch_size = {mini_batch_size} is not possible", "choose 1 or more, or leave it out")
+    if mini_batch_size is not None and (not isinstance(mini_batch_size, int) or mini_batch_size < 1):
+        raise UserError(f"mini_batch_size = {mini_batch_size!r} is not possible", "choose 1 or more, or leave it out")
     stages = dict(zip(STAGES, parts, strict=True))
     for stage, given in stages.items():
         _check_stage(stage, given, passes)
@@ -92,7 +92,7 @@ def _check_stage(stage: str, given: Any, passes: int) -> None:
     named = stage in ("terms", "teachers")
     if not isinstance(given, Mapping if named else Sequence):
         form = f'{stage}={{"name": …}}' if named else f"{stage}=[…]"
-        raise UserError(f"{stage} = {given!r:.60} is no {'dictionary' if named else 'list'}", f"write {form}")
+        raise UserError(f"{stage} = {given!r:.60} is not a {'dictionary' if named else 'list'}", f"write {form}")
     if stage == "terms" and not given:
         raise UserError("there are no terms, so no loss", 'give some: {"infonce": component("terms", "infonce")}')
     parts: Iterable[Any] = given.values() if isinstance(given, Mapping) else given

@@ -90,6 +90,12 @@ def checked_options(stage: str, kind: str, options: Mapping[str, Any]) -> dict[s
     return {name: getattr(checked, name) for name in fields}
 
 
+_PLAIN = {  # what pydantic calls "a valid …"
+    "integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text in quotes",
+    "dictionary": "a table of keys", "list": "a list", "tuple": "a list",
+}  # fmt: skip
+
+
 def explain(error: ValidationError, where: str, known: list[str], keys: Iterable[str] = ()) -> UserError:
     """The first of pydantic's findings as one line: key, value, remedy.
 
@@ -100,10 +106,12 @@ def explain(error: ValidationError, where: str, known: list[str], keys: Iterable
     if first["type"] == "extra_forbidden":
         table = key.rpartition(".")[0]
         near = _meant(key, first["input"], [*keys, *(f"{table}.{name}".strip(".") for name in known)])
-        return UserError(f"{key} is an unknown key", f"{near}{table or 'here'} takes {', '.join(known) or 'no keys'}")
+        takes = f"{table} takes" if table else "the keys here are"
+        return UserError(f"{key} is an unknown key", f"{near}{takes} {', '.join(known) or 'none'}")
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value")
     message = re.sub(r"^(Input|Value) ", "it ", first["msg"])
+    message = re.sub(r"a valid (\w+).*", lambda found: _PLAIN.get(found[1], found[0]), message)
     return UserError(f"{key} = {first['input']!r} is not possible", message)
 
 

@@ -48,7 +48,7 @@ class PermutedBatches(BatchSampler):
         self.size = self._order.size
         if self.size < batch_size * world_size:
             each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
-            problem = f"a batch of {each} is larger than the corpus of {self.size} sentences"
+            problem = f"a batch of {each} is larger than the {self.size} sentences to train on"
             most = self.size // world_size
             power = 1 << max(1, most.bit_length() - 2)  # several batches an epoch
             remedy = f"choose at most {most}, for example --set train.batch_size={power}"

@@ -144,7 +144,8 @@ class CleaningReport:
     def summary(self) -> str:
         """The counts in one short phrase, for an error message."""
         counts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in self.dropped.items() if count]
-        return f"{self.read:,} texts read, dropped: {', '.join(counts) or 'none'}"
+        texts = "1 text" if self.read == 1 else f"{self.read:,} texts"
+        return f"{texts} read, dropped: {', '.join(counts) or 'none'}"
 
     def to_json(self) -> str:
         """The report as JSON text."""

@@ -99,7 +99,9 @@ def open_corpus(
         if report.kept < 2:
             kept = "no sentence" if report.kept == 0 else "a single sentence"
             files = report.files[0] if len(report.files) == 1 else f"the {len(report.files)} files of the corpus"
-            raise UserError(f"{files}: cleaning leaves {kept} ({report.summary()})", "give more text or clean less")
+            if report.read == 0:
+                raise UserError(f"{files}: there is no text", "give more: code, menus and scripts are not read")
+            raise UserError(f"{files}: cleaning leaves {kept} ({report.summary()})", "give more text")
         write_text(draft / _REPORT, report.to_json())
 
     folder = cached(cache / key, make)

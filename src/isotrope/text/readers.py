@@ -68,7 +68,9 @@ class Columns:
         else:
             text = next((name for name in ("text", "sentence") if name in strings), "")
             if not text:
-                raise UserError(f"{path} has no single text column (columns: {listed})", "name the text column")
+                raise UserError(
+                    f"{path} has no single text column (columns: {listed})", "name the text column (--text)"
+                )
         for place, name in enumerate((text, *others, *kept)):
             if name not in kinds:
                 raise UserError(f"{path} has no column {name!r} (columns: {listed})", "name one of its columns")
