@@ -104,6 +104,12 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     assert none[1] == named[1], "a search has its own prompts"
     assert words[1] != none[1]
     assert len(said) == 1
+    assert "none is used outside searches: see" in said[0]
+    search = EvaluationRequest.read(None, None, None, [], [texts])
+    evaluate_models([str(prompted_model)], search, say=said.append)
+    assert len(said) == 1, "a search uses the model's prompts"
+    with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
+        evaluate_models(["none"], EvaluationRequest.read(None, None, None, [pairs]), prompts=Prompts(query="find: "))
     own = SentenceTransformer(str(prompted_model), device="cpu")
     own.default_prompt_name = "query"
     assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)

@@ -34,6 +34,6 @@ def export(
     """
     from isotrope.run.onnx import export_onnx
 
-    with watch("loading", errors):
+    with watch("loading", errors if errors.is_interactive else plain_console(quiet=True)):  # elsewhere the lines tell
         folder = export_onnx(model, output, int8=int8, pooling=pooling, say=errors.print)
     console.print(f"written to {folder}; {folder}/README.md shows how to use it")

@@ -81,12 +81,15 @@ class Prompts:
             if words is not None:
                 encoder.prompts |= {name: "" for name in ROLES[role] if name in encoder.prompts} | {role: words}
 
-    def note(self, encoder: Any, model: str) -> str:
-        """A line for a model that has prompts of which none is used, though nobody asked for that; else ""."""
+    def note(self, encoder: Any, model: str, where: str = "") -> str:
+        """A line for a model that has prompts of which none is used, though nobody asked for that; else "".
+
+        ``where`` says where none is used: " outside searches".
+        """
         if self.given or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name is not None:
             return ""
         names = [name for name, words in encoder.prompts.items() if words]
-        return f"{model} has prompts ({', '.join(names)}); none is used: see --prompt-name" if names else ""
+        return f"{model} has prompts ({', '.join(names)}); none is used{where}: see --prompt-name" if names else ""
 
     def _find(self, own: Mapping[str, Any], model: str) -> None:
         if self.name not in own:

@@ -28,7 +28,7 @@ from isotrope.types import Encoder
 
 Say = Callable[[str], None]
 
-OWN_DATA = ", own data"
+OWN_DATA, SEARCH = ", own data", "retrieval"
 
 # The suite as tables name it, what decides the result beside model and code, and what computes it.
 Part = tuple[str, Mapping[str, Any], Callable[[], dict[str, Any]]]
@@ -91,6 +91,16 @@ class EvaluationRequest:
         return self.data is not None or not (self.pairs or self.domains)
 
     @property
+    def searches(self) -> bool:
+        """Whether queries and documents are asked for, which have prompts of their own."""
+        return bool(self.domains) or (self.of_data and SEARCH in self.suites)
+
+    @property
+    def only_searches(self) -> bool:
+        """Whether nothing else is asked for."""
+        return self.searches and not self.pairs and not (self.of_data and set(self.suites) - {SEARCH})
+
+    @property
     def parts(self) -> int:
         """How many results there will be for one model, each computed and remembered for itself."""
         of_pairs = sum(SUITES[suite].of_pairs is not None for suite in self.suites)
@@ -142,15 +152,20 @@ def evaluate_models(
         begins: called before the long work, when the data of the suite are read and checked.
 
     Raises:
-        UserError: as `isotrope.evaluate` and `open_encoder` do; all names are checked before work begins.
+        UserError: prompts for a search without one; as `isotrope.evaluate` and `open_encoder` do. All names are
+            checked before work begins.
     """
+    if not asked.searches and (prompts.query is not None or prompts.document is not None):
+        remedy = "name the suite retrieval, give texts of your own, or give the words as the prompt"
+        raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
-        if note := prompts.note(opened, name):
+        own = asked.searches and has_roles(opened)  # a search uses the model's prompts for queries and documents
+        if not (own and asked.only_searches) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
         # One that is fitted on the target wants it whole.
@@ -178,7 +193,7 @@ def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:
             for pairs in asked.pairs:
                 yield _of_own(suite, pairs, partial(of_pairs, encoder, pairs))
     for domain in asked.domains:
-        yield _of_own("retrieval", domain, partial(evaluate_domain, encoder, domain))
+        yield _of_own(SEARCH, domain, partial(evaluate_domain, encoder, domain))
 
 
 def _of_own(suite: str, data: Pairs | Domain, compute: Callable[[], dict[str, Any]]) -> Part:
