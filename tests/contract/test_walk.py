@@ -34,6 +34,7 @@ WALK = [
     "text/tokens.py -> store/cache.py:cached",
     "run/train.py -> encoder/export.py:save",
     "run/train.py -> run/judge.py:judge",
+    "objective/sources.py -> objective/preset.py:read_preset",  # the card: the preset as it is shipped, for its sources
 ]
 
 
