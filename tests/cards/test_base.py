@@ -76,3 +76,10 @@ def test_licence_and_language_of_a_folder(
 
 def test_a_model_that_is_not_there_has_no_metadata(tmp_path: Path) -> None:
     assert metadata_of(str(tmp_path / "none")) == metadata_of("nobody/nothing") == {}
+
+
+def test_a_licence_that_the_hub_does_not_list_is_told_with_its_name() -> None:
+    about: dict[str, str | list[str]] = {"license": "other", "license_name": "mine", "license_link": "https://x.y"}
+    assert Base(name="a", about=about).licence == "other, mine, https://x.y"
+    assert Base(name="a", about={"license": ["mit", "apache-2.0"]}).licence == "mit, apache-2.0"
+    assert Base(name="a", about={"language": "en"}).licence == "not known"

@@ -99,3 +99,6 @@ def test_the_verdict_of_a_whitening_says_what_was_measured(
     assert "**worse**: keep the old model." in text
     assert ("graded similarity" in text) == ("pairs" in tasks)
     assert ("1,234 texts" in text) == ("self_made" in tasks)
+    assert f"## Is it better than `{tiny_model.name}`?" in text
+    further = whiten_card(finished.model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
+    assert "## Is it better than the model before step 2?" in further

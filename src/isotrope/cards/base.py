@@ -35,6 +35,12 @@ class Base(BaseModel):
     hub: str | None = None
     about: dict[str, str | list[str]] = {}
 
+    @property
+    def licence(self) -> str:
+        """Its licence, with the name and the address of one that the hub does not list."""
+        found = [self.about[key] for key in _INHERITED if key.startswith("license") and key in self.about]
+        return ", ".join(part for one in found for part in ([one] if isinstance(one, str) else one)) or "not known"
+
     @classmethod
     def of(cls, model: str | Path | SentenceTransformer) -> Base:
         """What is known of a model: a name as `isotrope.load` takes it, or a model that is loaded."""

@@ -19,6 +19,7 @@ class Judgement(BaseModel):
         advice: what to do.
         how: what was measured, on what, and by which test.
         header, rows: the table of the scores. The first column holds names.
+        against: what the model was compared with; empty: the base model.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,6 +29,7 @@ class Judgement(BaseModel):
     how: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    against: str = ""
 
 
 def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:

@@ -44,9 +44,7 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         cites=cited_keys(component_classes(preset)),
         limits=list(_limits(plan)),
     )
-    return (
-        Card.of(preset.encoder.backbone).then(step, plan.model).model_copy(update={"verdict": _verdict(plan, result)})
-    )
+    return _judged(Card.of(preset.encoder.backbone).then(step, plan.model), _verdict(plan, result))
 
 
 def whiten_card(
@@ -72,7 +70,14 @@ def whiten_card(
         cites=cited_keys([Whitening]),
         limits=["The whitening fits the text above. It may fit other text less well."],
     )
-    return Card.of(model).then(step, whitened).model_copy(update={"verdict": _whitening_verdict(record)})
+    return _judged(Card.of(model).then(step, whitened), _whitening_verdict(record))
+
+
+def _judged(card: Card, verdict: Judgement | None) -> Card:
+    """The card with a verdict on its last step: a step further on is not compared with the base model."""
+    if verdict and (count := len(card.steps)) > 1:
+        verdict = verdict.model_copy(update={"against": f"the model before step {count}"})
+    return card.model_copy(update={"verdict": verdict})
 
 
 def _whitening_verdict(record: Mapping[str, Any]) -> Judgement | None:
