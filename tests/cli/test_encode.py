@@ -41,3 +41,13 @@ def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (0, b"written to ??.npy\n"), done.stderr
+
+
+def test_the_user_hears_where_the_kept_columns_are(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("id,text\n7,one\n8,two\n")
+    for output, more in (("v.npy", ", the kept columns to v.kept.parquet"), ("v.parquet", "")):
+        assert in_process(["encode", str(tiny_model), "rows.csv", "--output", output, "--keep", "id"], monkeypatch) == 0
+        assert capfd.readouterr().out == f"written to {output}{more}\n"

@@ -27,9 +27,11 @@ def encode(
     The memory does not grow with the text. After a stop, the same command goes on.
     """
     from isotrope.bulk.encode import encode as run
+    from isotrope.bulk.output import beside
 
     written = run(
         model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
         keep=keep or (), console=errors,
     )  # fmt: skip
-    console.print(f"written to {written}")
+    columns = f", the kept columns to {beside(written)}" if keep and written.suffix == ".npy" else ""
+    console.print(f"written to {written}{columns}")
