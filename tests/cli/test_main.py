@@ -69,3 +69,11 @@ def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_a_shell_can_complete_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(["--help"], monkeypatch) == 0
     assert "--install-completion" in capsys.readouterr().out
+
+
+def test_a_value_that_is_not_among_those_named_is_one_plain_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(["export", "isotrope/tiny", "--to", "onnxx", "--output", "here"], monkeypatch) == 2
+    expected = "isotrope: Invalid value for '--to': 'onnxx' is not one of 'onnx': see isotrope export --help\n"
+    assert capsys.readouterr().err == expected

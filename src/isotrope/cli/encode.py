@@ -20,7 +20,7 @@ def encode(
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
-    prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
 ) -> None:
     """Turn text of any size into vectors.
 

@@ -20,7 +20,7 @@ Models = Annotated[
     list[str], typer.Argument(help="Folders, hub names, isotrope/tiny; MODEL@cls, MODEL+whitening:k=256, vectors.txt …")
 ]
 Prompt = Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")]
-PromptName = Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")]
+PromptName = Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")]
 QueryPrompt = Annotated[str | None, typer.Option(help="Words before queries; default: the model's prompt for them.")]
 DocumentPrompt = Annotated[str | None, typer.Option(help="Words before documents; default: the model's.")]
 Data = Annotated[str | None, typer.Option(help="Folder of senteval/ and domain/.", envvar="ISOTROPE_DATA")]

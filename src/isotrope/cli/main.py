@@ -82,7 +82,7 @@ def main() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except typer.TyperException as error:
-        context, problem = getattr(error, "ctx", None), error.format_message()
+        context, problem = getattr(error, "ctx", None), error.format_message().replace("Value error, ", "")
         if problem.startswith("Usage: "):  # a command without a word more gets its help
             errors.print(problem)
             sys.exit(2)

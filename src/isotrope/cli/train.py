@@ -23,7 +23,7 @@ def train(
     preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
     backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
-    prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
     positive_prompt: Annotated[
         str | None, typer.Option(help="Words before positives and negatives, if others.")
     ] = None,

@@ -27,7 +27,7 @@ def whiten(
     ] = None,
     pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
     prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
-    prompt_name: Annotated[str | None, typer.Option(help="The same: one of the model's own prompts.")] = None,
+    prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
     dev: Annotated[list[str] | None, typer.Option(help="Pairs that judge: a .tsv file, stsb, sickr.")] = None,
     data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
     compare: Annotated[bool, typer.Option(help="Compare on tasks made from the text.")] = True,
