@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, GPT2Config, GPT2Model
 
 from conftest import sentences, with_prompts
 from isotrope.console.plain import plain_console
@@ -183,3 +184,20 @@ def test_half_precision_is_trained_in_full(tiny_model: Path, corpus_file: Path, 
         assert plan.model.dtype == torch.float32
         save(plan.model, tmp_path / "saved")
     assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").dtype == torch.float32
+
+
+def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    """GPT-2 and Qwen3: there, the first token has seen no other."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.save_pretrained(tmp_path / "gpt")
+    GPT2Model(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "gpt")
+    with (
+        pytest.raises(UserError, match=r"'cls' tell a text's first token alone: choose --set encoder.pooling=mean"),
+        prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=cls"),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
+    with prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
+        assert len(plan.sample) == 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -149,6 +150,21 @@ def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) ->
         objective.train().to(model.device).view(features, None)
     objective.components.load_state_dict(before)
     model.eval()
+    _refuse_first_token_alone(model, features[0], preset)
+
+
+def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any], preset: Preset) -> None:
+    """A model that reads from left to right knows nothing of a text at its first token, which [CLS] pooling takes."""
+    few = {key: value[:8] if isinstance(value, Tensor) else value for key, value in column.items()}
+    if "offsets" in column or (ids := few["input_ids"]).dim() != 2:  # word vectors
+        return
+    first = few["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
+    changed = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))  # (N, L) all tokens but the first are others
+    with torch.no_grad():
+        told, other = (model(few | {"input_ids": each})["sentence_embedding"] for each in (ids, changed))
+    if bool((told - other).abs().max() <= 1e-6 * told.abs().max()):
+        problem = f"the vectors of {preset.encoder.backbone} with encoder.pooling = {preset.encoder.pooling!r}"
+        raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=mean")
 
 
 def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -> None:
