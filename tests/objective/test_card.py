@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub import metadata_load
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerModelCardData,
@@ -78,3 +80,14 @@ def test_what_a_user_wrote_stays(tiny_model: Path) -> None:
     assert (data.license, data.model_name, data.tags[0]) == ("mit", "Mine", "x")
     introduce(model)
     assert model.model_card_data is data
+
+
+def test_a_licence_that_the_hub_does_not_list_keeps_its_name(tiny_model: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    about = {"license": "other", "license_name": "mine", "license_link": "https://x.y"}
+    (base / "README.md").write_text("---\n" + "".join(f"{key}: {value}\n" for key, value in about.items()) + "---\n")
+    model = introduce(SentenceTransformer(str(base), device="cpu"))
+    model.save_pretrained(str(tmp_path / "new"), create_model_card=True)
+    found = metadata_load(tmp_path / "new" / "README.md")
+    assert found is not None
+    assert {key: found[key] for key in about} == about

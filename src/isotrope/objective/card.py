@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from torch import nn
 
@@ -19,6 +20,14 @@ TEXTS = ("examples", "examples_table", "_example_columns")  # of a data set, in 
 @dataclass
 class ObjectiveCardData(SentenceTransformerModelCardData):
     """sentence-transformers' card, with the base model's name and licence, and without any text of the data."""
+
+    named: dict[str, Any] = field(default_factory=dict)  # name and address of a licence that the hub does not list
+
+    def to_yaml(self, line_break: str | None = None) -> str:
+        """The card's metadata. sentence-transformers knows no name of a licence."""
+        parts = [super().to_yaml(line_break)]
+        parts += [yaml.safe_dump({key: value}, allow_unicode=True) for key, value in self.named.items()]
+        return "\n".join(part.strip() for part in parts)
 
     def set_widget_examples(self, dataset: Any) -> None:
         """None: they would be texts of the data."""
@@ -45,7 +54,9 @@ def introduce(model: SentenceTransformer) -> SentenceTransformer:
     base = Base.of(model)
     own.base_model = own.base_model or base.hub
     own.model_name = own.model_name or f"{base.name}, trained with isotrope"
-    own.license = own.license or base.about.get("license")
+    if own.license is None:
+        own.license = base.about.get("license")
+        own.named = {key: base.about[key] for key in ("license_name", "license_link") if key in base.about}
     own.language = own.language or base.about.get("language", [])
     own.add_tags(TAGS)
     model.model_card_data = own
