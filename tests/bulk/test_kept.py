@@ -107,7 +107,7 @@ def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "b.tsv").write_bytes(b"text\tid\nx\t\xff\n")
     with pytest.raises(UserError, match=r"b\.tsv"):
         encode(Hashes(), tmp_path / "b.tsv", tmp_path / "v.npy", keep="id")
-    with pytest.raises(UserError, match="plain text and has no column 'id'"):
+    with pytest.raises(UserError, match="is not a table, so it has no column 'id'"):
         encode(Hashes(), write(tmp_path / "c.txt", ["x"]), tmp_path / "v.npy", keep="id")
 
 

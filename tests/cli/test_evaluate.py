@@ -117,6 +117,7 @@ def test_a_full_disk_leaves_the_old_file(
         (["--json", "."], "is a folder"),
         (["--json", "/dev/null"], "not an ordinary file"),
         (["--compare"], "one model"),
+        (["--compare", "isotrope/tiny"], "one model"),
     ],
 )
 def test_all_is_checked_before_the_work(

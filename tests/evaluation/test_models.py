@@ -42,7 +42,8 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         with pytest.raises(UserError, match=problem):
             EvaluationRequest.read(*arguments)
     assert not EvaluationRequest.read("sts", None, None, [pairs]).of_data
-    assert not EvaluationRequest.read(None, None, tmp_path, [pairs]).of_data, "own data alone, whatever data there is"
+    for none in (None, ""):
+        assert not EvaluationRequest.read(none, None, tmp_path, [pairs]).of_data, "own data alone, whatever data exist"
     assert EvaluationRequest.read(None, None, tmp_path).suites == {"sts": "test"}
     assert EvaluationRequest.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {
         "sts": "test",

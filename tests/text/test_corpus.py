@@ -80,7 +80,7 @@ def _bad_inputs(folder: Path) -> dict[str, tuple[list[Any], dict[str, Any], str]
         "positive missing": ([two_columns], {"text": "a", "positive": "p"}, "no column 'p' (columns: a, b)"),
         "negatives alone": ([two_columns], {"text": "a", "negatives": ("b",)}, "no positive"),
         "column of numbers": ([folder / "n.parquet"], {"text": "n"}, "column 'n' of"),
-        "positive in plain text": ([good], {"positive": "p"}, "good.txt is plain text"),
+        "positive in plain text": ([good], {"positive": "p"}, "good.txt is not a table, so it has no column 'p'"),
         "nothing left": ([file("blank.txt", "\n\n \n")], {}, "leaves no sentence (3 texts read, dropped: 3 blank)"),
         "code alone": ([file("code.md", "```\ncode\n```\n")], {}, "code.md: there is no text: give more: code, menus"),
         "one line": ([file("line.txt", "one line\n")], {}, "a single sentence (1 text read, dropped: none)"),

@@ -68,7 +68,7 @@ def evaluate(
     prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
     targets = [table_files.check_table_file(path) for path in table or []]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
-    if compare and len(models) < 2:
+    if compare and len(set(models)) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
     count, errors = len(models) * asked.parts, plain_console(stderr=True)
     with watch("loading", errors) as bar:

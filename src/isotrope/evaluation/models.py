@@ -63,7 +63,7 @@ class EvaluationRequest:
             UserError: as `checked_tasks` and `data_folder` do; tasks without a suite beside own data; no suite takes
                 the pairs; two of the user's own sets have one name.
         """
-        if suites is None and (pairs or domains):
+        if not suites and (pairs or domains):
             if tasks:
                 raise UserError(f"tasks {tasks} beside your own data", "name their suite too, or leave them out")
             data = None

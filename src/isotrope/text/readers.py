@@ -108,7 +108,7 @@ def _split(found: Iterator[NumberedRow], language: str) -> Iterator[NumberedRow]
 
 def _text(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     if columns.positive is not None or kept:
-        problem = f"{source.path} is plain text and has no column {columns.positive or kept[0]!r}"
+        problem = f"{source.path} is not a table, so it has no column {columns.positive or kept[0]!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
     for number, text in enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source):
         yield number, (text,)
