@@ -81,6 +81,21 @@ def test_unit_length_is_kept_where_the_model_had_it(tiny_model: Path, corpus_fil
         assert record_of(tmp_path / name)["unit_length"] is has
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_model_whose_vectors_are_cut_is_whitened_behind_the_cut(
+    normalize: bool, tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    encoder = load(tiny_model, "mean", normalize=normalize)
+    encoder.truncate_dim = 8
+    encoder.save(str(tmp_path / "cut"))
+    whiten(tmp_path / "cut", corpus_file, tmp_path / "white", sentences=300, compare=False)
+    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
+    mean, matrix = whitening(np.asarray(encoder.encode(texts), dtype=np.float64), exponent=SOFT_WHITENING)
+    found = SentenceTransformer(str(tmp_path / "white"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(found, (encoder.encode(TEXTS) - mean) @ matrix, atol=2e-3, rtol=1e-3)
+    assert record_of(tmp_path / "white")["unit_length"] is False, "what is cut has no unit length"
+
+
 def test_directions_that_are_left_out_are_counted(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     """A LayerNorm takes one direction from the mean of BERT's last layer."""
     output = whiten(tiny_model, corpus_file, tmp_path / "white", sentences=200, pooling="mean", compare=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
@@ -178,6 +179,8 @@ def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
     """Trace the model on two sentences, for every number and length of sentences."""
     rows = encoder.tokenizer(list(_SENTENCES[1:3]), padding=True, return_tensors="pt")
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=encoder.max_seq_length)}
+    loudest = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # what torch logs of an error is in the error
     try:
         with redirect_stdout(StringIO()), warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(
@@ -194,6 +197,8 @@ def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
         raise UserError(
             f"{model} cannot be written as a graph ({cause})", "use it with sentence-transformers"
         ) from error
+    finally:
+        logging.disable(loudest)
     assert program is not None  # only the older exporter returns nothing
     program.save(path)
 

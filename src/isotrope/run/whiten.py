@@ -133,8 +133,10 @@ def whiten(
             old = Known(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
         new = Known(texts, (old.vectors - mean) @ matrix)
-        unit_length = isinstance(encoder[-1], Normalize)
-        encoder.append(_layer(mean, matrix).to(encoder.device))
+        unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
+        encoder.truncate_dim = None  # it would cut behind the new layer, which is fitted on what it left
+        beyond = int(encoder.get_embedding_dimension()) - dim
+        encoder.append(_layer(np.pad(mean, (0, beyond)), np.pad(matrix, ((0, beyond), (0, 0)))).to(encoder.device))
         if unit_length:
             encoder.append(Normalize())
         record = {
