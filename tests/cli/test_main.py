@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import typer.main
 
 import isotrope
 from isotrope.cli import main as cli
@@ -77,3 +79,14 @@ def test_a_value_that_is_not_among_those_named_is_one_plain_line(
     assert ended(["export", "isotrope/tiny", "--to", "onnxx", "--output", "here"], monkeypatch) == 2
     expected = "isotrope: Invalid value for '--to': 'onnxx' is not one of 'onnx': see isotrope export --help\n"
     assert capsys.readouterr().err == expected
+
+
+def test_every_argument_and_option_has_its_words() -> None:
+    def bare(command: Any, name: str) -> list[str]:
+        inner = [one for key, sub in getattr(command, "commands", {}).items() for one in bare(sub, f"{name} {key}")]
+        own = [
+            f"{name} {option.name}" for option in command.params if not (getattr(option, "help", None) or "").strip()
+        ]
+        return inner + own
+
+    assert bare(typer.main.get_command(cli.app), "isotrope") == []

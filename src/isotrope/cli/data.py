@@ -16,15 +16,18 @@ app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, f
 console, errors = plain_console(), plain_console(stderr=True)
 
 Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
-Only = Annotated[str | None, typer.Option(help="Data sets or groups (sts, transfer, …), with commas; all.")]
+Only = Annotated[str | None, typer.Option(help="Data sets or groups (sts, transfer, …), several with commas.")]
 
 
 @app.command("list")
 def data_list(
     only: Only = "all",
-    addresses: Annotated[bool, typer.Option("--addresses", help="Where every file comes from.")] = False,
+    addresses: Annotated[bool, typer.Option("--addresses", help="Show where every file comes from.")] = False,
 ) -> None:
-    """Every data set: what it is, its rows, size, licence, and how a download is verified."""
+    """List the data sets.
+
+    Each has its rows, its size in megabytes, its licence, and how a download is verified.
+    """
     from isotrope.datasets.sources import choose
     from isotrope.report.tables import Table, print_table
 
@@ -43,12 +46,14 @@ def data_list(
 def data_fetch(
     folder: Folder = None,
     only: Only = None,
-    mirror: Annotated[str | None, typer.Option(help="Address of a copy of such a folder.")] = None,
-    official: Annotated[bool, typer.Option("--official", help="The makers' own archives, where they fit.")] = False,
+    mirror: Annotated[str | None, typer.Option(help="Address of a copy of the data folder, to download from.")] = None,
+    official: Annotated[
+        bool, typer.Option("--official", help="Download the makers' own archives, where there are any.")
+    ] = False,
 ) -> None:
     """Download data sets, and verify each file.
 
-    The default is all but the training corpus. A download goes on where it stopped.
+    Without --only, it downloads all but the training corpus. A download goes on where it stopped.
     """
     from isotrope.console.progress import progress
     from isotrope.datasets.fetch import fetch_data
@@ -62,7 +67,10 @@ def data_fetch(
 
 @app.command("check")
 def data_check(folder: Folder = None, only: Only = None) -> None:
-    """Say what is missing, corrupt or swapped, and the remedy; exit code 2 if anything is."""
+    """Say which files are missing or wrong, and what to do.
+
+    The exit code is 2 if a file is missing or wrong.
+    """
     from isotrope.datasets.checking import check_data
     from isotrope.report.tables import Table, print_table
 
@@ -94,7 +102,10 @@ def data_prepare(
     output: Annotated[str | None, typer.Option(help="Where senteval/ is written; default: the data folder.")] = None,
     only: Only = None,
 ) -> None:
-    """Make SentEval's text state of STS and SICK from the official files; ISOTROPE_DATA may then point here."""
+    """Make senteval/ from the official files of STS and SICK.
+
+    The texts are then as SentEval has them. ISOTROPE_DATA may point to the folder.
+    """
     from isotrope.datasets.prepare import prepare_data
 
     prepare_data(_given(folder), output, _names(only), _say)

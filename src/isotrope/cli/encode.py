@@ -13,13 +13,19 @@ console, errors = plain_console(), plain_console(stderr=True)
 
 def encode(
     model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
-    files: Annotated[list[str], typer.Argument(help="Text of any size; a row out for each row in.")],
-    output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder of Parquet parts.")],
-    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
-    keep: Annotated[str | None, typer.Option(help="Columns to carry beside the vectors: id,title.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
+    files: Annotated[list[str], typer.Argument(help="Files of text; each row gives one vector.")],
+    output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder for Parquet files.")],
+    text: Annotated[
+        str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
+    ] = None,
+    keep: Annotated[str | None, typer.Option(help="Columns to write beside the vectors, such as id,title.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 64,
+    pooling: Annotated[
+        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")
+    ] = None,
     prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
 ) -> None:
     """Turn text of any size into vectors.

@@ -17,13 +17,22 @@ from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
 
 Models = Annotated[
-    list[str], typer.Argument(help="Folders, hub names, isotrope/tiny; MODEL@cls, MODEL+whitening:k=256, vectors.txt …")
+    list[str],
+    typer.Argument(
+        help="Folders, hub names, isotrope/tiny, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors."
+    ),
 ]
-Prompt = Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")]
+Prompt = Annotated[
+    str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")
+]
 PromptName = Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")]
 QueryPrompt = Annotated[str | None, typer.Option(help="Words before queries; default: the model's prompt for them.")]
-DocumentPrompt = Annotated[str | None, typer.Option(help="Words before documents; default: the model's.")]
-Data = Annotated[str | None, typer.Option(help="Folder of senteval/ and domain/.", envvar="ISOTROPE_DATA")]
+DocumentPrompt = Annotated[
+    str | None, typer.Option(help="Words before documents; default: the model's prompt for them.")
+]
+Data = Annotated[
+    str | None, typer.Option(help="The data folder; it holds senteval/ and domain/.", envvar="ISOTROPE_DATA")
+]
 
 
 def evaluate(
@@ -31,31 +40,43 @@ def evaluate(
     suite: Annotated[
         str | None,
         typer.Option(
-            help="sts, transfer, ranking, geometry, retrieval; with commas; transfer:fast is a setting. "
+            help="sts, transfer, transfer:fast, ranking, geometry, retrieval; several with commas. "
             "Default: sts; with --pairs or --texts, those alone."
         ),
     ] = None,
     tasks: Annotated[
-        str | None, typer.Option(help="Only these tasks, with commas: of every suite that is named.")
+        str | None, typer.Option(help="Only these tasks of the suites, such as STS12,MR; several with commas.")
     ] = None,
     data: Data = None,
-    pairs: Annotated[list[str] | None, typer.Option(help="Your own pairs: first, second, score (.tsv, .csv).")] = None,
-    texts: Annotated[
-        list[str] | None, typer.Option(help="Your own domain: text and label (.tsv, .csv), or a folder with qrels.")
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(help="Your labelled pairs: a .tsv or .csv file of first, second, score; again for more."),
     ] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Your own domain: a .tsv or .csv file of text and label, or a folder with queries and qrels; "
+            "again for more."
+        ),
+    ] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
+    ] = None,
     prompt: Prompt = None,
     prompt_name: PromptName = None,
     query_prompt: QueryPrompt = None,
     document_prompt: DocumentPrompt = None,
     compare: Annotated[bool, typer.Option("--compare", help="Test each model against the first.")] = False,
-    intervals: Annotated[
-        bool, typer.Option("--intervals", help="95 % intervals of the STS scores, over pairs.")
-    ] = False,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write all results here.")] = None,
-    table: Annotated[list[str] | None, typer.Option(help="Write the tables here: .md, .tex, .html.")] = None,
+    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % intervals of the STS scores.")] = False,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write all results to this .json file.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Write the tables to this file: .md, .tex or .html; again for more.")
+    ] = None,
 ) -> None:
-    """Score models, by the papers' tasks or on your own data."""
+    """Score models on the papers' tasks or on your own data.
+
+    The tables show correlations, accuracies and nDCG times 100.
+    """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import EvaluationRequest, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
@@ -92,17 +113,21 @@ def evaluate(
 
 def case(
     models: Models,
-    query: Annotated[str, typer.Option(help="A sentence of the task, or of your own with --candidate.")],
-    task: Annotated[str, typer.Option(help="STS12 … STS16, STSBenchmark, SICKRelatedness.")] = "SICKRelatedness",
+    query: Annotated[str, typer.Option(help="A sentence of the task. With --candidate: any sentence.")],
+    task: Annotated[
+        str, typer.Option(help="The task that has the query: STS12 to STS16, STSBenchmark or SICKRelatedness.")
+    ] = "SICKRelatedness",
     candidate: Annotated[list[str] | None, typer.Option(help="A sentence to rank; again for more.")] = None,
     data: Data = None,
-    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
+    ] = None,
     query_prompt: QueryPrompt = None,
     document_prompt: DocumentPrompt = None,
 ) -> None:
     """Show how models rank the sentences of one query.
 
-    People compared these sentences with the query, or they are your own. RankCSE has such tables of cases.
+    The sentences are those that people compared with the query in the task. Or give your own with --candidate.
     """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.cases import case_table, find_list

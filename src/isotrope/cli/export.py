@@ -24,9 +24,11 @@ def export(
     output: Annotated[str, typer.Option(help="A new folder.")],
     to: Annotated[Format, typer.Option(help="The format.")] = Format.onnx,
     int8: Annotated[
-        bool, typer.Option("--int8", help="Write weights in int8 too: smaller, faster, less exact.")
+        bool, typer.Option("--int8", help="Also write a graph with int8 weights: smaller, less exact.")
     ] = False,
-    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
+    ] = None,
 ) -> None:
     """Write a model as an ONNX graph, for use without torch.
 

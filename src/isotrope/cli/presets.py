@@ -9,13 +9,15 @@ import typer
 
 from isotrope.console.plain import plain_console
 
+Name = Annotated[str, typer.Argument(help="A name from `isotrope presets list`, or a .toml file.")]
+
 app = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 console = plain_console()
 
 
 @app.command("list")
 def presets_list() -> None:
-    """Every preset, a line each."""
+    """List the presets, one line each."""
     from isotrope.objective.preset import preset_names, read_preset
     from isotrope.report.tables import Table, print_table
 
@@ -24,16 +26,21 @@ def presets_list() -> None:
 
 
 @app.command("show")
-def presets_show(name: str, set_: Annotated[list[str] | None, typer.Option("--set")] = None) -> None:
-    """A preset's resolved settings, each with its source."""
+def presets_show(
+    name: Name,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value: change a setting; again for more.")
+    ] = None,
+) -> None:
+    """Show all settings of a preset, each with its source."""
     from isotrope.objective.sources import annotated
 
     console.print(annotated(name, set_ or []))
 
 
 @app.command("diff")
-def presets_diff(first: str, second: str) -> None:
-    """What differs between two presets."""
+def presets_diff(first: Name, second: Name) -> None:
+    """Show the settings that differ between two presets."""
     from isotrope.objective.preset import read_preset
     from isotrope.objective.sources import flat
     from isotrope.report.tables import Table, print_table

@@ -15,7 +15,7 @@ def quickstart(
     output: Annotated[str, typer.Option(help="Folder for the text, the new model and the result.")] = (
         "isotrope-quickstart"
     ),
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
 ) -> None:
     """Train isotrope/tiny on text of this machine, and judge it.
 

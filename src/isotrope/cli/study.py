@@ -19,21 +19,34 @@ console, errors = plain_console(), plain_console(stderr=True)
 
 def study(
     file: Annotated[str, typer.Argument(help="A .toml file, or the name of a study that comes with isotrope.")],
-    output: Annotated[str, typer.Option(help="Folder for the cells, the table and the figures.")],
-    corpus: Annotated[list[str] | None, typer.Option(help="Text, instead of the study's; again for more.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
+    output: Annotated[str, typer.Option(help="Folder for the runs, the table and the figures.")],
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="File or folder of text, instead of the study's; again for more.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data folder; it holds senteval/.", envvar="ISOTROPE_DATA")
+    ] = None,
     backbone: Annotated[str | None, typer.Option(help="Model to begin with, in every row.")] = None,
-    sentences: Annotated[int | None, typer.Option(min=2, help="A run.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="How many a row, from 0.")] = None,
-    dev: Annotated[list[str] | None, typer.Option(help="Pairs that select: stsb, sickr, a .tsv file, none.")] = None,
-    test: Annotated[str | None, typer.Option(help="Pairs that judge: sts, stsb, dev-half, none.")] = None,
+    sentences: Annotated[int | None, typer.Option(min=2, help="Texts of each run; default: the study's.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Seeds of each row: 0, 1, 2, …; default: the study's.")
+    ] = None,
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(help="Labelled pairs that choose the checkpoint: stsb, sickr, a .tsv file, none."),
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="Labelled pairs that judge: sts, stsb, dev-half, none.")] = None,
     rows: Annotated[list[str] | None, typer.Option(help="Only this row; several with commas, or again.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, in every row that has the key.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value: change a setting, in every row that has the key.")
+    ] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="key=value,value: every row with each value.")] = None,
-    tuned: Annotated[str | None, typer.Option(help="search.toml: its best settings over the rows' own.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time. They change no result.")] = 1,
-    threads: Annotated[int | None, typer.Option(min=1, help="Of the processor, for each run.")] = None,
-    search: Annotated[bool, typer.Option("--search", help="Search [search]'s keys on the dev pairs instead.")] = False,
+    tuned: Annotated[str | None, typer.Option(help="A search.toml, made by --search: use its best settings.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time; the result is the same.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads for each run.")] = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Search for the best values of the keys in [search], on the dev pairs.")
+    ] = False,
 ) -> None:
     """Compare methods over several seeds.
 

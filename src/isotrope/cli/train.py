@@ -17,34 +17,62 @@ console = plain_console()
 
 def train(
     corpus: Annotated[
-        list[str], typer.Argument(help="Files, folders: .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+        list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],
-    output: Annotated[str, typer.Option(help="Folder of the run: model/, result.json, metrics.jsonl.")],
-    preset: Annotated[str, typer.Option(help="Method: a name from `isotrope presets list` or a .toml.")] = "simcse",
-    backbone: Annotated[str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
+    output: Annotated[str, typer.Option(help="Folder for the run; the new model is in its model/.")],
+    preset: Annotated[
+        str, typer.Option(help="Method: a name from `isotrope presets list`, or a .toml file.")
+    ] = "simcse",
+    backbone: Annotated[
+        str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny; default: the preset's.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")
+    ] = None,
     prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
     positive_prompt: Annotated[
-        str | None, typer.Option(help="Words before positives and negatives, if others.")
+        str | None, typer.Option(help="Words before positives and negatives; default: as --prompt.")
     ] = None,
     teacher: Annotated[
-        list[str] | None, typer.Option(help="NAME=MODEL: a teacher of the preset; again for more.")
+        list[str] | None, typer.Option(help="NAME=MODEL: the model for the preset's teacher NAME; again for more.")
     ] = None,
-    dev: Annotated[list[str] | None, typer.Option(help="Pairs that select: stsb, sickr, a .tsv file, none.")] = None,
-    test: Annotated[str | None, typer.Option(help="Pairs that judge: sts (seven sets), stsb, none.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
-    sentences: Annotated[int | None, typer.Option(min=2, help="Train on a random sample of so many.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value over the preset's keys.")] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
-    positive: Annotated[str | None, typer.Option(help="Column of the positives, in tables.")] = None,
-    negative: Annotated[list[str] | None, typer.Option(help="Columns of hard negatives, in tables.")] = None,
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Labelled pairs that choose the checkpoint: a .tsv or .csv file, stsb, sickr, none; "
+            "default: the preset's if the data folder is known, else none."
+        ),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            help="Labelled pairs that judge: sts (seven sets), stsb, none; "
+            "default: sts if the data folder is known, else half of the file of --dev."
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data folder; it holds senteval/.", envvar="ISOTROPE_DATA")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
+    sentences: Annotated[
+        int | None, typer.Option(min=2, help="Train on a random sample of so many texts; default: all.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value: change a setting of the preset; again for more.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
+    ] = None,
+    positive: Annotated[str | None, typer.Option(help="In tables: the column of the positives.")] = None,
+    negative: Annotated[
+        list[str] | None, typer.Option(help="In tables: a column of hard negatives; again for more.")
+    ] = None,
     split: Annotated[
         str | None, typer.Option(help="sentences: train on each sentence of a text; sentences:de for German.")
     ] = None,
-    log_to: Annotated[list[str] | None, typer.Option(help="Trackers: tensorboard, wandb, …")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped or killed run.")] = False,
-    processes: Annotated[int, typer.Option(min=1, help="On this machine; each takes a batch of the size set.")] = 1,
+    log_to: Annotated[list[str] | None, typer.Option(help="Log to tensorboard, wandb, …, too; again for more.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    processes: Annotated[int, typer.Option(min=1, help="Processes on this machine; each takes a whole batch.")] = 1,
 ) -> None:
     """Train a model on text without labels, and judge it."""
     settings: dict[str, Any] = {

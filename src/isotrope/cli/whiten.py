@@ -14,23 +14,34 @@ console = plain_console()
 def whiten(
     model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
     corpus: Annotated[
-        list[str], typer.Argument(help="Files, folders: .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+        list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],
     output: Annotated[str, typer.Option(help="Folder of the new model.")],
-    k: Annotated[int | None, typer.Option("--k", min=1, help="Dimensions to keep; default: all.")] = None,
-    exponent: Annotated[float, typer.Option(help="0.5 is full whitening, 0 is centring alone.")] = 0.25,
-    sentences: Annotated[int, typer.Option(min=2, help="Fit on a random sample of so many.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1)] = 0,
-    text: Annotated[str | None, typer.Option(help="Column of the sentences, in tables.")] = None,
+    k: Annotated[int | None, typer.Option("--k", min=1, help="How many dimensions to keep; default: all.")] = None,
+    exponent: Annotated[float, typer.Option(help="From 0 (centring alone) to 0.5 (full whitening).")] = 0.25,
+    sentences: Annotated[int, typer.Option(min=2, help="Fit on a random sample of so many texts.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
+    text: Annotated[
+        str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
+    ] = None,
     split: Annotated[
         str | None, typer.Option(help="sentences: fit on each sentence of a text; sentences:de for German.")
     ] = None,
-    pooling: Annotated[str | None, typer.Option(help="cls, mean, first_last, …; default: the model's.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Words before every text, such as 'query: '.")] = None,
+    pooling: Annotated[
+        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")
+    ] = None,
     prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
-    dev: Annotated[list[str] | None, typer.Option(help="Pairs that judge: a .tsv file, stsb, sickr.")] = None,
-    data: Annotated[str | None, typer.Option(help="Folder that holds senteval/.", envvar="ISOTROPE_DATA")] = None,
-    compare: Annotated[bool, typer.Option(help="Compare on tasks made from the text.")] = True,
+    dev: Annotated[
+        list[str] | None,
+        typer.Option(help="Labelled pairs that judge: a .tsv or .csv file, stsb, sickr; again for more."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The data folder; it holds senteval/.", envvar="ISOTROPE_DATA")
+    ] = None,
+    compare: Annotated[bool, typer.Option(help="Compare before and after on tasks made from the text.")] = True,
 ) -> None:
     """Whiten a model, and say whether it got better.
 
