@@ -171,7 +171,7 @@ def methods() -> str:
         f"{sentences(record)} sentences"
         for name, record in found.items()
     ]
-    title = "Spearman × 100: mean ± standard deviation (number of seeds). Best bold, second best in italics."
+    title = "STS, Spearman × 100: mean ± standard deviation (number of seeds). Best bold, second best in italics."
     table = Table(title, ["", *header], rows, best_marks(columns, [False] * len(found)))
     said = "\n".join(f"- **The study {name}.** {record['note']}" for name, record in found.items())
     return "\n\n".join(["## What the methods give", markdown([table]).strip(), said])
