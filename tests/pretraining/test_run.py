@@ -93,6 +93,7 @@ def test_a_finished_run_is_exported_again_and_can_be_prolonged(corpus, finished,
     assert same(weights(tmp_path), weights(straight))  # the short run's decay has left no trace
 
 
+@pytest.mark.slow
 def test_another_process_has_the_same_vocabulary_and_weights(corpus, finished, tmp_path):
     """The hash tables of the tokenizers library differ between processes."""
     command = [sys.executable, "-c", APART, str(corpus), str(tmp_path)]
