@@ -23,6 +23,7 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     for words in (
         f"**{result['verdict']}**: {result['advice']}.",
         f"{100 * scores['before']:.2f} | {100 * scores['after']:.2f}",
+        f"## Is it better than {tiny_model.name} with mean pooling?",
         "### 1. Trained with `simcse`",
         f"| text | `{corpus_file.name}` |",
         f"{result['corpus']['used']:,} of {result['corpus']['rows']:,}",

@@ -125,6 +125,7 @@ def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen
         assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
         head = {name: value.clone() for name, value in plan.objective.components.state_dict().items()}
     assert "64 sentences, 1 epoch, batches of 16" in said
+    assert "so the new model is compared with" in said
     assert "no dev pairs: label-free signals are shown" in said
     with prepared(tiny_model, corpus_file, tmp_path / "other", *stateful) as (again, _):
         other = again.objective.components.state_dict()

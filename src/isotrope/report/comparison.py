@@ -10,7 +10,7 @@ from isotrope.cards.verdict import COMPARED, comparison_rows, with_average
 from isotrope.report.tables import Table
 
 SPEARMAN = (
-    "Spearman × 100: how well the order of the pairs by cosine agrees with their order by grade. 100 is the same "
+    "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. 100 is the same "
     "order, 0 is chance."
 )
 

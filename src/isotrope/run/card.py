@@ -44,7 +44,10 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         cites=cited_keys(component_classes(preset)),
         limits=list(_limits(plan)),
     )
-    return _judged(Card.of(preset.encoder.backbone).then(step, plan.model), _verdict(plan, result))
+    card, verdict, pooling = Card.of(preset.encoder.backbone), _verdict(plan, result), preset.encoder.pooling
+    if verdict and pooling is not None:  # the model before training had it too
+        verdict = verdict.model_copy(update={"against": f"{card.base.name} with {pooling} pooling"})
+    return _judged(card.then(step, plan.model), verdict)
 
 
 def whiten_card(

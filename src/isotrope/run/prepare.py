@@ -174,6 +174,8 @@ def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -
         f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {epochs}, "
         f"batches of {preset.train.batch_size}"
     )
+    if (pooling := preset.encoder.pooling) is not None:
+        console.print(f"pooling: {pooling}, so the new model is compared with {preset.encoder.backbone}@{pooling}")
     console.print(threads_line())
     if not selects:
         console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
