@@ -418,6 +418,7 @@ def test_the_bar_knows_its_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """A file twenty times as long, whose vectors are 102 MB, takes little more memory than one shard of 5,000 rows."""
     short = write(tmp_path / "short.txt", [f"sentence number {i}" for i in range(5_000)])

@@ -41,6 +41,7 @@ def test_data_is_no_markup_and_any_console_will_do(tiny_model: Path, tmp_path: P
     assert (tmp_path / "[/z]run" / "result.json").is_file()
 
 
+@pytest.mark.slow
 def test_the_present_folder_is_a_fine_output(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     words = (corpus_file, "--output", ".", "--backbone", tiny_model, "--sentences", "64")
     done = train(*words, cwd=tmp_path)

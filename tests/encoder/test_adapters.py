@@ -66,6 +66,7 @@ def run(*arguments: object) -> None:
     assert outcome.exit_code == 0, outcome.output
 
 
+@pytest.mark.slow
 def test_every_command_takes_an_adapter(adapter: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
     vectors, whitened = tmp_path / "vectors.npy", tmp_path / "whitened"
     run("encode", adapter, corpus_file, "--output", vectors)

@@ -253,6 +253,7 @@ def test_a_run_resumes_exactly(tiny_model: Path, corpus_file: Path, tmp_path: Pa
     assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
+@pytest.mark.slow
 def test_two_processes_in_mini_batches_equal_one_with_the_full_batch(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

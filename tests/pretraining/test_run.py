@@ -81,6 +81,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_run_goes_on(corpus, finished, tmp_pa
     assert same(weights(tmp_path), weights(finished))
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_exported_again_and_can_be_prolonged(corpus, finished, tmp_path):
     run_toy(corpus, tmp_path)
     run_toy(corpus, tmp_path, resume=True)  # nothing is left to train

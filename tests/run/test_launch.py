@@ -48,6 +48,7 @@ def train(*more: object, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=own, check=False)
 
 
+@pytest.mark.slow
 def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
     """As under torchrun; the first process alone speaks."""
     text, table = sentences(640), tmp_path / "pairs.jsonl"
@@ -77,6 +78,7 @@ def test_a_users_mistake_is_one_line_of_the_first_process(processes: int, tiny_m
     assert done.stderr == "isotrope: no.txt does not exist: check the path of the corpus\n"
 
 
+@pytest.mark.slow
 def test_under_torchrun_the_first_process_alone_speaks(tiny_model: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m"]
     command += ["isotrope.cli", "train", "no.txt", "--output", str(tmp_path / "run"), "--backbone", str(tiny_model)]
@@ -85,6 +87,7 @@ def test_under_torchrun_the_first_process_alone_speaks(tiny_model: Path, tmp_pat
     assert "no.txt does not exist" in done.stderr
 
 
+@pytest.mark.slow
 def test_half_a_launcher_is_one_line(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     done = train(corpus_file, "--output", tmp_path / "run", "--backbone", tiny_model, RANK="1")
     assert done.returncode == 2

@@ -18,6 +18,7 @@ from isotrope.study.spec import read_study, with_tuned
 from studies import quiet, write_study
 
 
+@pytest.mark.slow
 def test_a_search_gives_every_row_its_trials_and_goes_on(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:

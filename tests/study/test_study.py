@@ -99,6 +99,7 @@ def test_finished_cells_are_never_run_again_and_seeds_only_add(finished: Study, 
     study(small, output=finished.folder, console=quiet())  # as it was, for the other tests
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, tmp_path: Path) -> None:
     """SIGKILL of the study when its second cell is done, none of its processes lives on; the same call ends alike."""
     code = (

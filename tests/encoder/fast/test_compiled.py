@@ -90,6 +90,7 @@ def weights(model: Path) -> dict[str, Tensor]:
     return load_file(model / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: Path, graphs: dict[str, int]) -> None:
     """Dropout's masks are drawn by the step here too: nothing depends on what was compiled or drawn before."""
     text = [" ".join((sentence + " the of in on to and is").split()[:9]) for sentence in sentences(200)]

@@ -82,7 +82,8 @@ def data_folder(data: str | Path | None) -> Path:
     """The folder given, or else the one that ISOTROPE_DATA names; UserError where there is none."""
     given = data if data is not None else os.environ.get("ISOTROPE_DATA") or None
     if given is None:
-        raise UserError("no data folder given", "set ISOTROPE_DATA or pass --data with the folder that holds senteval/")
+        remedy = "pass --data (or set ISOTROPE_DATA) with the folder that holds senteval/, or use pairs of your own"
+        raise UserError("no data folder given", remedy)
     folder = Path(given).expanduser()
     if not folder.is_dir():
         raise UserError(
