@@ -9,8 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from conftest import sentences
+from isotrope.cli.main import app
+from isotrope.errors import UserError
+from isotrope.run.train import Run
 
 SETTINGS = ["train.batch_size=16", "train.eval_steps=2", "train.save_steps=2"]
 
@@ -67,3 +71,20 @@ def test_an_output_that_is_a_link_or_in_the_corpus_is_refused(
     assert done.stderr.decode().startswith(f"isotrope: {said}")
     assert not list((tmp_path / "elsewhere").iterdir())
     assert [path.name for path in (tmp_path / "texts").iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_the_other_processes_are_left_however_it_ends(failed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it, gloo's threads may abort Python at its end."""
+
+    def run(settings: object) -> Run:
+        if failed:
+            raise UserError("no text", "give some")
+        return Run(Path("run"), {})
+
+    left: list[bool] = []
+    monkeypatch.setattr("isotrope.run.train.run_training", run)
+    monkeypatch.setattr("isotrope.run.processes.leave", lambda *, failed: left.append(failed))
+    outcome = CliRunner().invoke(app, ["train", "text.txt", "--output", "run"])
+    assert isinstance(outcome.exception, UserError) == failed
+    assert left == [failed]
