@@ -50,6 +50,18 @@ def test_the_space_at_a_prompts_end_counts(prompted_model: Path, tmp_path: Path)
     assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == ("query", "red: ")
 
 
+def test_kept_duplicates_are_another_run_also_in_its_steps_and_card(tiny_model: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n".join(2 * sentences(32)))
+    options = {"sentences": None, "dev": "none", "test": "none"}
+    run = small_run(tiny_model, corpus, tmp_path / "run", keep_duplicates=True, **options)
+    assert run.result["selection"]["steps"] == 4  # 64 rows, 16 a batch
+    assert "| `keep_duplicates` | `true` | set for this run |" in (run.model / "README.md").read_text()
+    with pytest.raises(UserError, match=r"other settings: the contents of the corpus, .* or its duplicates"):
+        small_run(tiny_model, corpus, run.folder, resume=True, **options)
+    assert small_run(tiny_model, corpus, run.folder, resume=True, keep_duplicates=True, **options).result == run.result
+
+
 def test_another_dev_set_is_another_run(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
     run = small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), sentences=64)
     (run.folder / "result.json").unlink()

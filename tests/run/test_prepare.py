@@ -44,6 +44,19 @@ def prepared(
         yield prepare(read_inputs(settings), folder, plain_console(file=out)), out.getvalue()
 
 
+def test_duplicates_are_dropped_unless_they_are_kept(tiny_model: Path, tmp_path: Path) -> None:
+    """Published numbers of steps were counted on text with its duplicates."""
+    (tmp_path / "text.txt").write_text("\n".join(3 * sentences(48)))
+    for keep, rows, steps in ((False, 48, 3), (True, 144, 9)):
+        options = {"sentences": None, "keep_duplicates": keep}
+        with prepared(tiny_model, tmp_path / "text.txt", tmp_path / str(keep), **options) as (plan, said):
+            assert len(plan.sample) == rows
+            assert plan.preset.train.epochs * len(plan.sample) // plan.preset.train.batch_size == steps
+            assert f"144 texts read from 1 file, {rows} kept" in said
+            assert ("duplicates are kept: two equal texts in a batch are each other's negatives" in said) is keep
+            assert (re.search(r"duplicate +96", said) is not None) is not keep
+
+
 @pytest.mark.parametrize(
     ("overrides", "options", "message"),
     [

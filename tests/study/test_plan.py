@@ -174,12 +174,13 @@ def test_a_component_of_a_third_party_is_checked_before_a_cell_runs(corpus_file:
         planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
 
 
-def test_a_split_of_the_texts_makes_other_cells(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_a_split_or_kept_duplicates_make_other_cells(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     made = {}
-    for split in (None, "sentences"):
+    for key, value in (("split", None), ("split", "sentences"), ("keep_duplicates", True)):
         (tmp_path / "spec.toml").write_text('title = "t"\n[rows.Trained]\npreset = "simcse"\n')
         run = {"corpus": [str(corpus_file)], "backbone": str(tiny_model), "test": "none", "dev": ["none"], "seeds": 1}
-        spec = read_study(tmp_path / "spec.toml", run | {"split": split})
-        (made[split],) = plan_study(spec, Place(tmp_path / "out", None)).cells.values()
+        spec = read_study(tmp_path / "spec.toml", run | {key: value})
+        (made[value],) = plan_study(spec, Place(tmp_path / "out", None)).cells.values()
     assert made["sentences"].split == "sentences"
-    assert made["sentences"].key != made[None].key
+    assert made[True].keep_duplicates
+    assert len({cell.key for cell in made.values()}) == 3

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import isotrope.study.run_cell
+from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.study.cell import Cell
 from isotrope.study.run_cell import run_cell
@@ -33,6 +34,17 @@ def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
     assert again_.model.is_dir(), "another study that shares the cell may need it"
     with pytest.raises(UserError, match="without dev pairs of your own"):
         planned(spec.model_copy(update={"run": run.model_copy(update={"dev": ("none",)})}), tmp_path)
+
+
+def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(
+    tiny_model: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n".join(4 * sentences(24)))  # without its duplicates: fewer than the study's 96 sentences
+    file = write_study(tmp_path, tiny_model, corpus, pairs_file, '[rows.white]\nthen = "whitening:k=4"\n', seeds=1)
+    trained, white = planned(read_study(file, {"keep_duplicates": True}), tmp_path / "out").cells.values()
+    assert run_cell(trained)["selection"]["steps"] == 6
+    assert run_cell(white)["scores"]["Avg."] != trained.record()["scores"]["Avg."]
 
 
 def test_two_processes_never_work_on_one_cell(

@@ -70,6 +70,9 @@ def train(
     split: Annotated[
         str | None, typer.Option(help="sentences: train on each sentence of a text; sentences:de for German.")
     ] = None,
+    keep_duplicates: Annotated[
+        bool, typer.Option("--keep-duplicates", help="Train on every line, also on one that occurred before.")
+    ] = False,
     log_to: Annotated[list[str] | None, typer.Option(help="Log to tensorboard, wandb, …, too; again for more.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="Processes on this machine; each takes a whole batch.")] = 1,
@@ -80,7 +83,7 @@ def train(
         "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt,
         "teachers": _pairs_of("--teacher", teacher or []), "data": data, "seed": seed, "sentences": sentences,
         "overrides": set_ or [], "text": text, "positive": positive, "negatives": negative or [],
-        "split": split,
+        "split": split, "keep_duplicates": keep_duplicates,
         "log_to": log_to or [], "resume": resume,
     }  # fmt: skip
     from isotrope.run.launch import already_launched, launch

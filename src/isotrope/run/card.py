@@ -105,8 +105,9 @@ def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
 
 
 def _further(plan: TrainingPlan) -> dict[str, int | str]:
-    split = plan.settings.split
-    return {"seed": plan.settings.seed, "processes": process_count(), **({"split": split} if split else {})}
+    settings = plan.settings
+    given = {"split": settings.split, "keep_duplicates": "true" if settings.keep_duplicates else None}
+    return {"seed": settings.seed, "processes": process_count(), **{k: v for k, v in given.items() if v}}
 
 
 def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:

@@ -26,7 +26,10 @@ from isotrope.run.settings import RunSettings
 from isotrope.text.corpus import corpus_key
 
 STUDENT = "initial"  # as a teacher's model: the student before training
-WORDS = {"corpus": "the contents of the corpus, its columns or its split", "backbone": "the files of the backbone"}
+WORDS = {
+    "corpus": "the contents of the corpus, its columns, its split or its duplicates",
+    "backbone": "the files of the backbone",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
     key = corpus_key(
         settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives,
-        split=settings.split,
+        split=settings.split, cleaning=settings.cleaning,
     )  # fmt: skip
     judging, selecting = named_pairs(settings.dev, preset.train.select, settings.test, data)
     identity = {

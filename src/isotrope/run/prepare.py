@@ -77,7 +77,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     model = _student(preset)
     corpus = open_corpus(
         settings.paths, cache=cache_folder("corpora"), text=settings.text, positive=settings.positive,
-        negatives=settings.negatives, split=settings.split,
+        negatives=settings.negatives, split=settings.split, cleaning=settings.cleaning,
     )  # fmt: skip
     if corpus.key != inputs.identity["corpus"]:
         raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
@@ -93,7 +93,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     watched = Sample(corpus, min(WATCHED, len(corpus)), seed=0).texts()
     if process_number() == 0:
         folder.begin(inputs.identity, preset, watched[:SHOWN])
-        _announce(console, preset, sample, selects=bool(inputs.selecting))
+        _announce(console, settings, preset, sample, selects=bool(inputs.selecting))
         _announce_coverage(console, preset, model, sample, settings.split)
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
@@ -167,8 +167,10 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
         raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=mean")
 
 
-def _announce(console: Console, preset: Preset, sample: Sample, selects: bool) -> None:
+def _announce(console: Console, settings: RunSettings, preset: Preset, sample: Sample, selects: bool) -> None:
     console.print(str(sample.corpus.report))
+    if settings.keep_duplicates:
+        console.print("duplicates are kept: two equal texts in a batch are each other's negatives")
     epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
         f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {epochs}, "

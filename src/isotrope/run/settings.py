@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from isotrope.text.cleaning import Cleaning
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
@@ -34,6 +36,7 @@ class RunSettings:
         negatives: the columns of hard negatives.
         split: ``sentences`` trains on the sentences of the texts: see `isotrope.text.split.language_of`. None takes
             each text as it is.
+        keep_duplicates: train on every line, also on one that occurred before.
         log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
         resume: go on with a run that was stopped or killed. The result is that of a run without interruption.
     """
@@ -56,6 +59,7 @@ class RunSettings:
     positive: str | None = None
     negatives: Iterable[str] = ()
     split: str | None = None
+    keep_duplicates: bool = False
     log_to: Iterable[str] = ()
     resume: bool = False
 
@@ -63,3 +67,8 @@ class RunSettings:
     def paths(self) -> list[str | Path]:
         """The corpus, one path or many, as a list."""
         return [self.corpus] if isinstance(self.corpus, str | Path) else list(self.corpus)
+
+    @property
+    def cleaning(self) -> Cleaning:
+        """What is dropped from the corpus."""
+        return Cleaning(dedupe=not self.keep_duplicates)

@@ -58,6 +58,7 @@ def train(
     positive: str | None = None,
     negatives: Iterable[str] = (),
     split: str | None = None,
+    keep_duplicates: bool = False,
     log_to: Iterable[str] = (),
     resume: bool = False,
     console: Console | None = None,
@@ -74,7 +75,7 @@ def train(
         corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt, prompt_name=prompt_name,
         positive_prompt=positive_prompt, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
         sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
-        split=split, log_to=tuple(log_to), resume=resume,
+        split=split, keep_duplicates=keep_duplicates, log_to=tuple(log_to), resume=resume,
     )  # fmt: skip
     return run_training(settings, console)
 

@@ -38,6 +38,7 @@ class Cell:
     sentences: int | None
     corpus: tuple[str, ...]
     split: str | None
+    keep_duplicates: bool
     data: str | None
     dev: tuple[str, ...] | None
     test: str | None

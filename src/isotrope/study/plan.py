@@ -26,6 +26,7 @@ from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
+from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import corpus_key
 
 
@@ -67,7 +68,7 @@ class _Planner:
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
         refuse_output_in_corpus(place.output, self.corpus)
-        self.text = corpus_key(self.corpus, split=run.split)
+        self.text = corpus_key(self.corpus, split=run.split, cleaning=Cleaning(dedupe=not run.keep_duplicates))
         for suite in run.suites:
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
@@ -146,7 +147,8 @@ class _Planner:
                 entry.label, key, _folder(self.place, row, seed, key),
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
-                seed, sentences, self.corpus, run.split, self.place.data, run.dev, _test(run.test), run.suites,
+                seed, sentences, self.corpus, run.split, run.keep_duplicates, self.place.data, run.dev,
+                _test(run.test), run.suites,
                 row.train, row.then, run.threads, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
             ),
         )  # fmt: skip

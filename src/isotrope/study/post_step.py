@@ -9,6 +9,7 @@ from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
 from isotrope.store.cache import cache_folder
+from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import open_corpus
 from isotrope.text.sample import Sample
 from isotrope.types import Encoder
@@ -27,7 +28,13 @@ def check_post_step(then: str) -> None:
 
 
 def with_post_step(
-    encoder: Encoder, then: str, corpus: Sequence[str], sentences: int | None, seed: int, split: str | None = None
+    encoder: Encoder,
+    then: str,
+    corpus: Sequence[str],
+    sentences: int | None,
+    seed: int,
+    split: str | None = None,
+    cleaning: Cleaning | None = None,
 ) -> Encoder:
     """``encoder`` with the step ``then`` after it, fitted on the sentences that this seed trains on.
 
@@ -35,7 +42,7 @@ def with_post_step(
     """
     if not then:
         return encoder
-    cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"), split=split)
+    cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"), split=split, cleaning=cleaning)
     return _step(then).behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST))
 
 

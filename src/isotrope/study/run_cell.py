@@ -30,6 +30,7 @@ from isotrope.store.records import Record, read_record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.post_step import with_post_step
+from isotrope.text.cleaning import Cleaning
 from isotrope.types import Encoder
 
 BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1
@@ -73,7 +74,8 @@ def _head(cell: Cell) -> Record:
 
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
-        corpus=cell.corpus, split=cell.split, output=run.path, preset=cell.preset, backbone=cell.backbone,
+        corpus=cell.corpus, split=cell.split, keep_duplicates=cell.keep_duplicates, output=run.path,
+        preset=cell.preset, backbone=cell.backbone,
         teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
         overrides=cell.overrides, resume=True,
         test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
@@ -116,7 +118,10 @@ def _measured(cell: Cell) -> Record:
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:
     """The model to judge. It remembers vectors, since the suites share sentences."""
-    return RememberingEncoder(with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed, cell.split))
+    cleaning = Cleaning(dedupe=not cell.keep_duplicates)
+    return RememberingEncoder(
+        with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed, cell.split, cleaning)
+    )
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:

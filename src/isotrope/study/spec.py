@@ -33,6 +33,7 @@ class CommonSettings(_Record):
 
     corpus: Names = ()  # files, folders or patterns, relative to the data folder or to the present one
     split: str | None = None  # "sentences": of the texts, as in isotrope train
+    keep_duplicates: bool = False  # of the text, as in isotrope train
     sentences: Sentences | None = None  # a random sample of so many; None: all
     seeds: Count = 5  # each row is trained with the seeds 0 … seeds − 1
     backbone: str | None = None  # instead of the presets' own

@@ -117,6 +117,7 @@ def corpus_key(
     positive: str | None = None,
     negatives: Iterable[str] = (),
     split: str | None = None,
+    cleaning: Cleaning | None = None,
 ) -> str:
     """The key that the corpus will have, from the bytes of its files, before it is cleaned.
 
@@ -124,7 +125,7 @@ def corpus_key(
         UserError: a file is missing, empty, unreadable, or of an unknown kind.
     """
     sources = find_sources([paths] if isinstance(paths, str | Path) else paths, split)
-    return _key(sources, Columns(text, positive, tuple(negatives)), Cleaning())
+    return _key(sources, Columns(text, positive, tuple(negatives)), cleaning or Cleaning())
 
 
 def _key(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
