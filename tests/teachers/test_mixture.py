@@ -52,6 +52,22 @@ class TestMixture:
         assert mixed.shape == (3, 32 + 16)
         assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
 
+    @pytest.mark.parametrize("live", [True, False])
+    def test_one_length_for_all_and_that_of_the_student_in_training(
+        self, corpus: Corpus, tiny_model: Path, other_model: Path, live: bool
+    ) -> None:
+        models = [str(tiny_model), str(other_model)]
+        five = teacher("mixture", known(corpus), models=models, max_length=[5, 5], live=live)(batch(4, 5, 6))
+        whole = teacher("mixture", known(corpus), models=models, live=live)(batch(4, 5, 6))
+        for length, context in ((5, known(corpus)), ("train", known(corpus, max_length=5))):
+            found = teacher("mixture", context, models=models, max_length=length, live=live)(batch(4, 5, 6))
+            assert torch.equal(found, five)
+            assert not torch.equal(found, whole)
+        far = teacher("mixture", known(corpus, max_length=4096), models=models, max_length="train", live=live)
+        assert torch.equal(far(batch(4, 5, 6)), whole), "never more than a model can read"
+        with pytest.raises(UserError, match="needs the max_length of its run"):
+            teacher("mixture", known(corpus), models=models, max_length="train", live=live)
+
     def test_weights_are_equal_by_default(self, corpus: Corpus, tiny_model: Path, other_model: Path) -> None:
         models = [str(tiny_model), str(other_model)]
         plain = teacher("mixture", known(corpus), models=models)(batch(4, 5))

@@ -38,6 +38,7 @@ class BuildContext:
         corpus: whose rows the batches name; a sentence is its first column.
         rows: (R,) the only rows that the run visits, in any order; None for all.
         folder: the run's folder.
+        max_length: tokens of a text that the student reads in training.
         progress: called during long work, with what is worked on, the rows done and the rows to do.
     """
 
@@ -47,12 +48,14 @@ class BuildContext:
     corpus: Corpus | None = None
     rows: npt.NDArray[np.int64] | None = None
     folder: Path | None = None
+    max_length: int | None = None
     progress: Callable[[str, int, int], None] = lambda model, done, total: None
 
     @classmethod
     def of(cls, student: SentenceTransformer, **known: Any) -> BuildContext:
         """All that a student tells, and what else is ``known``."""
-        return cls(student.get_embedding_dimension(), student.tokenizer, student, **known)
+        told = {"max_length": student.max_seq_length} | known
+        return cls(student.get_embedding_dimension(), student.tokenizer, student, **told)
 
     def needed(self, name: str) -> Any:
         """The attribute ``name``, for a component that cannot do without.

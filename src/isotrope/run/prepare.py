@@ -85,7 +85,8 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=process_count())  # refuses too few rows
     sample = Sample(corpus, limit, settings.seed)
     torch.manual_seed(settings.seed)  # of the head's first weights
-    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path)
+    length = preset.train.max_length
+    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path, max_length=length)
     objective = build_objective(preset, model, settings.seed, context=context)
     _refuse_equal_views(objective, corpus, preset)
     if preset.train.compile:

@@ -27,7 +27,8 @@ INITIAL = "initial"  # the name of the student as it was before training
 BATCH = 64  # sentences a forward pass
 
 Pooling = Literal[("own", *LAYERS)]  # type: ignore[valid-type]
-Length = Annotated[int, Field(ge=0)]
+TRAIN = "train"  # the length that the student reads in training
+Length = Annotated[int, Field(ge=0)] | Literal["train"]
 Precision = Literal["fp32", "bf16"]
 
 
@@ -37,7 +38,7 @@ class TeacherModel:
 
     model: str
     pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
-    max_length: Length = 0  # tokens; 0: the model's own
+    max_length: Length = 0  # tokens; 0: the model's own; "train": at most what the student reads in training
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
     prompt: str | None = None  # words before every text; None: the model's default prompt
 
@@ -45,11 +46,14 @@ class TeacherModel:
         """Load it, or copy the student.
 
         Raises:
-            UserError: as `isotrope.load` does; ``initial`` without a student, or with a pooling or prompt.
+            UserError: as `isotrope.load` does; ``initial`` without a student, or with a pooling or prompt; the length
+                "train" in a context without one.
         """
-        pooling, max_length = None if self.pooling == "own" else self.pooling, self.max_length or None
+        pooling = None if self.pooling == "own" else self.pooling
+        max_length = None if self.max_length in (0, TRAIN) else int(self.max_length)
         if self.model != INITIAL:
-            return TeacherEncoder(load(self.model, pooling, max_length=max_length, prompt=self.prompt), self)
+            loaded = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
+            return TeacherEncoder(self._cut(loaded, context), self)
         if context.student is None:
             raise UserError("the teacher 'initial' needs the student", "give it to the context, or name a model")
         for name, value in (("pooling", pooling), ("prompt", self.prompt)):
@@ -59,7 +63,13 @@ class TeacherModel:
                 )
         encoder = deepcopy(context.student)  # which the student's training does not reach
         encoder.max_seq_length = max_length or encoder.max_seq_length
-        return TeacherEncoder(encoder, self)
+        return TeacherEncoder(self._cut(encoder, context), self)
+
+    def _cut(self, encoder: SentenceTransformer, context: BuildContext) -> SentenceTransformer:
+        if self.max_length == TRAIN:
+            limit = int(context.needed("max_length"))
+            encoder.max_seq_length = min(limit, encoder.max_seq_length or limit)
+        return encoder
 
 
 class TeacherEncoder:

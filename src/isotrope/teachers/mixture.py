@@ -40,7 +40,7 @@ class Mixture:
     models: tuple[str, ...]
     weights: tuple[NonNegative, ...] = ()  # of the cosines; (): equal
     pooling: tuple[Pooling, ...] = ()  # (): each model's own
-    max_length: tuple[Length, ...] = ()  # (): each model's own
+    max_length: Length | tuple[Length, ...] = 0  # as of one model; a list has one entry a model
     prompt: tuple[str, ...] = ()  # words before every text; (): each model's default prompt
     precision: Precision = "fp32"
     live: bool = False  # encode every batch anew, instead of the corpus once
@@ -48,7 +48,7 @@ class Mixture:
     def __post_init__(self) -> None:
         _check(len(self.models), self.weights or [1.0] * len(self.models))
         for name, values in (("pooling", self.pooling), ("max_length", self.max_length), ("prompt", self.prompt)):
-            if values and len(values) != len(self.models):
+            if isinstance(values, tuple) and values and len(values) != len(self.models):
                 problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
                 raise UserError(problem, "give one entry a model, or leave it out")
 
@@ -59,8 +59,9 @@ class Mixture:
             UserError: a model cannot be loaded, its embeddings cannot be kept.
         """
         count, kind = len(self.models), Live if self.live else Cached
+        lengths = self.max_length if isinstance(self.max_length, tuple) else [self.max_length] * count
         options = zip(
-            self.models, self.pooling or ["own"] * count, self.max_length or [0] * count, [self.precision] * count,
+            self.models, self.pooling or ["own"] * count, lengths or [0] * count, [self.precision] * count,
             self.prompt or [None] * count, strict=True,
         )  # fmt: skip
         teachers = [kind(*each).build(context) for each in options]
