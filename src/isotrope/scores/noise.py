@@ -57,10 +57,11 @@ def ascend(
 
 @dataclass(frozen=True)
 class Noise:
-    """int(``ratio``·N) vectors from N(0, 1) join every anchor's denominator. BibTeX: zhou2022dclr.
+    """int(``ratio``·N) vectors from N(0, σ²) join every anchor's denominator. BibTeX: zhou2022dclr.
 
-    ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: its length is √D ≈ 28, and
-    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper does not give τ_u.
+    ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: its length is σ√D ≈ 28, and
+    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper gives neither τ_u
+    nor σ; its code draws with σ = 1. Cosines do not see σ: a smaller ``sigma`` makes the steps larger.
     """
 
     stage = "scores"
@@ -69,11 +70,12 @@ class Noise:
     step_size: AboveZero = 1e-3
     relative: bool = False
     temperature: AboveZero = 0.05
+    sigma: AboveZero = 1.0
 
     def __call__(self, scores: Scores) -> Scores:
         anchor = scores.views.stack[0].detach().to(scores.cosines)
         size = (int(self.ratio * len(anchor)), anchor.shape[1])
-        noise = torch.randn(size, generator=scores.views.batch.generator).to(anchor)  # (K, D), drawn on the CPU
+        noise = self.sigma * torch.randn(size, generator=scores.views.batch.generator).to(anchor)  # (K, D), by the CPU
         step = self.step_size * noise.norm(dim=-1, keepdim=True) if self.relative else self.step_size
         return scores.with_extra(self.moved(noise, step, scores))
 
