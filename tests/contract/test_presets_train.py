@@ -92,6 +92,7 @@ def settings(preset: Preset) -> list[str]:
     chosen = [f"train.batch_size={BATCH}", "train.epochs=1", "train.learning_rate=1e-3", "train.save_steps=100"]
     chosen += ["train.eval_steps=200", "train.max_length=16", "train.precision=fp32"]
     chosen += [] if preset.name == "simcse-tiny" else ["encoder.pooling=mean"]
+    chosen += ["train.accumulation=1"] if preset.train.accumulation > 1 else []  # else it has half as many steps
     if "sgw" in preset.views:
         own = 256 if preset.encoder.backbone.startswith("isotrope/") else 768 if "base" in shape(preset) else 1024
         channels = own // preset.views["sgw"]["groups"]

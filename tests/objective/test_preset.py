@@ -75,7 +75,16 @@ def test_order_names_every_table_once(tmp_path: Path) -> None:
         ("whitenedcse-bert-large", {"views.sgw.groups": 512, "train.learning_rate": 3e-5}),
         (
             "whitenedcse-bert-base-released",
-            {"views.sgw.groups": 128, "views.passes": 3, "views.sgw.kind": "released.detach"},
+            {
+                "views.sgw.groups": 128,
+                "views.sgw.copies": 1,
+                "views.passes": 3,
+                "views.sgw.kind": "released.detach",
+                "train.batch_size": 128,
+                "train.accumulation": 2,
+                "train.learning_rate": 1e-5,
+                "train.eval_steps": 125,
+            },
         ),
     ],
 )
@@ -92,27 +101,44 @@ def test_a_teacher_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("dclr-bert-base-released", {"scores.noise.ratio": 1.0, "train.epochs": 3.0}),
-        ("dclr-bert-large-released", {"scores.noise.ratio": 3.0, "train.epochs": 1.0, "train.batch_size": 64}),
+        # epochs, sentences a process, rate, k, φ, backbone and guide of run.sh
+        ("bert-base", (3.0, 128, 3e-5, 1.0, 0.9, "bert-base-uncased", "simcse-bert-base")),
+        ("roberta-base", (3.0, 128, 3e-5, 2.5, 0.85, "roberta-base", "simcse-roberta-base")),
+        ("bert-large", (1.0, 64, 3e-5, 3.0, 0.9, "simcse-bert-large", "simcse-bert-base")),
+        ("roberta-large", (1.0, 64, 1e-5, 5.0, 0.85, "simcse-roberta-large", "simcse-roberta-base")),
     ],
 )
-def test_dclr_as_released(name: str, expected: dict[str, object]) -> None:
-    found = flat(read_preset(name))
-    expected = {
-        **expected, "scores.instance_weight.kind": "released.zero_logit", "scores.instance_weight.noise": False,
+def test_dclr_as_released(name: str, expected: tuple[object, ...]) -> None:
+    preset = read_preset(f"dclr-{name}-released")
+    found = flat(preset)
+    keys = ["train.epochs", "train.batch_size", "train.learning_rate", "scores.noise.ratio",
+            "scores.instance_weight.threshold", "encoder.backbone"]  # fmt: skip
+    assert (*(found[key] for key in keys), *preset.teachers["guide"]["models"]) == expected
+    assert ("mlp" in preset.views) == ("base" in name), "large models have no head behind their pooler"
+    others = {
+        "train.eval_steps": 125, "train.select": ["stsb-dev", "sickr-dev"], "encoder.pooling": "cls_head",
+        "tokens.no_mask.kind": "released.no_mask", "tokens.no_mask.on": [0, 1],
+        "scores.instance_weight.kind": "released.zero_logit", "scores.instance_weight.noise": False,
         "scores.noise.kind": "released.against_batch", "terms.softmax_bce.kind": "released.softmax_bce",
         "terms.softmax_bce.temperature": 0.05,
     }  # fmt: skip
-    assert {key: found[key] for key in expected} == expected
-    assert "infonce" not in read_preset(name).terms
+    assert {key: found[key] for key in others} == others
+    assert "infonce" not in preset.terms
 
 
 @pytest.mark.parametrize("kind", ["listnet", "listmle"])
 def test_rankcse_as_the_community_has_it(kind: str) -> None:
     found = flat(read_preset(f"rankcse-{kind}-bert-base-released"))
-    assert found["terms.consistency.kind"] == "released.clamped"
+    expected = {
+        "terms.consistency.kind": "released.clamped", "train.epochs": 1.0, "train.learning_rate": 3e-5,
+        "train.warmup": 0.0, "train.eval_steps": 125, "train.batch_size": 128, "teachers.rank.weights": [0.33, 0.67],
+        "teachers.rank.pooling": ["cls", "cls"],
+    }  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+    student = found["terms.rank.temperature" if kind == "listnet" else "terms.listmle.temperature"]
+    assert student == found["terms.infonce.temperature"] == 0.05
     if kind == "listnet":
-        assert found["terms.rank.temperature"] == found["terms.infonce.temperature"]
+        assert found["terms.rank.teacher_temperature"] == 0.05, "tau 2 of its script; half of it is not used"
 
 
 @pytest.mark.parametrize("label", ["step", "score", "loss", "epoch", "grad_norm", "learning_rate"])

@@ -69,6 +69,19 @@ def test_small_steps_never_lower_the_loss(count: int, vectors: int, scale: float
     assert torch.allclose(ascend(noise, scale * anchor.flip(0), -positive, 0.1, 1e-4, 1), moved, rtol=0, atol=1e-12)
 
 
+def test_sigma_is_the_spread_of_the_draw() -> None:
+    """Eq. 1. Cosines do not see it, but an absolute step does."""
+    still, moved = ([Noise(steps=steps, step_size=0.5, sigma=sigma)(scores(draw(2, 9, 400))) for sigma in (1.0, 0.1)]
+                    for steps in (0, 4))  # fmt: skip
+    assert still[1].extra.std().item() == pytest.approx(0.1, rel=0.05)
+    assert torch.allclose(still[1].extra, 0.1 * still[0].extra)
+    assert torch.allclose(still[1].cosines, still[0].cosines)
+    ways = [(after.cosines - before.cosines).norm() for before, after in zip(still, moved, strict=True)]
+    assert ways[1] > 5 * ways[0]
+    with pytest.raises(UserError, match=r"scores\.noise\.sigma"):
+        component("scores", "noise", sigma=0)
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 7), st.integers(1, 3), st.integers(0, 10_000))
 def test_permuting_the_batch_leaves_the_loss(count: int, positives: int, seed: int) -> None:
