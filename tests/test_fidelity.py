@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
 import torch
 import torch.nn.functional as F
+import typer.main
 from torch import Tensor, nn
 
+from conftest import ROOT
+from isotrope.cli.main import app
+from isotrope.encoder.pooling import LAYERS
+from isotrope.errors import UserError
+from isotrope.objective.preset import RECORDS, RESERVED, Preset, preset_names, read_preset
+from isotrope.objective.registry import STAGES, component_class, kinds
+from isotrope.study.spec import study_names
 from isotrope.terms.infonce import infonce
 
 N, D, STEPS = 16, 16, 24
@@ -37,3 +52,182 @@ def test_a_sum_under_clipping_is_not_a_mean_with_another_learning_rate() -> None
     torch.testing.assert_close(moved(1, longest=1 / N), total, rtol=0, atol=1e-6)  # torch adds 1e-6 to norms
     assert torch.equal(moved(1, longest=1e9).sign(), moved(N, longest=1e9).sign())
     torch.testing.assert_close(moved(1, longest=1e9), moved(N, longest=1e9), rtol=1e-9, atol=0)
+
+
+# What each paper numbers, read from its first page to its last. None has an algorithm.
+PAPERS: dict[str, dict[str, list[str]]] = {
+    "whitenedcse": {
+        "Eq. ": [str(n) for n in range(1, 14)],
+        "Table ": list("123456"),
+        "Figure ": ["1a", "1b", "1c", "1d", "2", "3"],
+        "Footnote ": list("12"),
+        "Sec. ": ["3.1", "3.2.1", "3.2.3", "3.3", "4.1", "4.2", "4.3", "4.4", "5.1", "5.2", "5.3"],
+    },
+    "dclr": {
+        "Eq. ": list("123456"),
+        "Table ": list("12"),
+        "Figure ": list("123456"),
+        "Footnote ": list("12"),
+        "Sec. ": ["3", "4.1", "4.2", "4.3", "5.1", "5.2", "6.1", "6.2", "6.3", "6.4", "6.5"],
+    },
+    "rankcse": {
+        "Eq. ": list("12345678"),
+        "Table ": [str(n) for n in range(1, 14)],
+        "Figure ": ["1", "2", "3a", "3b", "4", "5"],
+        "Footnote ": list("12"),
+        "Appendix ": list("ABCDEFGH"),
+        "Sec. ": ["3", "4.2", "4.3", "4.4", "5.1", "5.2", "5.3", "6"],
+    },
+}
+# The rows of the papers' large tables: every method that has a line there.
+METHODS = {
+    ("whitenedcse", "1"): "GloVe|first-last avg.|flow|whitening|IS-BERT|CT-BERT|ConSERT|SimCSE|DCLR|ArcCSE|DeCLUTR",
+    ("whitenedcse", "2"): "GloVe|Skip-thought|Avg. BERT|BERT-[CLS]|IS-BERT|SimCSE|MoCoSE|ArcCSE|WhitenedCSE",
+    ("whitenedcse", "3"): "none|PCA|ZCA|group|shuffled group",
+    ("dclr", "1"): "GloVe|USE|CLS|Mean|First-Last AVG|flow|whitening|Contrastive (BT)|ConSERT|SG-OPT|SimCSE|DCLR",
+    ("dclr", "2"): "without noise|without weights|Random Noise|Knowledge Distillation|Self Instance Weighting",
+    ("rankcse", "2"): "GloVe|USE|first-last avg.|flow|whitening|IS|ConSERT|SimCSE|DCLR|ArcCSE|DiffCSE|PaSeR|PCL",
+    ("rankcse", "3"): "GloVe|Skip-thought|last avg.|IS|SimCSE|ArcCSE|DiffCSE|PCL|listNet|listMLE",
+    ("rankcse", "5"): "SimCSE base|SimCSE large|DiffCSE base",
+}
+PAGES = [ROOT / "docs" / "fidelity.md", *(ROOT / "docs" / "fidelity" / f"{paper}.md" for paper in PAPERS)]
+STATES = ("as published", "our choice, because ", "not done")
+
+
+def page(paper: str) -> str:
+    return (ROOT / "docs" / "fidelity" / f"{paper}.md").read_text(encoding="utf-8")
+
+
+def items(text: str) -> list[list[str]]:
+    """[item, where, state] of each row of a page's tables."""
+    rows = [re.split(r" \| ", line.strip("| \n")) for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in rows if row[0] != "item"]
+
+
+def missing(paper: str, text: str) -> list[str]:
+    """What the paper has and the page's first column lacks."""
+    named = [row[0] for row in items(text)]
+    found = []
+    for kind, numbers in PAPERS[paper].items():
+        for number in numbers:
+            # "Figure 1a, 1b" and "Sec. 4.2, 4.3" name two
+            pattern = rf"(?<!\w){re.escape(kind)}(?:[\w.]+, )*{re.escape(number)}(?![\w.]*\w)"
+            found += [] if any(re.search(pattern, one) for one in named) else [kind + number]
+    for (where, number), methods in METHODS.items():
+        if where == paper:
+            told = " ".join(one for one in named if re.search(rf"Table {number}(?!\d)", one))
+            found += [f"Table {number}: {name}" for name in methods.split("|") if name not in told]
+    return found
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_no_item_of_a_paper_is_missing(paper: str) -> None:
+    assert missing(paper, page(paper)) == []
+
+
+def test_a_missing_item_is_found() -> None:
+    for paper, gone in (
+        ("whitenedcse", ["Eq. 12", "Figure 1d", "Table 5"]),
+        ("dclr", ["Figure 6", "Footnote 1", "Sec. 6.5"]),
+        ("rankcse", ["Eq. 5", "Table 10", "Appendix B", "Table 5: DiffCSE base"]),
+    ):
+        name = [one.replace("Table 5: ", "") for one in gone]
+        lines = [line for line in page(paper).splitlines() if not any(one in line.split(" | ")[0] for one in name)]
+        assert set(gone) <= set(missing(paper, "\n".join(lines)))
+        assert not set(missing(paper, "\n".join(lines))) & {"Eq. 1", "Figure 2", "Table 1"}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_item_has_a_state_and_every_choice_a_reason(paper: str) -> None:
+    for row in items(page(paper)):
+        assert len(row) == 3, row
+        assert row[2].startswith(STATES), row
+        assert row[2].count("our choice") == row[2].count("our choice, because "), row
+
+
+def known(name: str) -> bool:
+    """Whether a name in code is a study, preset, pooling, kind, file, command or option, or a key and its value."""
+    if name in (*study_names(), *preset_names(), *LAYERS, *(kind for stage in STAGES for kind in kinds(stage))):
+        return True
+    if name.startswith("isotrope "):
+        return known_command(name.split()[1:])
+    if name.startswith("--"):
+        return known_command(["train", *name.split()])
+    if "/" in name:
+        return any((place / name).exists() for place in (ROOT, ROOT / "src" / "isotrope"))
+    settings = [part.partition(" = ") for part in name.split(", ")]
+    values = [f"{key}={value}" for key, sign, value in settings if sign]
+    return all(known_key(key) for key, _, _ in settings) and (not values or any(possible(p, values) for p in presets()))
+
+
+def known_command(words: list[str]) -> bool:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        if hasattr(command, "commands"):
+            if word not in command.commands:
+                return False
+            command = command.commands[word]
+        elif word.startswith("-") and not any(word in option.opts for option in command.params):
+            return False
+    return True
+
+
+@cache
+def presets() -> list[Preset]:
+    return [read_preset(name) for name in preset_names()]
+
+
+def known_key(key: str) -> bool:
+    """``train.key``, ``stage.label`` or ``stage.label.option``; a label is one of a shipped preset, or a kind."""
+    stage, _, rest = key.partition(".")
+    label, _, option = rest.partition(".")
+    if stage in RECORDS:
+        return rest in RECORDS[stage].model_fields
+    if stage not in STAGES or label in RESERVED:
+        return stage in STAGES and not option
+    tables = [getattr(preset, stage)[label] for preset in presets() if label in getattr(preset, stage)]
+    tables += [{}] if label in kinds(stage) else []
+    makes = [component_class(stage, table.get("kind", "mixture" if stage == "teachers" else label)) for table in tables]
+    return any(option in ("", "kind", *signature(made).parameters) for made in makes)
+
+
+def possible(preset: Preset, overrides: list[str]) -> bool:
+    try:
+        read_preset(preset.name, overrides)
+    except UserError:
+        return False
+    return True
+
+
+def names(text: str) -> list[str]:
+    """What stands in code, but for words that begin with a single dash."""
+    return [name for name in re.findall(r"`([^`]+)`", text) if not re.match(r"-\w", name)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_named_study_preset_file_and_key_exists(path: Path) -> None:
+    assert [name for name in names(path.read_text(encoding="utf-8")) if not known(name)] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "whitenedcse-table7", "dclr-bert-tiny", "views/nothing.py", "isotrope nothing", "isotrope train --nothing",
+        "--nothing", "views.sgw.nothing", "views.nothing", "train.nothing", "nothing", "views.sgw.groups = none",
+        "views.passes = 0", "scores.instance_weight.teacher = \"nobody\"", "released.nothing",
+    ],
+)  # fmt: skip
+def test_a_name_that_does_not_exist_is_found(wrong: str) -> None:
+    assert names(f"| Eq. 1 | `views/sgw.py`, `{wrong}` |") == ["views/sgw.py", wrong]
+    assert not known(wrong)
+
+
+def unnamed(paper: str, text: str) -> list[str]:
+    """Shipped studies of the paper that its page does not name."""
+    return [name for name in study_names() if name.startswith(f"{paper}-") and name not in names(text)]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_shipped_study_of_a_paper_is_named(paper: str) -> None:
+    assert unnamed(paper, page(paper)) == []
+    assert unnamed(paper, "") == [name for name in study_names() if name.startswith(paper)] != []
