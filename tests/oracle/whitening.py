@@ -25,3 +25,17 @@ def group_whiten(z: np.ndarray, groups: int, order: list[int], method: str = "zc
         for place, member in enumerate(members):
             result[:, member] = whitened[:, place]
     return result
+
+
+def momentum(batches: list[np.ndarray], beta: float) -> list[tuple[np.ndarray, np.ndarray]]:
+    """WhitenedCSE Eq. 13 as printed: the statistics (μ_n, Σ_n) that whiten batch n, of the batches before it.
+
+    What comes before the first batch is not stated: its own mean, and its mean variance in every direction.
+    """
+    mean, covariance = batches[0].mean(axis=0), np.eye(batches[0].shape[1]) * batches[0].var(axis=0).mean()
+    found = []
+    for batch in batches:
+        found.append((mean, covariance))
+        mean = beta * mean + (1 - beta) * batch.mean(axis=0)
+        covariance = beta * covariance + (1 - beta) * np.cov(batch.T, bias=True)
+    return found

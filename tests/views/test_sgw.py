@@ -261,6 +261,43 @@ def test_running_statistics_follow_equation_13() -> None:
     assert int(step.momentum.batches) == 4
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("method", ["zca", "pca"])
+def test_equation_13_as_printed_takes_the_batches_before(dtype: torch.dtype, tolerance: float, method: Any) -> None:
+    """Values by a loop over the groups; the gradient is that of a constant matrix."""
+    step = sgw(dim=6, groups=2, running="before", momentum=0.8, shuffle=False, method=method).to(dtype)
+    batches = [(draw(2, 10, 6, seed=seed) @ draw(6, 6, seed=9) + 2).to(dtype) for seed in range(4)]
+    rows = [batch.flatten(0, 1).double().numpy() for batch in batches]
+    for batch, (mean, covariance) in zip(batches, oracle.momentum(rows, 0.8), strict=True):
+        stack, weight = batch.clone().requires_grad_(), draw(2, 10, 6, seed=7).to(dtype)
+        found = step(views(stack)).stack
+        (found * weight).sum().backward()
+        for part in (slice(0, 3), slice(3, 6)):
+            values, vectors = np.linalg.eigh(covariance[part, part])
+            matrix = vectors @ np.diag(values**-0.5) @ (vectors.T if method == "zca" else np.eye(3))
+            if method == "pca":  # eigenvectors have no sign of their own
+                matrix = matrix * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(0)[None], 0))
+            if not np.allclose(covariance[part, part], np.eye(3) * covariance[0, 0]) or method == "zca":
+                expected = torch.from_numpy((batch[..., part].double().numpy() - mean[part]) @ matrix)
+                slope = torch.from_numpy(weight[..., part].double().numpy() @ matrix.T)
+                assert stack.grad is not None
+                assert (found[..., part] - expected).abs().max() < tolerance * expected.abs().max()
+                assert (stack.grad[..., part] - slope).abs().max() < tolerance * slope.abs().max()
+
+
+def test_before_is_one_of_three_values() -> None:
+    with pytest.raises(UserError, match=r"running = 'after' is not possible: .*'before'"):
+        sgw(dim=6, groups=2, running="after")
+    stack = draw(2, 16, 12)
+    found = [sgw(dim=12, groups=4, running=kind) for kind in (False, True, "before")]
+    for step in found:
+        step(views(draw(2, 16, 12, seed=5)))
+    first, second, third = (step(views(stack)).stack for step in found)
+    assert not torch.allclose(first, second, atol=1e-3)
+    assert not torch.allclose(second, third, atol=1e-3)
+    assert torch.equal(found[1].momentum.covariance, found[2].momentum.covariance)
+
+
 def test_evaluation_is_one_map_whatever_the_batch() -> None:
     step = sgw(dim=12, groups=4)
     for seed in range(80):
@@ -322,8 +359,8 @@ def test_constant_features_are_finite_in_training(running: bool) -> None:
 
 
 @pytest.mark.parametrize("groups", [12, 6, 4, 3])
-@pytest.mark.parametrize("running", [True, False])
-def test_training_waits_for_no_gpu(groups: int, running: bool) -> None:
+@pytest.mark.parametrize("running", [True, False, "before"])
+def test_training_waits_for_no_gpu(groups: int, running: Any) -> None:
     """Tensors of the meta device have shapes and no numbers: whoever asks for one gets an error."""
     step = sgw(dim=12, groups=groups, running=running).to("meta")
     stack = torch.empty(2, 16, 12, device="meta", requires_grad=True)

@@ -25,17 +25,17 @@ class Momentum(nn.Module):
         self.register_buffer("covariance", torch.eye(dim))
         self.register_buffer("batches", torch.tensor(0))
 
-    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Count the rows (N, D), with gradient -> mean (D,), covariance (D, D)."""
+    def forward(self, rows: Tensor, before: bool = False) -> tuple[Tensor, Tensor]:
+        """Count the rows (N, D) -> mean (D,), covariance (D, D): with these rows and their gradient, or ``before``."""
         middle, centred = centre(rows.mT)  # (D, 1), (D, N)
         self._begin(middle[:, 0].detach(), centred.detach().square().mean())
-        mean, covariance = self.kept(rows)
+        mean, covariance = past = self.kept(rows)
         mean = torch.lerp(middle[:, 0], mean, self.beta)
         covariance = torch.addmm(covariance, centred, centred.mT, beta=self.beta, alpha=(1 - self.beta) / len(rows))
-        self.mean.copy_(mean.detach())
-        self.covariance.copy_(covariance.detach())
+        self.mean = mean.detach().to(self.mean)
+        self.covariance = covariance.detach().to(self.covariance)
         self.batches.add_(1)
-        return mean, covariance
+        return past if before else (mean, covariance)
 
     def kept(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """What the batches so far have left -> mean (D,), covariance (D, D), in the precision of ``like``."""

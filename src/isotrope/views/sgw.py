@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -66,13 +66,15 @@ class SGW(nn.Module):
 
     Eq. 13 follows mean and covariance over the batches. In evaluation mode they whiten, and channels keep their order,
     so that a sentence has one result whatever its batch. In training they whiten where N <= C, and always with
-    ``running``. They count the batch at hand, with gradient, and start at the first batch's mean and mean variance.
-    Evaluation before any training has none yet, and uses the batch's.
+    ``running``. They start at the first batch's mean and mean variance. Evaluation before any training has none yet,
+    and uses the batch's.
 
     Args:
         groups: k, their number; it divides D.
         method: zca, or pca, whose axes swap from batch to batch.
         normalize: divide rows by their norm first. ``eps``: added to the variances.
+        running: true: Eq. 13 with the batch at hand, and its gradient. "before": as printed, of the batches before it,
+            without gradient. false: the batch's own statistics.
         momentum: β of Eq. 13, which does not state it.
         dim: D; None: the student's, from ``build(context)``.
 
@@ -89,7 +91,7 @@ class SGW(nn.Module):
         shuffle: bool = True,
         copies: Count = 1,
         normalize: bool = False,
-        running: bool = False,
+        running: Literal[True, False, "before"] = False,
         momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9,
         eps: NonNegative = 0.0,
         dim: Count | None = None,
@@ -149,8 +151,9 @@ class SGW(nn.Module):
         if self.training and count == 1:
             raise UserError("a batch of one sentence cannot be whitened", "train with batches of two or more")
         if self.training:
-            running = self.running or count <= size
-            statistics = self.momentum((stack if running else stack.detach()).flatten(0, 1))  # of all passes together
+            running, before = bool(self.running) or count <= size, self.running == "before"
+            rows = stack if running and not before else stack.detach()
+            statistics = self.momentum(rows.flatten(0, 1), before)  # of all passes together
         else:
             running, statistics = bool(self.momentum.batches), self.momentum.kept(x)
         if running:
