@@ -66,8 +66,7 @@ class Scores:
     @classmethod
     def from_views(cls, views: Views) -> Scores:
         """In float32 or better: in bf16 a cosine has two digits, and the temperature multiplies the error by 20."""
-        stack = views.stack.to(torch.promote_types(views.stack.dtype, torch.float32))
-        unit = F.normalize(stack, dim=-1)
+        unit = F.normalize(views.stack.to(torch.promote_types(views.stack.dtype, torch.float32)), dim=-1)
         cosines = unit[0] @ unit[1:].transpose(1, 2)  # (N, D) @ (P, D, N) -> (P, N, N)
         return cls(views, unit.new_zeros(0, unit.shape[-1]), cosines, torch.ones_like(cosines[0]))
 

@@ -51,6 +51,29 @@ def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
     assert not np.allclose(plain, expected, atol=1e-2)
 
 
+def test_behind_a_model_that_keeps_its_head_the_head_stays(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+) -> None:
+    keep = 'set = ["train.keep_head=true", "encoder.pooling=mean"]\n'
+    rows = f'[rows.plain]\n{keep}[rows.centred]\nthen = "whitening:exponent=0"\n{keep}'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
+    made = planned(read_study(file), tmp_path / "out")
+    done = study(file, output=tmp_path / "out", console=quiet())
+    assert not done.failed
+    trained = load(made.cells[made.rows["plain"][0]].model)
+    assert len(trained) == 3, "encoder, pooling, head"
+    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    step = Whitening(exponent=0).behind(trained)
+    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96).tolist()]["text"])
+    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
+    (pairs,) = held.values()
+    first, second = (
+        side / np.linalg.norm(side, axis=1, keepdims=True) for side in map(step.encode, (pairs.first, pairs.second))
+    )
+    ((_, cosines),) = made.cells[made.rows["centred"][0]].cosines().values()
+    np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=1e-4)
+
+
 def test_a_model_is_trained_once_whatever_stands_behind_it(
     tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
 ) -> None:

@@ -127,7 +127,7 @@ def _tell(folder: Path, result: Mapping[str, Any]) -> None:
     if "comparison" in result:
         print_table(of_run(result["comparison"]), console)
     console.print(f"verdict: {result['verdict']}; {result['advice']}")
-    console.print(f"model: {folder / 'model'}")
+    console.print(f"model: {folder / 'model'}{' (with its training head)' if 'head' in result else ''}")
 
 
 def _report(folder: Path) -> None:

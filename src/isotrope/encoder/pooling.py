@@ -54,7 +54,7 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         freeze(average)
         return [average, Pooling(dim, pooling_mode="mean")]
     if pooling == "cls_head":
-        return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer, dim)]
+        return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer)]
     return [Pooling(dim, pooling_mode=pooling)]
 
 
@@ -117,6 +117,13 @@ def _linear(weight: torch.Tensor, read: str = "sentence_embedding", output: str 
     return Dense(weight.shape[1], weight.shape[0], False, nn.Identity(), init_weight=weight, **names)
 
 
+def dense(weight: torch.Tensor, bias: torch.Tensor, activation: nn.Module | None = None) -> nn.Module:
+    """A layer with copies of W (K, D) and b (K,): x Wᵀ + b, then the activation, if any."""
+    layer: nn.Module = Dense(weight.shape[1], weight.shape[0], activation_function=activation or nn.Identity())
+    layer.get_submodule("linear").load_state_dict({"weight": weight, "bias": bias})
+    return layer.to(weight.device)
+
+
 def freeze(model: nn.Module) -> None:
     """Keep the weights of layers out of training, as a pooling's name promises; a saved model forgets that they are."""
     for module in model.modules():
@@ -124,12 +131,10 @@ def freeze(model: nn.Module) -> None:
             module.layer_weights.requires_grad_(False)
 
 
-def _pretrained_head(transformer: Transformer, dim: int) -> Dense:
+def _pretrained_head(transformer: Transformer) -> nn.Module:
     pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
     if pooler is None:
         raise UserError(
             "pooling = 'cls_head' needs a checkpoint with a pooler, and this one has none", "use pooling = 'cls'"
         )
-    head = Dense(dim, dim, activation_function=nn.Tanh())
-    head.linear.load_state_dict(pooler.state_dict())
-    return head
+    return dense(pooler.weight, pooler.bias, nn.Tanh())

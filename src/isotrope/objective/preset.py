@@ -68,6 +68,7 @@ class TrainSettings(_Record):
     select: list[str] = ["stsb-dev"]  # the mean of these dev sets chooses the checkpoint; [] keeps the last
     patience: Count | None = None  # stop after so many evaluations without a better one
     gradient_checkpointing: bool = False  # less memory, a third more time
+    keep_head: bool | None = None  # the view steps become part of the model; None: no, and no word of it in records
     compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
 
 

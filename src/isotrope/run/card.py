@@ -13,6 +13,7 @@ from isotrope.cards.card import Card, Data, Step
 from isotrope.cards.citations import cited_keys
 from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
 from isotrope.encoder.load import public_name
+from isotrope.objective.head import head_classes
 from isotrope.objective.preset import component_classes
 from isotrope.objective.sources import sourced
 from isotrope.post.whitening import SOFT_WHITENING, Whitening
@@ -25,6 +26,7 @@ HOW_SELF_MADE = (
     "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on {count:,} texts that the fit did "
     "not see. Nobody graded these tasks."
 )
+HEAD_KEPT = "The new model is judged with its training head, which is part of it."
 HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed."
 
 
@@ -99,7 +101,7 @@ def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
     if not (comparison := result.get("comparison")):
         return None
     count = sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values())
-    how = f"{HOW_GRADED} There are {count:,}. {HOW_TESTED}"
+    how = f"{HOW_GRADED} There are {count:,}. {HOW_TESTED}{' ' + HEAD_KEPT if 'head' in result else ''}"
     rows = comparison_rows(with_average(comparison))
     return Judgement(word=result["verdict"], advice=result["advice"], how=how, header=["", *COMPARED], rows=rows)
 
@@ -123,6 +125,8 @@ def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
 
 
 def _limits(plan: TrainingPlan) -> Iterator[str]:
+    if plan.preset.train.keep_head:
+        yield f"The training head ({', '.join(head_classes(plan.preset))}) is part of the model (train.keep_head)."
     yield f"In training it saw at most {plan.preset.train.max_length:,} tokens of a text."
     if plan.selecting:
         yield f"Labelled pairs chose the checkpoint ({', '.join(plan.selecting)}). Other pairs judged the model."

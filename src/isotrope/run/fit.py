@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch.distributed as dist
@@ -11,13 +12,14 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped
+from isotrope.objective.head import head_layers, with_head
 from isotrope.run.checkpoints import checkpoint_step
 from isotrope.run.log import MetricsLog
 from isotrope.run.prepare import TrainingPlan
 from isotrope.run.processes import process_number
 from isotrope.run.progress import CtrlC, Narrator
 from isotrope.run.resume import Sealing, last_checkpoint, records_of
-from isotrope.run.selection import DevScore, Selection, Signals
+from isotrope.run.selection import DevScore, Selection, Signals, WithHead
 from isotrope.run.state import ObjectiveState
 from isotrope.run.trainer import Trainer, against_divergence, training_arguments
 from isotrope.text.tokens import token_data
@@ -36,6 +38,8 @@ class TrainingOutcome:
 def fit(plan: TrainingPlan) -> TrainingOutcome:
     """Train ``plan.model``. At the end it has the best weights, or the last ones if no dev pairs select.
 
+    With ``train.keep_head``, the head then stands behind it.
+
     Raises:
         UserError: training diverged, or the checkpoints' folder holds something that is not ours.
         Stopped: after Ctrl-C; a checkpoint was saved.
@@ -47,17 +51,19 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     step = checkpoint_step(start) if start else 0
     log = MetricsLog(plan.folder.metrics_file, records_of(start), writing=process_number() == 0)
     narrator, ctrl_c = Narrator(plan.console, log), CtrlC()
-    selection = Selection(log, folder, preset.train.patience, narrator.evaluated)
+    whole = partial(with_head, plan.objective) if preset.train.keep_head else None
+    selection = Selection(log, folder, preset.train.patience, narrator.evaluated, whole)
     with watch("making tokens", plan.console):
         sample, others = plan.sample, preset.encoder.positive_prompt
         data = token_data(model, sample.corpus, sample.rows, preset.train.max_length, plan.console, others)
     dataset, collator = data
+    evaluator = DevScore(plan.selecting) if plan.selecting else Signals(plan.watched, preset.train.max_length)
     trainer = Trainer(
         model=model,
         args=arguments,
         train_dataset=dataset,
         loss=plan.objective,
-        evaluator=DevScore(plan.selecting) if plan.selecting else Signals(plan.watched, preset.train.max_length),
+        evaluator=WithHead(evaluator, whole) if whole else evaluator,
         data_collator=collator,
         callbacks=[ObjectiveState(plan.objective), selection, narrator, ctrl_c, Sealing(log, selection)],
         remedy=against_divergence(preset),
@@ -74,6 +80,8 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     if ctrl_c.asked and trainer.state.global_step < trainer.state.max_steps:
         raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
     trainer.refuse_divergence(weights=True)
+    if whole:
+        model.extend(head_layers(plan.objective))
     best = selection.restore(model)
     score = selection.best_score if best else None
     return TrainingOutcome(max(step, trainer.state.global_step), best, score, time.monotonic() - began)

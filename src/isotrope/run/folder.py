@@ -33,7 +33,7 @@ class RunFolder:
         metrics.jsonl      everything that training logs, one record a line
         before.npz         cosines of the judging pairs, by the model before training; after.npz: by the new one
         checkpoints/       what a stopped run resumes from, and the best weights so far
-        model/             the new model, in plain sentence-transformers format, without the head
+        model/             the new model, in plain sentence-transformers format, without the head unless train.keep_head
         result.json        scores and verdict (see `isotrope.run.judge`); written last
     """
 

@@ -17,6 +17,7 @@ from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
+from isotrope.objective.head import check_head
 from isotrope.objective.preset import Preset, check_third_parties, preset_names, read_preset
 from isotrope.objective.sources import flat
 from isotrope.run.folder import RunFolder
@@ -61,6 +62,7 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
     preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
     check_third_parties(preset)
+    check_head(preset)
     _refuse_preset_as_backbone(preset)
     prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
     prompts.check(locate(backbone), backbone)

@@ -9,6 +9,7 @@ from isotrope.console.progress import watch
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score, similarities
+from isotrope.objective.head import head_classes
 from isotrope.run.cosines import Scored
 from isotrope.run.fit import TrainingOutcome
 from isotrope.run.folder import Time
@@ -37,6 +38,7 @@ def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
         "backbone": plan.preset.encoder.backbone,
         "seed": plan.settings.seed,
         "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(plan.sample)},
+        **({"head": list(head_classes(plan.preset))} if plan.preset.train.keep_head else {}),
         "selection": {"sets": list(plan.selecting), **asdict(outcome)},
         **_verdict(plan.judging, *(_cosines(plan.folder.cosines(time)) for time in ("before", "after"))),
     }

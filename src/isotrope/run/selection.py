@@ -72,16 +72,33 @@ class Signals(BaseEvaluator):
         return torch.cat(parts).numpy()
 
 
+class WithHead(BaseEvaluator):
+    """Another evaluator, of the model that ``whole`` gives: the student with its head."""
+
+    def __init__(self, evaluator: BaseEvaluator, whole: Callable[[], SentenceTransformer]) -> None:
+        super().__init__()
+        self.evaluator, self.whole = evaluator, whole
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> Any:
+        return self.evaluator(self.whole())
+
+
 class Selection(TrainerCallback):
     """Keeps the weights of the best evaluation (strictly better than all before) and stops when patience is used up.
 
-    Its state is read from the log up to the checkpoint, so a resumed run continues exactly.
+    Its state is read from the log up to the checkpoint, so a resumed run continues exactly. ``whole`` gives the model
+    whose weights are kept: None: the one that is trained.
     """
 
     def __init__(
-        self, log: MetricsLog, folder: Path, patience: int | None, report: Callable[[int, dict[str, float]], None]
+        self,
+        log: MetricsLog,
+        folder: Path,
+        patience: int | None,
+        report: Callable[[int, dict[str, float]], None],
+        whole: Callable[[], SentenceTransformer] | None = None,
     ) -> None:
-        self.log, self.folder, self.patience, self.report = log, folder, patience, report
+        self.log, self.folder, self.patience, self.report, self.whole = log, folder, patience, report, whole
         self.best_step, self.best_score, self.since = 0, float("-inf"), 0
         for record in log.evaluations():
             self._learn(record["step"], record["score"])
@@ -103,7 +120,7 @@ class Selection(TrainerCallback):
         return self.weights(self.best_step) if self.best_step else None
 
     def weights(self, step: int) -> Path:
-        """The file of the encoder's weights at a step that was the best so far."""
+        """The file of the model's weights at a step that was the best so far."""
         return self.folder / f"best-{step}.safetensors"
 
     def on_evaluate(
@@ -125,7 +142,7 @@ class Selection(TrainerCallback):
             return
         if self._learn(state.global_step, values["score"]) and self.log.writing:
             draft = draft_path(self.weights(state.global_step))
-            save_model(kw["model"], str(draft))
+            save_model(self.whole() if self.whole else kw["model"], str(draft))
             sync(draft)
             move(draft, self.weights(state.global_step))
         if self.exhausted:

@@ -34,7 +34,7 @@ class Run:
 
     @property
     def model(self) -> Path:
-        """The new model, in plain sentence-transformers format, without the head."""
+        """The new model, in plain sentence-transformers format; without the head unless ``train.keep_head``."""
         return RunFolder(self.folder).model
 
 

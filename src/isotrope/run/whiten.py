@@ -19,7 +19,7 @@ from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.load import public_name
-from isotrope.encoder.pooling import Dense
+from isotrope.encoder.pooling import dense
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
@@ -167,7 +167,4 @@ def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging:
 
 def _layer(mean: Matrix, matrix: Matrix) -> nn.Module:
     """(x − μ) W for μ (D,) and W (D, K), as x W + b."""
-    layer: nn.Module = Dense(*matrix.shape, activation_function=nn.Identity())
-    state = {"weight": torch.from_numpy(matrix.T.copy()), "bias": torch.from_numpy(-mean @ matrix)}
-    layer.get_submodule("linear").load_state_dict(state)
-    return layer
+    return dense(torch.from_numpy(matrix.T.copy()), torch.from_numpy(-mean @ matrix))

@@ -17,6 +17,7 @@ from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
+from isotrope.objective.head import check_head
 from isotrope.objective.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
 from isotrope.objective.registry import STAGES
 from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
@@ -123,6 +124,7 @@ class _Planner:
         overrides = tuple(self._overrides(entry, recipe, base))
         recipe = self.read(row.preset, overrides)
         check_third_parties(recipe)
+        check_head(recipe)
         taught = models_of(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = sentences_of(entry, run.sentences, recipe)

@@ -108,7 +108,9 @@ def _measured(cell: Cell) -> Record:
     """The record of a backbone that is not trained."""
     recipe = cell.settings["encoder"]
     options = {key: recipe.get(key) for key in ("normalize", "prompt", "prompt_name")}
-    backbone = load(cell.backbone, recipe.get("pooling"), **options)
+    # what this study trained has its pooling, and perhaps a head behind it, which a pooling given here would replace
+    pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
+    backbone = load(cell.backbone, pooling, **options)
     model = _encoder(cell, backbone)
     scores = _judged(cell, model) | _suites(cell, model)
     if cell.keep_model:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from isotrope.encoder.context import BuildContext
+from isotrope.encoder.pooling import dense
 from isotrope.types import Count, NonNegative, Views
 
 
 class MLP(nn.Module):
-    """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: gao2021simcse.
+    """(V, N, D) -> (V, N, D), thrown away after training unless ``train.keep_head``. BibTeX: gao2021simcse.
 
     Starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0. (torch's default bias would give all
     sentences a common direction where embeddings are short, as normalised ones are.) ``dim``: D, by default the
@@ -33,8 +33,10 @@ class MLP(nn.Module):
         """With weights for the student's width, if none was given."""
         return self if self.dim else MLP(context.needed("width"), self.std)
 
-    def forward(self, views: Views) -> Views:
-        return replace(views, stack=self._head(views.stack), negatives=self._head(views.negatives))
+    def layers(self) -> list[nn.Module]:
+        """The head as it is now, for a model that keeps it."""
+        return [dense(self.linear.weight, self.linear.bias, nn.Tanh())]
 
-    def _head(self, embeddings: Tensor) -> Tensor:
-        return torch.tanh(self.linear(embeddings))
+    def forward(self, views: Views) -> Views:
+        stack, negatives = (self.linear(embeddings).tanh() for embeddings in (views.stack, views.negatives))
+        return replace(views, stack=stack, negatives=negatives)

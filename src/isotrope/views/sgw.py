@@ -12,9 +12,11 @@ from typing import Annotated, Literal, Self
 import torch
 import torch.nn.functional as F
 from pydantic import Field
+from sentence_transformers.base.modules import Normalize
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext
+from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
 from isotrope.views._groups import check_groups, check_order, into_groups, out_of_groups
@@ -117,6 +119,14 @@ class SGW(nn.Module):
             remedy = f"set shuffle = true and groups between 1 and {dim}"
             raise UserError(f"views.sgw.copies = {self.copies} would all be equal", remedy)
         self.dim, self.momentum = dim, Momentum(dim, self.beta)
+
+    def layers(self) -> list[nn.Module]:
+        """What it does in evaluation mode, for a model that keeps it: one linear map, by the statistics so far."""
+        mean, covariance = self.momentum.kept(self.momentum.mean)
+        order = torch.arange(len(mean), device=mean.device)[None]
+        whitening = self.whitening(blocks((mean, covariance), order, self.groups)[1])[0]  # (G, C, C)
+        matrix: Tensor = torch.block_diag(*whitening)  # type: ignore[no-untyped-call]  # (D, D)
+        return [*([Normalize()] if self.normalize else []), dense(matrix, -matrix @ mean)]
 
     def forward(self, views: Views) -> Views:
         with torch.autocast(views.stack.device.type, enabled=False):
