@@ -31,7 +31,8 @@ import isotrope
 from isotrope.encoder import save
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import per_query
-from isotrope.evaluation.sets.domains import Domain, load_domain, unlabelled
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.domains import load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities

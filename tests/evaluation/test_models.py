@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
-from isotrope.evaluation.sets.domains import same_class
+from isotrope.evaluation.sets.domain import same_class
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.report import scores
 from wordbag import Bag, own_pairs, results_of

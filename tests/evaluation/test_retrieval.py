@@ -10,7 +10,7 @@ from sklearn.metrics import ndcg_score
 from isotrope.errors import UserError
 from isotrope.evaluation import retrieval
 from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval, reciprocal_ranks
-from isotrope.evaluation.sets.domains import Domain, same_class
+from isotrope.evaluation.sets.domain import Domain, same_class
 from oracle import retrieval as naive
 from oracle.similarity import DATA, HashEncoder
 

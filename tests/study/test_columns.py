@@ -28,5 +28,7 @@ def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> 
     assert suite_scores("transfer", accuracies) == pytest.approx({"MR": 80, "SST": 90, "Transfer Avg.": 85})
     geometry = {"alignment": 0.1, "uniformity": -2.0, "mean_cosine": 0.5}
     assert suite_scores("geometry", {"STS-B": geometry})["mean cosine"] == 0.5
+    found = {"CACM": {"ndcg@10": 0.2}, "NPL": {"ndcg@10": 0.1}}
+    assert suite_scores("retrieval", found) == pytest.approx({"CACM": 20, "NPL": 10, "nDCG Avg.": 15})
     with pytest.raises(UserError, match="'spectrum' has no columns"):
         suite_scores("spectrum", {})

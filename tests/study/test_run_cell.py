@@ -11,11 +11,16 @@ import pytest
 
 import isotrope.study.run_cell
 from conftest import sentences
+from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.study.cell import Cell
-from isotrope.study.run_cell import run_cell
+from isotrope.study.plan import Place, plan_study
+from isotrope.study.run_cell import reading, run_cell
 from isotrope.study.spec import read_study
+from oracle.similarity import DATA
 from studies import planned, spec_of, write_study
+
+needs_collections = pytest.mark.skipif(not (DATA / "domain" / "cacm").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
 
 
 def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
@@ -45,6 +50,32 @@ def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(
     trained, white = planned(read_study(file, {"keep_duplicates": True}), tmp_path / "out").cells.values()
     assert run_cell(trained)["selection"]["steps"] == 6
     assert run_cell(white)["scores"]["Avg."] != trained.record()["scores"]["Avg."]
+
+
+@needs_collections
+def test_a_suite_is_asked_as_the_study_says(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    def scores(asked: str) -> dict[str, float]:
+        file = tmp_path / "spec.toml"
+        file.write_text(f'title = "t"\n[run]\nbackbone = {str(tiny_model)!r}\n{asked}\n[rows.raw]\ntrain = false\n')
+        spec = read_study(file, {"corpus": [str(corpus_file)], "test": "none", "dev": ["none"]})
+        made = plan_study(spec, Place(tmp_path / "out", str(DATA)))
+        return dict(run_cell(made.cells[made.rows["raw"][0]])["scores"])
+
+    whole = scores('suites = {retrieval = {tasks = ["CACM"]}}')
+    cut = scores('suites = {retrieval = {tasks = ["CACM"], max_length = 6}}')
+    rough = scores('suites = {retrieval = {tasks = ["CACM"], precision = "bf16"}}')
+    assert whole.keys() == cut.keys() == {"CACM", "nDCG Avg."}
+    assert len({cell["CACM"] for cell in (whole, cut, rough)}) == 3
+    assert rough["CACM"] == pytest.approx(whole["CACM"], abs=2)
+
+
+def test_a_model_reads_less_for_a_while(tiny_model: Path) -> None:
+    model = load(tiny_model)
+    own = model.max_seq_length
+    for length, read in ((4, 4), (None, own), (4096, own)):
+        with reading(model, length, "fp32"):
+            assert model.max_seq_length == read
+        assert model.max_seq_length == own
 
 
 def test_two_processes_never_work_on_one_cell(

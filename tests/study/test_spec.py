@@ -25,6 +25,10 @@ BAD = {
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "is a share, but the run states no number",
     'title = "t"\n[rows.a]\n[run]\nsuites = ["transfers"]': "'transfers' has no columns",
+    'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "suite transfer has no setting 'quick'",
+    'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {tasks = ["FIQA"]}': "suite retrieval has no task 'FIQA'",
+    'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {length = 3}': "length is an unknown key",
+    'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {max_length = 2}': "max_length = 2 is not possible",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t': "not valid TOML",
     'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep has no effect",
@@ -51,6 +55,6 @@ def test_a_mistake_is_one_line_that_names_file_and_remedy(text: str, corpus_file
         planned(read_study(file, {"corpus": [str(corpus_file)], "test": "none"}), tmp_path)
     line = str(caught.value)
     assert BAD[text] in line
-    assert any(name in line for name in ("wrong", "terms.listnett", "run.suites", "missing.tsv"))
+    assert any(name in line for name in ("wrong", "terms.listnett", "run.suites", "suite ", "missing.tsv"))
     assert "\n" not in line
     assert caught.value.remedy

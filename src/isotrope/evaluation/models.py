@@ -19,7 +19,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.ranking import lists_to_rank
 from isotrope.evaluation.retrieval import evaluate_domain
-from isotrope.evaluation.sets.domains import Domain
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES, checked_tasks, run
@@ -118,6 +118,10 @@ class RememberingEncoder(ByRole):
     def __init__(self, encoder: Encoder, begins: Callable[[], None] = lambda: None) -> None:
         self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
         self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)  # role -> sentence -> (D,)
+
+    def fresh(self) -> RememberingEncoder:
+        """The same encoder, of which nothing is remembered."""
+        return RememberingEncoder(self._encoder, self._begins)
 
     def encode(self, sentences: list[str], role: Role | None = None) -> Vectors:
         """Sentences (n,) → vectors (n, D)."""

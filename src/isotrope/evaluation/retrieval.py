@@ -22,7 +22,8 @@ from scipy.sparse import csr_array, eye_array
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
 from isotrope.evaluation.clustering import v_measures
-from isotrope.evaluation.sets.domains import Domain, load_domain
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.domains import load_domain
 from isotrope.types import Encoder, Vector
 
 CUTOFF = 10  # places that nDCG and MRR look at
@@ -43,8 +44,7 @@ class Ranked:
 def evaluate_retrieval(
     encoder: Encoder, tasks: Sequence[str], data: str | Path | None, setting: str = "test"
 ) -> dict[str, Any]:
-    """Evaluate on SciFact, Banking77, StackOverflow; see `isotrope.evaluation.sets.domains` for what each
-    setting holds.
+    """Evaluate on the known domains; see `isotrope.evaluation.sets.domains` for what each setting holds.
 
     All data is read before anything is encoded. Gives for each task what `evaluate_domain` gives.
 

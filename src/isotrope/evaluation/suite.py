@@ -13,7 +13,7 @@ from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
 from isotrope.evaluation.paired_cases import ResultComparer, compare_cases, compare_pairs
 from isotrope.evaluation.ranking import RANKING_SETTINGS, evaluate_ranking, rank_sets
 from isotrope.evaluation.retrieval import evaluate_retrieval
-from isotrope.evaluation.sets.domains import DOMAIN_SETTINGS, DOMAINS
+from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
 from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
@@ -111,7 +111,7 @@ SUITES: Mapping[str, Suite] = {
         of_pairs=pair_geometry,
     ),
     "retrieval": Suite(
-        tasks=dict.fromkeys(DOMAIN_SETTINGS, DOMAINS),
+        tasks=DOMAIN_TASKS,
         evaluate=evaluate_retrieval,
         measures=(
             _named("nDCG@10", "ndcg@10"),

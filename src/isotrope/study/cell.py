@@ -14,6 +14,7 @@ from isotrope.run.cosines import read_cosines
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import file_checksum
 from isotrope.store.records import Record, RecordLog, read_record
+from isotrope.study.spec import SuiteSettings
 
 KEYS = {
     "label": str, "key": str, "preset": str, "seed": int, "settings": dict, "environment": dict, "scores": dict,
@@ -42,7 +43,7 @@ class Cell:
     data: str | None
     dev: tuple[str, ...] | None
     test: str | None
-    suites: tuple[str, ...]
+    suites: Mapping[str, SuiteSettings]
     train: bool
     then: str
     threads: int

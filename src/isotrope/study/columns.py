@@ -7,16 +7,18 @@ from typing import Any
 
 from isotrope.cards.verdict import SHORT_NAMES
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.domains import DOMAINS
 from isotrope.evaluation.suite import main_scores
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")
+RETRIEVAL = DOMAINS  # nDCG@10
 GEOMETRY = ("alignment", "uniformity", "mean cosine")
 MEASURES = {"KCC": "kendall", "NDCG": "ndcg"}  # of the ranking suite
 RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "Avg."))
-KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RANKING, *GEOMETRY, "dev", "minutes")
+KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RETRIEVAL, "nDCG Avg.", *RANKING, *GEOMETRY, "dev", "minutes")
 LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", "minutes")
-COLUMN_SUITES = ("transfer", "ranking", "geometry")  # those whose results have columns here
+COLUMN_SUITES = ("transfer", "ranking", "geometry", "retrieval")  # those whose results have columns here
 UNSHOWN = (
     "dev",
     "minutes",
@@ -43,6 +45,9 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
         found = {("SST" if task == "SST2" else task): 100 * scores["accuracy"] for task, scores in result.items()}
         found.pop("SST5", None)  # not one of the papers' seven
         return found | {"Transfer Avg.": sum(found.values()) / len(found)}
+    if suite == "retrieval":
+        found = {task: 100 * score for task, score in main_scores("retrieval", result).items()}
+        return found | {"nDCG Avg.": sum(found.values()) / len(found)}
     if suite == "ranking":
         columns: dict[str, float] = {}
         for name, key in MEASURES.items():

@@ -70,12 +70,13 @@ class _Planner:
         self.corpus = corpus_files(run.corpus, place.data)
         refuse_output_in_corpus(place.output, self.corpus)
         self.text = corpus_key(self.corpus, split=run.split, cleaning=Cleaning(dedupe=not run.keep_duplicates))
-        for suite in run.suites:
+        for suite, asked in run.suites.items():
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
-            checked_tasks(suite)
+            checked_tasks(suite, asked.tasks or None, asked.setting)
         self.measured_on = {
-            suite: data_checksum(data_folder(place.data), MEASURED_BY[suite].folders) for suite in run.suites
+            suite: [data_checksum(data_folder(place.data), MEASURED_BY[suite].folders), asked.model_dump(mode="json")]
+            for suite, asked in run.suites.items()
         }
         self.pairs = cache(self._pairs)
         if run.test == "dev-half" and set(dev_names(run.dev or ())) <= DEV_SETS.keys():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import torch
 import xxhash
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load, save
 from isotrope.evaluation.models import RememberingEncoder
@@ -90,7 +94,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         save(trained, cell.model)
     model = _encoder(cell, trained)
     scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
-    scores |= _suites(cell, model)
+    scores |= _suites(cell, model, trained)
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
@@ -112,13 +116,13 @@ def _measured(cell: Cell) -> Record:
     pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
     backbone = load(cell.backbone, pooling, **options)
     model = _encoder(cell, backbone)
-    scores = _judged(cell, model) | _suites(cell, model)
+    scores = _judged(cell, model) | _suites(cell, model, backbone)
     if cell.keep_model:
         save(backbone, cell.model)
     return {"scores": scores, "data": {"tests": _gold(cell)}}
 
 
-def _encoder(cell: Cell, model: Encoder) -> Encoder:
+def _encoder(cell: Cell, model: Encoder) -> RememberingEncoder:
     """The model to judge. It remembers vectors, since the suites share sentences."""
     cleaning = Cleaning(dedupe=not cell.keep_duplicates)
     return RememberingEncoder(
@@ -144,12 +148,27 @@ def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
     return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
 
 
-def _suites(cell: Cell, encoder: Encoder) -> dict[str, float]:
-    """The further suites' numbers."""
+def _suites(cell: Cell, encoder: RememberingEncoder, model: SentenceTransformer) -> dict[str, float]:
+    """The further suites' numbers of ``encoder``, whose vectors ``model`` makes."""
     found: dict[str, float] = {}
-    for suite in cell.suites:
-        found |= suite_scores(suite, evaluate(encoder, suite, cell.data))
+    for suite, asked in cell.suites.items():
+        with reading(model, asked.max_length, asked.precision):
+            whole = (asked.max_length, asked.precision) == (None, "fp32")
+            judged = encoder if whole else encoder.fresh()  # it knows other vectors of the same texts
+            found |= suite_scores(suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting))
     return found
+
+
+@contextmanager
+def reading(model: SentenceTransformer, length: int | None, precision: str) -> Iterator[None]:
+    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16."""
+    own = model.max_seq_length
+    model.max_seq_length = own if length is None else min(length, own or length)
+    try:
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
+            yield
+    finally:
+        model.max_seq_length = own
 
 
 def _gold(cell: Cell) -> dict[str, str]:

@@ -24,8 +24,23 @@ Published = dict[str, float]  # column -> the printed number
 CURVE_COLUMNS = ("dev", "alignment", "uniformity")  # at every evaluation of a run
 
 
+def _named(suites: Any) -> Any:
+    """A list of suites as a table: each whole."""
+    listed = (suites,) if isinstance(suites, str) else suites
+    return {name: {} for name in listed} if isinstance(listed, list | tuple) else listed
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SuiteSettings(_Record):
+    """``[run.suites] NAME = {…}``: how a suite of isotrope evaluate measures every cell."""
+
+    tasks: Names = ()  # (): all
+    setting: str = "test"
+    max_length: Annotated[int, Field(ge=3)] | None = None  # tokens that a model reads of a text; None: its own
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16: quicker, where the processor has it
 
 
 class CommonSettings(_Record):
@@ -39,7 +54,7 @@ class CommonSettings(_Record):
     backbone: str | None = None  # instead of the presets' own
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     test: Literal["sts", "stsb", "dev-half", "none"] = "sts"  # dev-half: half of one's own dev pairs
-    suites: Names = ()  # further suites of isotrope evaluate, at a run's end
+    suites: Annotated[dict[str, SuiteSettings], BeforeValidator(_named)] = {}  # further ones; a list takes them whole
     tasks: Names = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
@@ -219,11 +234,12 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
 def _keys(error: ValidationError) -> list[str]:
     """The keys of the table in which a mistake was found."""
     records: dict[str, type[BaseModel]] = {
-        "run": CommonSettings, "backbones": BackboneSettings, "teachers": TeacherSettings, "rows": RowSettings,
-        "reference": Reference, "claims": Claim, "figures": FigureSettings, "search": SearchSettings,
+        "run": CommonSettings, "suites": SuiteSettings, "backbones": BackboneSettings, "teachers": TeacherSettings,
+        "rows": RowSettings, "reference": Reference, "claims": Claim, "figures": FigureSettings,
+        "search": SearchSettings,
     }  # fmt: skip
     place = error.errors()[0]["loc"]
-    record = records.get(str(place[0]), Spec) if len(place) > 1 else Spec
+    record = records.get("suites" if place[:2] == ("run", "suites") else str(place[0]), Spec) if place[1:] else Spec
     return [key for key in record.model_fields if (record, key) != (Spec, "name")]
 
 

@@ -6,12 +6,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets import domains
-from isotrope.evaluation.sets.domains import DOMAINS, load_domain, same_class, unlabelled
+from isotrope.evaluation.sets.domains import DOMAINS, load_domain, unlabelled
 from oracle.similarity import DATA
 
 needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
@@ -24,6 +23,7 @@ needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs
         ("SciFact", "test", 300, 5183, 339), ("SciFact", "dev", 809, 5183, 919),
         ("Banking77", "test", 3080, 10003, 400120), ("Banking77", "dev", 10003, 10003, 1371952),
         ("StackOverflow", "test", 10000, 10000, 4995828), ("StackOverflow", "dev", 10000, 10000, 4995828),
+        ("CACM", "test", 64, 3204, 796), ("NPL", "test", 93, 11426, 2083),
     ],
 )  # fmt: skip
 def test_the_known_domains(task: str, setting: str, queries: int, corpus: int, relevant: int) -> None:
@@ -48,23 +48,12 @@ def test_a_claim_finds_the_abstract_that_it_cites() -> None:
 
 @needs_domains
 def test_text_for_training_has_no_query_of_the_test() -> None:
-    counts = {"SciFact": 45037, "Banking77": 10003, "StackOverflow": 20000}
+    counts = {"SciFact": 45037, "Banking77": 10003, "StackOverflow": 20000, "CACM": 3204, "NPL": 11426}
     for task in DOMAINS:
         text = unlabelled(DATA, task)
         assert len(text) == counts[task]
         if task != "StackOverflow":  # whose titles are queries and corpus at once
             assert len({*text} & {*load_domain(DATA, task).queries}) <= 1  # Banking77 repeats one query
-
-
-def test_same_class_among_themselves_and_in_another_corpus() -> None:
-    domain = same_class("toy", ["a", "b", "c"], ["x", "x", "y"])
-    np.testing.assert_array_equal(domain.grades.toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
-    assert domain.own
-    other = same_class("toy", ["a", "b"], ["y", "z"], ["c", "d"], ["y", "x"])
-    np.testing.assert_array_equal(other.grades.toarray(), [[1, 0], [0, 0]])
-    assert not other.own
-    assert other.labels is not None
-    assert list(other.labels) == [1, 2]
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -154,6 +143,11 @@ def test_unknown_names_and_wrong_counts(tmp_path: Path) -> None:
         load_domain(tmp_path, "SciFacts")
     with pytest.raises(UserError, match="no setting 'train'"):
         load_domain(tmp_path, "SciFact", "train")
+    with pytest.raises(UserError, match="CACM has no setting 'dev': choose from SciFact, Banking77, StackOverflow"):
+        load_domain(tmp_path, "CACM", "dev")
+    write(tmp_path / "domain" / "cacm", corpus__tsv="1\ta\n", queries__tsv="q\tb\n", qrels__txt="q 0 1 1\n")
+    with pytest.raises(UserError, match="1 queries found, 64 expected"):
+        load_domain(tmp_path, "CACM")
     banking, titles = tmp_path / "domain" / "banking77", tmp_path / "domain" / "stackoverflow_titles"
     write(banking, train__csv="text,category\na,x\n", test__csv="text,intent\na,x\n")
     with pytest.raises(UserError, match=r"train\.csv: 1 queries found, 10003 expected"):

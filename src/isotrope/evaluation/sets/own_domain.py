@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.domains import Domain, read_table, relevant, same_class
+from isotrope.evaluation.sets.domain import Domain, read_table, relevant, same_class
 from isotrope.evaluation.sets.pairs import read_text
 
 _FOLDER = (

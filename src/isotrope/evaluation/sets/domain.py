@@ -1,0 +1,90 @@
+"""A domain: queries, the texts that they search, and how relevant each text is to each query."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from scipy.sparse import csr_array
+
+from isotrope.errors import UserError
+
+Labels = npt.NDArray[np.int64]
+TableRow = tuple[str, dict[str, str]]  # its place, its cells by column
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Q queries, M texts of a corpus, and how relevant each text is to each query."""
+
+    name: str
+    queries: list[str]  # (Q,)
+    corpus: list[str]  # (M,)
+    grades: csr_array  # (Q, M) 0 = not relevant; most sets know 1 alone
+    own: bool = False  # the corpus is the queries: none finds itself
+    labels: Labels | None = None  # (Q,) classes of the queries, where there are any
+
+    def checksum(self) -> str:
+        """xxh3 (128 bits, hexadecimal) of the texts, the grades and the classes, in their order."""
+        total = xxhash.xxh3_128(json.dumps([self.queries, self.corpus, self.own]).encode())
+        labels = np.array([-1]) if self.labels is None else self.labels
+        grades = self.grades.sorted_indices()  # their order says nothing
+        for part in (grades.indptr, grades.indices, grades.data, labels):
+            total.update(np.ascontiguousarray(part, "<f8").tobytes())
+        return total.hexdigest()
+
+
+def same_class(
+    name: str, queries: list[str], labels: Sequence[str], corpus: list[str] | None = None, others: Sequence[str] = ()
+) -> Domain:
+    """Texts (Q,) of labelled classes (Q,) that shall find those of their class, in a corpus (M,) or among themselves.
+
+    Raises UserError where there is one class only, or where no query has anything to find.
+    """
+    classes = {label: number for number, label in enumerate(sorted({*labels, *others}))}
+    if len(classes) < 2:
+        raise UserError(f"{name}: {len(classes)} class(es)", "give texts of at least two classes, or all are relevant")
+    of_queries = np.array([classes[label] for label in labels])
+    of_corpus = of_queries if corpus is None else np.array([classes[label] for label in others])
+    grades = _member(of_queries, len(classes)) @ _member(of_corpus, len(classes)).T  # (Q, C) @ (C, M)
+    if corpus is None:
+        grades.setdiag(0)
+        grades.eliminate_zeros()
+    if grades.nnz == 0:
+        raise UserError(f"{name}: no text shares its class with another", "give several texts a class")
+    return Domain(name, queries, queries if corpus is None else corpus, csr_array(grades), corpus is None, of_queries)
+
+
+def relevant(name: str, queries: dict[str, str], corpus: dict[str, str], judged: dict[tuple[str, str], int]) -> Domain:
+    """Queries and texts by their ids, and the grade of each (query, text) that somebody judged; others are 0."""
+    rows, columns = ({key: place for place, key in enumerate(texts)} for texts in (queries, corpus))
+    places = [rows[query] for query, _ in judged], [columns[text] for _, text in judged]
+    grades = csr_array((np.array(list(judged.values()), dtype=np.float64), places), shape=(len(queries), len(corpus)))
+    grades.eliminate_zeros()
+    return Domain(name, list(queries.values()), list(corpus.values()), grades)
+
+
+def read_table(text: str, where: str, columns: Sequence[str], remedy: str) -> Iterator[TableRow]:
+    """Rows of comma-separated text with a header that names at least these columns; UserError otherwise."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        missing = [column for column in columns if column not in (reader.fieldnames or [])]
+        if missing:
+            raise UserError(f"{where} has no column {', '.join(missing)}", remedy)
+        for row in reader:
+            if None in row or None in row.values():
+                raise UserError(f"{where}, line {reader.line_num}: not the header's number of columns", remedy)
+            yield f"{where}, line {reader.line_num}", row
+    except csv.Error as error:
+        raise UserError(f"{where}, line {reader.line_num}: {error}", remedy) from None
+
+
+def _member(classes: Labels, count: int) -> csr_array:
+    """(N,) -> (N, C): 1 in the column of each text's class."""
+    return csr_array((np.ones(len(classes)), (np.arange(len(classes)), classes)), shape=(len(classes), count))
