@@ -9,7 +9,8 @@ import pytest
 
 from conftest import sentences
 from isotrope.errors import UserError
-from isotrope.study.plan import Place, corpus_files, plan_study
+from isotrope.objective.preset import read_preset
+from isotrope.study.plan import Place, corpus_files, has_component, plan_study
 from isotrope.study.spec import read_study, study_names
 from studies import planned, spec_of
 
@@ -184,3 +185,19 @@ def test_a_split_or_kept_duplicates_make_other_cells(tiny_model: Path, corpus_fi
     assert made["sentences"].split == "sentences"
     assert made[True].keep_duplicates
     assert len({cell.key for cell in made.values()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "of_simcse", "of_loss"),
+    [
+        ("train.epochs", True, True),
+        ("views.passes", True, False),
+        ("terms.infonce.temperature", True, False),
+        ("loss_options.scale", False, True),
+        ("loss_options.margin", False, False),
+    ],
+)
+def test_a_common_setting_reaches_the_rows_that_have_its_component(key: str, of_simcse: bool, of_loss: bool) -> None:
+    bare = ["views=false", "scores=false", "terms=false", "loss=a:B", "loss_options.scale=10"]
+    assert has_component(key, read_preset("simcse")) == of_simcse
+    assert has_component(key, read_preset("simcse", bare)) == of_loss

@@ -16,6 +16,7 @@ from isotrope.encoder.context import BuildContext, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
+from isotrope.objective.outside import check_options, refuse_beside_loss
 from isotrope.objective.registry import (
     STAGES,
     checked_options,
@@ -82,6 +83,8 @@ class Preset(_Record):
     description: str = ""
     encoder: EncoderSettings
     train: TrainSettings = TrainSettings()
+    loss: str | None = None  # an outside loss, as module:Class, instead of views, scores and terms
+    loss_options: TomlTable | None = None
     tokens: TomlTable = {}
     views: TomlTable = {}
     scores: TomlTable = {}
@@ -111,7 +114,9 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         table = ".".join(map(str, error.errors()[0]["loc"][:-1]))
         mistake = explain(error, "", list(RECORDS.get(table, Preset).model_fields), _keys(tables))
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
-    if not _named(preset.terms, "terms"):
+    if preset.loss is not None or preset.loss_options is not None:
+        refuse_beside_loss(preset)
+    if not preset.loss and not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
     _check_components(preset, third_parties=False)
     return preset
@@ -127,11 +132,13 @@ def _keys(tables: TomlTable) -> list[str]:
 
 
 def check_third_parties(preset: Preset) -> None:
-    """Import the components that a preset names as ``module:Class``, and check their options: when a run starts.
+    """Import what a preset names as ``module:Class``, and check its options: when a run starts.
 
     Raises:
         UserError: no such class, one that is not a component of its stage, a wrong option.
     """
+    if preset.loss:
+        check_options(preset.loss, preset.loss_options or {})
     _check_components(preset, third_parties=True)
 
 

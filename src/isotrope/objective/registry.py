@@ -29,7 +29,7 @@ def kinds(stage: str) -> list[str]:
     if stage not in STAGES:
         raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join(STAGES)}")
     departures = [RELEASED + name for name in _files("released")]
-    return _files(stage) + [kind for kind in departures if _stage_of(_class_in(f"isotrope.{kind}")) == stage]
+    return _files(stage) + [kind for kind in departures if stage_of(_class_in(f"isotrope.{kind}")) == stage]
 
 
 def is_third_party(kind: str) -> bool:
@@ -48,16 +48,31 @@ def component_class(stage: str, kind: str) -> type:
             remedy = one_of(kind, known, ", or name a module:Class")
             raise UserError(f"{stage} has no kind {kind!r}", remedy)
         return _class_in(f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{stage}.{kind}")
-    path, name = kind.split(":", 1)
+    cls = imported_class(kind, "kind")
+    if stage_of(cls) != stage:
+        raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
+    return cls
+
+
+def imported_class(named: str, key: str) -> type:
+    """The class that a preset's ``key`` names as ``module:Class``; its module is imported.
+
+    Raises:
+        UserError: there is no such class.
+    """
+    path, _, name = named.partition(":")
     try:
         cls = getattr(importlib.import_module(path), name)
     except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an odd module name
-        raise UserError(f"kind = {kind!r}: {error}", "install the package, or correct module:Class") from error
+        raise UserError(f"{key} = {named!r}: {error}", "install the package, or correct module:Class") from error
     if not inspect.isclass(cls):
-        raise UserError(f"kind = {kind!r} is not a class", "name a module:Class")
-    if _stage_of(cls) != stage:
-        raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
+        raise UserError(f"{key} = {named!r} is not a class", "name a module:Class")
     return cls
+
+
+def stage_of(cls: type) -> str | None:
+    """The stage that a class declares."""
+    return getattr(cls, "stage", None)
 
 
 def component(stage: str, kind: str, **options: Any) -> Any:
@@ -127,10 +142,6 @@ def _meant(key: str, value: object, keys: list[str]) -> str:
 def _files(room: str) -> list[str]:
     package = importlib.import_module(f"isotrope.{room}")
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
-
-
-def _stage_of(cls: type) -> str | None:
-    return getattr(cls, "stage", None)
 
 
 def _class_in(path: str) -> type:

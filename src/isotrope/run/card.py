@@ -14,6 +14,7 @@ from isotrope.cards.citations import cited_keys
 from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
 from isotrope.encoder.load import public_name
 from isotrope.objective.head import head_classes
+from isotrope.objective.outside import cited_by_loss
 from isotrope.objective.preset import component_classes
 from isotrope.objective.sources import sourced
 from isotrope.post.whitening import SOFT_WHITENING, Whitening
@@ -43,7 +44,7 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         method=preset.name,
         data=Data.of(settings.paths, len(corpus), len(plan.sample), corpus.key),
         settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
-        cites=cited_keys(component_classes(preset)),
+        cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],
         limits=list(_limits(plan)),
     )
     card, verdict, pooling = Card.of(preset.encoder.backbone), _verdict(plan, result), preset.encoder.pooling

@@ -21,6 +21,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
 from isotrope.objective.objective import Objective
+from isotrope.objective.outside import OutsideLoss, build_outside
 from isotrope.objective.preset import Preset, build_objective, open_teachers
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
@@ -57,7 +58,7 @@ class TrainingPlan:
     preset: Preset
     folder: RunFolder
     model: SentenceTransformer
-    objective: Objective
+    objective: Objective | OutsideLoss
     sample: Sample
     watched: list[str]
     selecting: Mapping[str, Pairs]
@@ -87,8 +88,8 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     torch.manual_seed(settings.seed)  # of the head's first weights
     length = preset.train.max_length
     context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path, max_length=length)
-    objective = build_objective(preset, model, settings.seed, context=context)
-    _refuse_equal_views(objective, corpus, preset)
+    objective = _objective(preset, model, settings.seed, context)
+    _rehearse(objective, corpus, preset)
     if preset.train.compile:
         compile_layers(model)
     watched = Sample(corpus, min(WATCHED, len(corpus)), seed=0).texts()
@@ -101,7 +102,8 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
             console.print(note)
         if (then := folder.environment().get("threads")) not in (None, torch.get_num_threads()):
             console.print(f"the run began with {then} threads: with another number its last digits may differ")
-    objective.teachers = open_teachers(preset, context)
+    if isinstance(objective, Objective):
+        objective.teachers = open_teachers(preset, context)
     return TrainingPlan(
         settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
     )
@@ -136,10 +138,18 @@ def _longest(model: SentenceTransformer, preset: Preset) -> int:
     return int(getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length))
 
 
-def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) -> None:
-    """Make the check of the objective's first step now, before long work. The objective's state does not change."""
-    model, before = objective.model, {name: t.clone() for name, t in objective.components.state_dict().items()}
-    rows = corpus.dataset[: preset.train.batch_size]
+def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext) -> Objective | OutsideLoss:
+    if not preset.loss:
+        return build_objective(preset, model, seed, context=context)
+    outside = build_outside(preset, model, seed, context)
+    if outside.has_weights and process_count() > 1:
+        raise UserError(f"loss = {preset.loss!r} has weights, which {process_count()} processes train apart", "run one")
+    return outside
+
+
+def _rehearse(objective: Objective | OutsideLoss, corpus: Corpus, preset: Preset) -> None:
+    """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
+    model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
     first, others = used_prompt(model), preset.encoder.positive_prompt
     prompts = [first, *[first if others is None else others] * (len(corpus.columns) - 1)]
     columns = [
@@ -147,11 +157,20 @@ def _refuse_equal_views(objective: Objective, corpus: Corpus, preset: Preset) ->
         for name, prompt in zip(corpus.columns, prompts, strict=True)
     ]
     features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
-    with torch.no_grad():
-        objective.train().to(model.device).view(features, None)
-    objective.components.load_state_dict(before)
+    objective.to(model.device)
+    if isinstance(objective, OutsideLoss):
+        objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))
+    else:
+        _refuse_equal_views(objective, features)
     model.eval()
     _refuse_first_token_alone(model, features[0], preset)
+
+
+def _refuse_equal_views(objective: Objective, features: list[dict[str, Any]]) -> None:
+    before = {name: t.clone() for name, t in objective.components.state_dict().items()}
+    with torch.no_grad():
+        objective.train().view(features, None)
+    objective.components.load_state_dict(before)
 
 
 def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any], preset: Preset) -> None:

@@ -12,6 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
+from isotrope.objective.outside import OutsideLoss
 from isotrope.run.checkpoints import checkpoint_folder
 
 WEIGHTS = "objective.safetensors"
@@ -30,7 +31,7 @@ class ObjectiveState(TrainerCallback):
             not the one that is trained, or some weights are not finite; if there are two of these callbacks.
     """
 
-    def __init__(self, objective: Objective) -> None:
+    def __init__(self, objective: Objective | OutsideLoss) -> None:
         self.objective = objective
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -66,10 +67,10 @@ class ObjectiveState(TrainerCallback):
                 f"{path} is missing, so the head would start from random weights",
                 "resume a run that had ObjectiveState",
             )
-        missing = self.objective.load_state_dict(load_file(path), strict=False).missing_keys
-        lost = [name for name in missing if not name.startswith("model.")]
-        if lost:
+        kept = load_file(path)
+        if lost := sorted(self.own_state().keys() - kept.keys()):
             raise UserError(f"{path} lacks {lost[0]}", "resume with the preset that the run began with")
+        self.objective.load_state_dict(kept, strict=False)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

@@ -221,7 +221,10 @@ def has_component(key: str, recipe: Preset) -> bool:
     """Whether a key belongs to the run as a whole, or to a component that the preset has."""
     stage, _, rest = key.partition(".")
     label = rest.split(".")[0]
-    return stage not in STAGES or label in RESERVED or label in getattr(recipe, stage)
+    if stage not in (*STAGES, "loss_options"):
+        return True
+    of_stage = label in RESERVED and recipe.loss is None  # an outside loss has no passes and no order
+    return of_stage or label in (getattr(recipe, stage) or {})
 
 
 def _settings(recipe: Preset, start: str, teachers: Mapping[str, Sequence[str]]) -> dict[str, Any]:

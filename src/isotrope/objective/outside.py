@@ -1,0 +1,244 @@
+"""A loss of sentence-transformers, or of a third party, in the place of an objective: for baselines.
+
+A preset names the class, and its options in a table:
+
+    loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
+
+    [loss_options]
+    guide = "before"       # the name of a teacher
+    temperature = 0.05
+
+    [teachers.before]
+    kind = "initial"
+
+A third party's class declares ``stage = "loss"``. It is made as ``Class(student, **options)``, and called as
+sentence-transformers calls a loss.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from isotrope.encoder import load
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.no_bars import without_bars
+from isotrope.errors import UserError
+from isotrope.objective.columns import READ_BY, LossInput, twice
+from isotrope.objective.passes import TextColumn
+from isotrope.objective.registry import STAGES, imported_class, is_third_party, stage_of
+
+REMEDIES = {"DenoisingAutoEncoderLoss": "choose a model with the architecture of BERT or RoBERTa"}
+CITED = {
+    "GISTEmbedLoss": "solatorio2024gistembed", "ContrastiveTensionLoss": "carlsson2021tension",
+    "ContrastiveTensionLossInBatchNegatives": "carlsson2021tension", "DenoisingAutoEncoderLoss": "wang2021tsdae",
+    "MultipleNegativesRankingLoss": "henderson2017efficient",
+}  # fmt: skip
+
+
+class OutsideLoss(nn.Module):
+    """What a run trains instead of an `Objective`. Weights of the loss, such as a decoder, train with the student.
+
+    Args:
+        model: the student.
+        loss: made for this student.
+        guides: models without gradient, which the loss holds too.
+        context: the run, whose corpus has the texts.
+        seed: of what is drawn.
+        max_length: tokens a text.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        loss: nn.Module,
+        guides: Sequence[SentenceTransformer],
+        context: BuildContext,
+        seed: int,
+        max_length: int,
+    ) -> None:
+        super().__init__()
+        self.model, self.inner, self.guides = model, loss, tuple(guides)
+        self.context, self.seed, self.max_length, self.step = context, seed, max_length, 0
+        self.read = READ_BY.get(type(loss).__name__, twice)
+
+    def forward(self, features: Sequence[TextColumn], labels: Tensor | None = None) -> Any:
+        """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself does not see."""
+        batch = LossInput(list(features), labels, self.model, self.context, self.seed, self.max_length)
+        self.step += self.training
+        return self.inner(self.read(batch), None)
+
+    def train(self, mode: bool = True) -> OutsideLoss:
+        """Training mode, but for the guides."""
+        super().train(mode)
+        for guide in self.guides:
+            guide.eval()
+        return self
+
+    def after_step(self) -> None:
+        """Nothing: no component waits for an optimizer step."""
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The student, and what the loss has of its own. What it shares with the student or a guide is left out."""
+        state = super().state_dict(*args, **kwargs)
+        known = {_place(tensor) for part in (self.model, *self.guides) for tensor in part.state_dict().values()}
+        for name, tensor in [*state.items()]:
+            if name.startswith("inner.") and _place(tensor) in known:
+                del state[name]
+            known.add(_place(tensor))
+        return state
+
+    def get_extra_state(self) -> Tensor:
+        """Saved with the weights: the number of the step."""
+        return torch.tensor(self.step)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take the step number from a saved state."""
+        self.step = int(state)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the loss trains weights of its own."""
+        student = {id(weight) for weight in self.model.parameters()}
+        return any(id(weight) not in student and weight.requires_grad for weight in self.parameters())
+
+    def rehearse(self, columns: Sequence[TextColumn], rows: Tensor) -> None:
+        """Compute the loss of a first batch, before long work. The state does not change.
+
+        Raises:
+            UserError: it cannot be computed from the text.
+        """
+        before = {name: value.clone() for name, value in self.state_dict().items()}
+        try:
+            with torch.no_grad():
+                value = self.train()(columns, rows)
+            if not isinstance(value, dict) and (not isinstance(value, Tensor) or value.ndim):
+                raise TypeError("its value is no single number")
+        except UserError:
+            raise
+        except Exception as error:
+            problem = f"{type(self.inner).__name__} cannot be computed from these texts ({_line(error)})"
+            raise UserError(problem, "choose a loss that needs no labels, or correct [loss_options]") from error
+        self.load_state_dict(before, strict=False)
+
+
+def outside_class(loss: str) -> type[nn.Module]:
+    """Import the class of an outside loss.
+
+    Raises:
+        UserError: there is no such class; it is no loss of sentence-transformers, and does not declare that it is one.
+    """
+    cls = imported_class(loss, "loss")
+    path = cls.__module__.split(".")
+    own = path[0] == "sentence_transformers" and "losses" in path
+    if not issubclass(cls, nn.Module) or not (own or stage_of(cls) == "loss"):
+        remedy = 'name a loss of sentence-transformers; a class of your own must declare stage = "loss"'
+        raise UserError(f"loss = {loss!r} is not a loss", remedy)
+    return cls
+
+
+def refuse_beside_loss(preset: Any) -> None:
+    """Check the tables of a preset that has a loss, or its options. Nothing is imported.
+
+    Raises:
+        UserError: something has no effect, or an option or teacher is missing.
+    """
+    loss, options = preset.loss, preset.loss_options or {}
+    if loss is None:
+        raise UserError("[loss_options] without a loss", 'write loss = "module:Class" before all tables')
+    if not is_third_party(loss):
+        raise UserError(f"loss = {loss!r} names no class", "write module:Class")
+    for stage in STAGES:
+        if stage != "teachers" and getattr(preset, stage):
+            remedy = f"leave it out; what a preset inherits goes with {stage} = false"
+            raise UserError(f"[{stage}] has no effect with loss = {loss!r}", remedy)
+    if preset.train.mini_batch_size is not None:
+        remedy = "leave it out; losses named Cached… have an option for it"
+        raise UserError(f"train.mini_batch_size has no effect with loss = {loss!r}", remedy)
+    for label, table in preset.teachers.items():
+        if label not in options.values():
+            raise UserError(f"no option of the loss names [teachers.{label}]", "name it, or leave the teacher out")
+        if table != {"kind": "initial"} and (table.keys() != {"models"} or len(table["models"]) != 1):
+            remedy = 'write kind = "initial", or models = ["MODEL"]'
+            raise UserError(f"[teachers.{label}] must be one model, since an outside loss encodes with it", remedy)
+
+
+def check_options(loss: str, options: Mapping[str, Any]) -> None:
+    """Check the names of a loss's options. Its class is imported.
+
+    Raises:
+        UserError: as `outside_class`; an option that the class does not have, or one that it needs.
+    """
+    cls = outside_class(loss)
+    parameters = list(inspect.signature(cls).parameters.values())[1:]  # without the student
+    # A path would be opened past isotrope's own checks of a model's files.
+    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and not p.name.endswith("name_or_path")]
+    if unknown := [key for key in options if key not in known]:
+        problem = f"loss_options.{unknown[0]} is an unknown key"
+        raise UserError(problem, f"{cls.__name__} takes {', '.join(known) or 'none'}")
+    for p in parameters:
+        if p.name in known and p.default is p.empty and p.name not in options:
+            raise UserError(f"loss_options.{p.name} is missing, which {cls.__name__} needs", "give it a value")
+
+
+def build_outside(preset: Any, model: SentenceTransformer, seed: int, context: BuildContext) -> OutsideLoss:
+    """Make a preset's outside loss for this student; its weights are drawn from torch's generator.
+
+    An option that is a teacher's name becomes that model: the student as it is now, or the one that the table names.
+
+    Raises:
+        UserError: the loss cannot be made for this student, or a teacher cannot be loaded.
+    """
+    options, teachers = preset.loss_options or {}, preset.teachers
+    check_options(preset.loss, options)
+    cls, device = outside_class(preset.loss), model.device
+    named = {key: value for key, value in options.items() if isinstance(value, str) and value in teachers}
+    guides = {key: _guide(teachers[value], model) for key, value in named.items()}
+    try:
+        with without_bars(), _silence():
+            made = cls(model, **{**options, **guides})
+    except Exception as error:
+        problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
+        raise UserError(problem, REMEDIES.get(cls.__name__, "correct [loss_options]")) from error
+    whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length)
+    return whole.float().to(device)  # a decoder may bring its own weights into the student, as they are on the disk
+
+
+def cited_by_loss(loss: str | None) -> list[str]:
+    """The BibTeX key of a loss, if it is known."""
+    name = (loss or "").partition(":")[2]
+    return [CITED[name]] if name in CITED else []
+
+
+def _guide(table: Mapping[str, Any], model: SentenceTransformer) -> SentenceTransformer:
+    guide = load(table["models"][0]) if "models" in table else deepcopy(model)
+    return guide.eval().requires_grad_(False)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """No log within: transformers reports every weight of a decoder that the encoder's files lack."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _line(error: Exception) -> str:
+    """The first line of what another library says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor's numbers lie; one without numbers lies nowhere."""
+    return (tensor.data_ptr(), tensor.numel()) if tensor.numel() else (id(tensor), 0)

@@ -1,0 +1,240 @@
+"""Losses of sentence-transformers and of third parties in isotrope's runs: trained, resumed, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
+from transformers import TrainerState
+from typer.testing import CliRunner
+
+import isotrope
+from conftest import sentences
+from isotrope.cli.presets import app
+from isotrope.encoder.context import BuildContext
+from isotrope.errors import Stopped, UserError
+from isotrope.objective.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
+from isotrope.objective.preset import check_third_parties, read_preset
+from isotrope.run.state import WEIGHTS, ObjectiveState
+from isotrope.run.train import Run
+from small_runs import small_run
+
+LOSSES = "sentence_transformers.sentence_transformer.losses:"
+BARE = ["views=false", "scores=false", "terms=false"]
+GUIDED = ["teachers.before.kind=initial", "loss_options.guide=before", "loss_options.temperature=0.05"]
+OWN = """
+import torch
+from torch import nn
+
+class Pull(nn.Module):
+    stage = "loss"
+    def __init__(self, model, share: float = 1.0):
+        super().__init__()
+        self.model, self.share = model, share
+    def forward(self, columns, labels):
+        first, second = (self.model(column)["sentence_embedding"] for column in columns)
+        return self.share * (first - second).square().mean()
+
+class Anything(nn.Module):
+    pass
+"""
+
+
+def run(model: str | Path, corpus: Path, output: Path, loss: str, *overrides: str, **more: object) -> Run:
+    options = {"dev": "none", "test": "none", "sentences": 96, **more}
+    return small_run(Path(model), corpus, output, *BARE, f"loss={loss}", *overrides, **options)
+
+
+def built(model: Path, loss: str, *overrides: str) -> OutsideLoss:
+    student = isotrope.load(model, "mean", device="cpu")
+    return build_outside(read_preset("simcse", [*BARE, f"loss={loss}", *overrides]), student, 0, BuildContext())
+
+
+def test_the_value_is_that_of_the_loss_itself(tiny_model: Path) -> None:
+    text = sentences(8)
+    student, guide = (isotrope.load(tiny_model, "mean", device="cpu").eval() for _ in range(2))
+    columns = [student.preprocess(text) for _ in range(2)]
+    mnrl, gist = MultipleNegativesRankingLoss(student, scale=10.0), GISTEmbedLoss(student, guide, temperature=0.05)
+    ours = built(tiny_model, LOSSES + "MultipleNegativesRankingLoss", "loss_options.scale=10.0").eval()
+    assert torch.equal(ours([student.preprocess(text)]), mnrl([dict(c) for c in columns], None))
+    guided = built(tiny_model, LOSSES + "GISTEmbedLoss", *GUIDED).eval()
+    assert torch.equal(guided([student.preprocess(text)]), gist([dict(c) for c in columns], None))
+
+
+@pytest.mark.parametrize(
+    "loss", ["MultipleNegativesRankingLoss", "ContrastiveTensionLossInBatchNegatives", "DenoisingAutoEncoderLoss"]
+)
+def test_a_stopped_run_ends_as_if_nothing_had_been(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss's own weights too: a second encoder, a decoder whose weights are in part the student's."""
+
+    def ctrl_c(self: ObjectiveState, args: object, state: TrainerState, *_: object, **__: object) -> None:
+        if state.global_step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    whole = run(tiny_model, corpus_file, tmp_path / "whole", LOSSES + loss)
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectiveState, "on_step_begin", ctrl_c)
+        with pytest.raises(Stopped, match="stopped after step 4 of 6"):
+            run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
+    again = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, resume=True)
+    begun = isotrope.load(tiny_model).state_dict()
+    for name in ("model/model.safetensors", f"checkpoints/checkpoint-6/{WEIGHTS}"):
+        one, other = (load_file(folder / name) for folder in (whole.folder, again.folder))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[key], other[key]) for key in one), name
+    assert not any(torch.equal(value, begun.get(name, value + 1)) for name, value in one.items())
+    assert not any(name.startswith("inner.model.") for name in one), "the student is saved once"
+    assert (len(one) > 1) == (loss != "MultipleNegativesRankingLoss")
+    with_decoder = [name for name in one if "crossattention" in name]
+    assert bool(with_decoder) == (loss == "DenoisingAutoEncoderLoss")
+    assert not any(name.endswith("bert.embeddings.word_embeddings.weight") for name in one), "tied to the student"
+
+
+def test_a_guide_stays_as_it_was(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+    """Dev pairs select, the verdict and the card are as with any preset."""
+    done = run(
+        tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *GUIDED, dev=str(pairs_file), test=None,
+    )  # fmt: skip
+    assert done.result["verdict"] in ("better", "worse", "not significant")
+    assert done.result["selection"]["best_step"]
+    assert load_file(done.folder / "checkpoints" / "checkpoint-6" / WEIGHTS).keys() == {"_extra_state"}
+    card = (done.model / "README.md").read_text(encoding="utf-8")
+    assert "GISTEmbedLoss" in card
+    assert "solatorio2024gistembed" in card
+    assert str(tiny_model) not in card
+    student = isotrope.load(tiny_model, "mean", dropout=0.1, device="cpu")
+    recipe = read_preset("simcse", [*BARE, f"loss={LOSSES}GISTEmbedLoss", *GUIDED])
+    loss = build_outside(recipe, student, 0, BuildContext()).train()
+    guide = loss.inner.guide
+    assert not guide.training
+    assert not loss.has_weights
+    assert not any(weight.requires_grad for weight in guide.parameters())
+    before = guide.encode(["a river"])
+    with torch.no_grad():
+        for weight in student.parameters():
+            weight.zero_()
+    assert (guide.encode(["a river"]) == before).all()
+
+
+def test_another_model_guides(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """Its files are part of the run's identity, as any teacher's."""
+    guided = [f'teachers.other.models=["{tiny_model}"]', *GUIDED[1:], "loss_options.guide=other"]
+    done = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *guided, sentences=32)
+    identity = json.loads((done.folder / "run.json").read_text(encoding="utf-8"))
+    assert len(identity["teachers"]["other"]) == 1
+    assert str(tiny_model) not in json.dumps(identity)
+
+
+def test_a_class_of_ones_own(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that it is a loss; what does not is refused, whatever it is."""
+    (tmp_path / "own_losses.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = run(tiny_model, corpus_file, tmp_path / "run", "own_losses:Pull", "loss_options.share=2.0", sentences=32)
+    assert done.result["selection"]["steps"] == 2
+    for wrong in ("own_losses:Anything", "subprocess:Popen", "torch.nn:Linear", "sentence_transformers:InputExample"):
+        with pytest.raises(UserError, match=r"is not a loss.*must declare stage"):
+            outside_class(wrong)
+
+
+def test_reading_a_preset_imports_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loud_loss.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "simcse"\nloss = "loud_loss:Loss"\nviews = false\nscores = false\nterms = false\n')
+    for command in (["show", str(path)], ["diff", "simcse", str(path)]):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+        assert "loud_loss:Loss" in done.output
+    assert "loud_loss" not in sys.modules
+    with pytest.raises(SystemExit):
+        check_third_parties(read_preset(path))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["loss=a:B"], r"\[views\] has no effect with loss = 'a:B': leave it out; .* goes with views = false"),
+        ([*BARE, "loss=MSELoss"], "loss = 'MSELoss' names no class: write module:Class"),
+        ([*BARE, "loss=a:B", "terms.infonce={}"], r"\[terms\] has no effect"),
+        ([*BARE, "loss=a:B", "tokens.shuffle={}"], r"\[tokens\] has no effect"),
+        ([*BARE, "loss=a:B", "train.mini_batch_size=8"], "train.mini_batch_size has no effect"),
+        (["loss_options.scale=1"], r"\[loss_options\] without a loss"),
+        ([*BARE, "loss=a:B", "teachers.x.kind=initial"], r"no option of the loss names \[teachers.x\]"),
+        (
+            [*BARE, "loss=a:B", "loss_options.guide=x", 'teachers.x.models=["a", "b"]'],
+            r"\[teachers.x\] must be one model",
+        ),
+        ([*BARE], "has no terms, so no loss"),
+    ],
+)
+def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_preset("simcse", overrides)
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        ("NoSuchLoss", {}, "NoSuchLoss"),
+        ("GISTEmbedLoss", {}, "loss_options.guide is missing, which GISTEmbedLoss needs"),
+        ("MultipleNegativesRankingLoss", {"scal": 1.0}, "loss_options.scal is an unknown key.*takes scale"),
+        ("DenoisingAutoEncoderLoss", {"decoder_name_or_path": "gpt2"}, "unknown key.*takes tie_encoder_decoder$"),
+    ],
+)
+def test_options_are_checked_before_a_model_is_loaded(loss: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_options(LOSSES + loss, options)
+
+
+@pytest.mark.parametrize(
+    ("loss", "overrides", "message"),
+    [
+        ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
+        ("TripletLoss", [], "cannot be computed from these texts"),
+        ("MultipleNegativesRankingLoss", ["loss_options.scale=much"], "cannot be computed|cannot be made"),
+        ("DenoisingAutoEncoderLoss", ["loss_options.tie_encoder_decoder=false"], "cannot be made for"),
+    ],
+)
+def test_a_loss_that_cannot_be_computed_is_refused_before_anything_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_decoder_needs_an_architecture_that_can_decode(
+    corpus_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match=r"cannot be made for isotrope/tiny .*architecture of BERT"):
+        isotrope.train(
+            corpus_file,
+            output=tmp_path / "run",
+            dev="none",
+            overrides=[*BARE, f"loss={LOSSES}DenoisingAutoEncoderLoss"],
+        )
+    assert "XXXLMHead" not in capfd.readouterr().err
+
+
+def test_weights_of_a_loss_are_not_trained_apart(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isotrope.run.prepare.process_count", lambda: 2)
+    with pytest.raises(UserError, match="has weights, which 2 processes train apart"):
+        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + "ContrastiveTensionLoss")
+
+
+def test_known_losses_are_cited() -> None:
+    assert cited_by_loss(LOSSES + "DenoisingAutoEncoderLoss") == ["wang2021tsdae"]
+    assert cited_by_loss("mine:Own") == cited_by_loss(None) == []
