@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from inspect import signature
@@ -52,6 +53,15 @@ def test_a_sum_under_clipping_is_not_a_mean_with_another_learning_rate() -> None
     torch.testing.assert_close(moved(1, longest=1 / N), total, rtol=0, atol=1e-6)  # torch adds 1e-6 to norms
     assert torch.equal(moved(1, longest=1e9).sign(), moved(N, longest=1e9).sign())
     torch.testing.assert_close(moved(1, longest=1e9), moved(N, longest=1e9), rtol=1e-9, atol=0)
+
+
+def test_counts_of_sentences_are_those_of_the_result_file() -> None:
+    text = " ".join((ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").split())
+    head, ours = list(json.loads((ROOT / "docs" / "results" / "lengths.json").read_text()).values())[2:]
+    read = head["kept"] + head["duplicates"]
+    assert f"Of the first {read:,} lines of SimCSE's Wikipedia, {head['duplicates']} are duplicates." in text
+    assert f"{head['share']:.1%} of the first {head['kept']:,} different".replace("%", " %") in text
+    assert f"{ours['share']:.1%} of ours".replace("%", " %") in text
 
 
 # What each paper numbers, read from its first page to its last. None has an algorithm.
