@@ -163,6 +163,7 @@ def known(name: str) -> bool:
         return known_command(name.split()[1:])
     if name.startswith("--"):
         return known_command(["train", *name.split()])
+    name = name.removeprefix("python ")
     if "/" in name:
         return any((place / name).exists() for place in (ROOT, ROOT / "src" / "isotrope"))
     settings = [part.partition(" = ") for part in name.split(", ")]
