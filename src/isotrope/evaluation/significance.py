@@ -79,7 +79,7 @@ def compare(
     drawn: dict[str, Vector] = {}
     for task, (gold, old) in before.items():
         new = after[task][1]
-        generator = _generator(task, seed)
+        generator = task_generator(task, seed)
         once = np.ones((1, len(gold)), dtype=np.int64)  # the pairs as they are
         points[task] = float(_spearman(gold, old, once)[0]), float(_spearman(gold, new, once)[0])
         drawn[task] = _differences(gold, old, new, resamples, generator)
@@ -98,7 +98,7 @@ def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 100
     """
     _check(measured, measured, resamples)
     return {
-        task: _differences(gold, None, cosines, resamples, _generator(task, seed))
+        task: _differences(gold, None, cosines, resamples, task_generator(task, seed))
         for task, (gold, cosines) in measured.items()
     }
 
@@ -136,7 +136,7 @@ def compare_tasks(
     points: dict[str, tuple[float, float]] = {}
     drawn: dict[str, Vector] = {}
     for task, old in before.items():
-        generator = _generator(task, seed)
+        generator = task_generator(task, seed)
         mean, other, drawn[task] = _mean_differences(old, after[task], resamples, generator)
         points[task] = mean, other
     per_task = {task: _judge(*points[task], drawn[task]) for task in before}
@@ -144,7 +144,7 @@ def compare_tasks(
     return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
 
 
-def _generator(task: str, seed: int) -> np.random.Generator:
+def task_generator(task: str, seed: int) -> np.random.Generator:
     """A task's own draws: they do not depend on the other tasks."""
     return np.random.default_rng([seed, zlib.crc32(task.encode(errors="surrogateescape"))])
 

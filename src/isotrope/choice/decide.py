@@ -1,0 +1,123 @@
+"""Which candidate is the best for these documents? Or is the model that we have as good as any?
+
+Every candidate is scored on the same tasks and compared with "keep", the model as it is. A paired bootstrap draws the
+cases of each task. Of many candidates, one is the best by luck. So the p-values are corrected for their number by the
+largest statistic of each resample (max-T: Westfall and Young, Resampling-Based Multiple Testing, 1993). It is less
+strict than Bonferroni's correction, since candidates that resemble each other count as fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from isotrope.errors import UserError
+from isotrope.evaluation.significance import FEWEST_RESAMPLES, interval, task_generator
+from isotrope.types import Vector
+
+KEEP = "keep"
+LEVEL = 0.05
+RESAMPLES = 2000
+
+TaskScores = Mapping[str, Vector]  # task -> (Q,) one number a case, such as its reciprocal rank
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a candidate changes, as the mean over the tasks, in fractions.
+
+    Attributes:
+        gain: score − score of "keep".
+        low, high: the 95 % interval of the gain, for this candidate alone.
+        p: one-sided, corrected for the number of candidates.
+        others: the gain on the tasks that do not resemble its training; None: all tasks resemble it.
+        allowed: whether it may be chosen.
+    """
+
+    gain: float
+    low: float
+    high: float
+    p: float
+    others: float | None
+    allowed: bool
+
+
+def choose_candidate(
+    scores: Mapping[str, TaskScores],
+    alike: Mapping[str, frozenset[str]] | None = None,
+    *,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[str, dict[str, Gain]]:
+    """The name of the chosen candidate, and what each candidate but "keep" gains.
+
+    A candidate is allowed if its gain is significant (p ≤ ``level``) and if it also gains on the tasks that do not
+    resemble its training. Of the allowed ones the largest gain is chosen, else "keep".
+
+    Args:
+        scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
+        alike: candidate -> the tasks that resemble what it was trained on.
+        level: of the corrected test.
+        resamples: at least 100.
+        seed: of the draws.
+
+    Raises:
+        UserError: there is no "keep" or no task, candidates differ in tasks or cases, too few resamples.
+    """
+    _check(scores, resamples)
+    names = [name for name in scores if name != KEEP]
+    changes = {
+        task: np.array([np.asarray(scores[name][task]) - old for name in names]).reshape(len(names), len(old))  # (C, Q)
+        for task, old in scores[KEEP].items()
+    }
+    points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
+    drawn = np.mean([_draws(c, task, resamples, seed) for task, c in changes.items()], axis=0)  # (C, R)
+    p = _corrected(np.mean(list(points.values()), axis=0), drawn)
+    gains = {}
+    for row, name in enumerate(names):
+        own = {task: float(point[row]) for task, point in points.items()}
+        other = [value for task, value in own.items() if task not in (alike or {}).get(name, ())]
+        others = float(np.mean(other)) if other else None
+        allowed = bool(p[row] <= level) and others is not None and others > 0
+        gains[name] = Gain(float(np.mean(list(own.values()))), *interval(drawn[row]), float(p[row]), others, allowed)
+    best = max((name for name in names if gains[name].allowed), key=lambda name: gains[name].gain, default=KEEP)
+    return best, gains
+
+
+def _draws(changes: npt.NDArray[np.float64], task: str, resamples: int, seed: int) -> npt.NDArray[np.float64]:
+    """Mean change of each candidate on every resample of the task's cases: (C, Q) → (C, R)."""
+    cases, generator = changes.shape[1], task_generator(task, seed)
+    picks = (generator.integers(cases, size=cases) for _ in range(resamples))
+    times = np.array([np.bincount(pick, minlength=cases) for pick in picks])  # (R, Q)
+    return np.asarray(changes @ times.T / cases)
+
+
+def _corrected(points: Vector, drawn: npt.NDArray[np.float64]) -> Vector:
+    """One-sided p-values (C,) of gains (C,) with their draws (C, R), corrected by max-T."""
+    if not len(points):
+        return points
+    spread = drawn.std(axis=1, ddof=1)  # (C,)
+    live = spread > 0  # the others are equal to "keep" in every case
+    p = np.ones(len(points))
+    if live.any():
+        largest = ((drawn[live] - points[live, None]) / spread[live, None]).max(axis=0)  # (R,)
+        reached = largest[None, :] >= (points[live] / spread[live])[:, None]  # (C', R)
+        p[live] = (1 + reached.sum(axis=1)) / (1 + drawn.shape[1])
+    return p
+
+
+def _check(scores: Mapping[str, TaskScores], resamples: int) -> None:
+    if resamples < FEWEST_RESAMPLES:
+        raise UserError(f"{resamples} resamples are too few", f"take at least {FEWEST_RESAMPLES}, better 2000")
+    if not scores.get(KEEP):
+        raise UserError("there is nothing to compare with", f"score the model as it is, under the name {KEEP!r}")
+    sizes = {task: len(cases) for task, cases in scores[KEEP].items()}
+    for name, found in scores.items():
+        if {task: len(cases) for task, cases in found.items()} != sizes:
+            raise UserError(f"{name} was scored on other cases than {KEEP}", "score all candidates on the same tasks")
+    if empty := [task for task, count in sizes.items() if not count]:
+        raise UserError(f"the task {empty[0]} has no cases", "leave it out")
