@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from isotrope import component
 from isotrope.encoder.context import BuildContext, built
-from isotrope.encoder.features import KEEP
+from isotrope.encoder.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS
 from isotrope.objective.registry import component_class
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch, Scores, Views
@@ -65,11 +65,19 @@ def applied(stage: str, made: Any, views: Views, temperature: float = 0.3) -> Te
     return made(Scores.from_views(views))  # type: ignore[no-any-return]
 
 
-def features() -> dict[str, Tensor]:
-    """Token ids of N sentences of two lengths, padded."""
+def features(step: Any) -> dict[str, Tensor]:
+    """Token ids of N sentences of two lengths, padded, and what the step asks for besides."""
     mask = (torch.arange(L) < torch.tensor([[L]] * 4 + [[5]] * 6)).long()
     ids = (torch.arange(1, L + 1) * mask).long()
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids, KEEP: torch.ones(N, 1, D)}
+    columns = torch.arange(L).repeat(N, 1)
+    asked = {
+        KEEP: torch.ones(N, 1, D),
+        LAYER_FEATURES: torch.ones(N, 1, D),
+        LAYER_TOKENS: mask.float(),
+        POSITIONS: columns,
+    }
+    plain = {"input_ids": ids, "attention_mask": mask, "token_type_ids": 0 * ids}
+    return plain | {name: asked[name] for name in getattr(step, "needs", ())}
 
 
 # --- the checks
@@ -91,7 +99,8 @@ def says_what_it_is(stage: str, kind: str) -> None:
 def has_shapes_and_gradients(stage: str, kind: str) -> None:
     """Shapes of the stage; it does something; a finite gradient reaches the embeddings, in half precision too."""
     if stage == "tokens":
-        before, after = features(), make(stage, kind)(features(), torch.Generator().manual_seed(3))
+        made = make(stage, kind)
+        before, after = features(made), made(features(made), torch.Generator().manual_seed(3))
         assert set(after) == set(before)
         assert after["input_ids"].shape == after["attention_mask"].shape
         assert len(after["input_ids"]) == N
@@ -162,7 +171,7 @@ def goes_on_from_its_state(stage: str, kind: str) -> None:
 
     def run(made: Any, number: int) -> Tensor:
         if stage == "tokens":
-            after = made(features(), torch.Generator().manual_seed(number))
+            after = made(features(made), torch.Generator().manual_seed(number))
             return torch.cat([after[name].flatten().float() for name in after])
         return applied(stage, made, views_of(draw(V, N, D, seed=number), seed=number)).detach()
 
@@ -214,7 +223,7 @@ def leaves_its_inputs_alone(stage: str, kind: str) -> None:
     """Other passes, steps and terms read the same tensors."""
     made = make(stage, kind)
     if stage == "tokens":
-        given: dict[str, Tensor] = features()
+        given: dict[str, Tensor] = features(made)
         call: Callable[[], Any] = lambda: made(dict(given), torch.Generator().manual_seed(3))  # noqa: E731
     else:
         views = views_of(draw(V, N, D))

@@ -20,7 +20,7 @@ from isotrope.types import Batch
 D, N = 768, 26  # BERT-base's width, which the groups divide; more sentences than 768 / 32 channels a group
 COUNTS = {
     "whitenedcse-table3": 5, "whitenedcse-table4": 16, "whitenedcse-table5": 4, "whitenedcse-table6": 5,
-    "dclr-table2": 6, "dclr-figure3": 10, "dclr-figure6": 10,
+    "dclr-table2": 6, "dclr-figure3": 16, "dclr-figure6": 10,
     "rankcse-table4": 11, "rankcse-table5": 6, "rankcse-figure3": 21,
 }  # fmt: skip
 ROWS: dict[str, dict[str, Any]] = {}

@@ -13,9 +13,20 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
-from isotrope.encoder.features import KEEP, embed, in_rows, stacked, whole
+from isotrope.encoder.features import (
+    KEEP,
+    LAYER_FEATURES,
+    LAYER_TOKENS,
+    POSITIONS,
+    embed,
+    in_rows,
+    stacked,
+    whole,
+)
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
+from isotrope.tokens.layer_cutoff import LayerCutoff
+from isotrope.tokens.position_shuffle import PositionShuffle
 from isotrope.tokens.repeat import Repeat
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -84,6 +95,20 @@ def test_feature_cutoff_in_an_objective(family: SentenceTransformer) -> None:
         one.encode(columns, None).stack.sum(), family[0].auto_model.get_input_embeddings().weight
     )[0]
     assert gradient.abs().max() == 0
+
+
+def test_every_family_takes_what_consert_changes(family: SentenceTransformer) -> None:
+    """Unchanged, it is the plain encoder; erased or moved, it is not; another pass sees none of it."""
+    columns = [family.preprocess(sentences(4))]
+    plain = Objective(family, {"infonce": InfoNCE()}).encode(columns, None).stack
+    needs = (LAYER_TOKENS, LAYER_FEATURES, POSITIONS)
+    with torch.no_grad():
+        unchanged = embed(family, {**columns[0], **whole(family, columns[0], needs)})
+    assert torch.allclose(unchanged, plain[0], atol=1e-5)
+    for step in (LayerCutoff("token", 0.3), LayerCutoff("feature", 0.3), PositionShuffle()):
+        changed = Objective(family, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode(columns, None).stack
+        assert torch.allclose(changed[0], plain[0], atol=1e-5)
+        assert not torch.allclose(changed[1], plain[1], atol=1e-3)
 
 
 def test_passes_are_stacked_and_the_shorter_ones_padded() -> None:

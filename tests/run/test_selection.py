@@ -10,8 +10,10 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from isotrope.evaluation.sets.pairs import read_pairs
+from isotrope import load
+from isotrope.evaluation.sets.pairs import Pairs, read_pairs
 from isotrope.evaluation.sts import spearman
+from isotrope.run.selection import DevScore
 from isotrope.run.train import Run
 from small_runs import small_run
 
@@ -47,3 +49,14 @@ def test_dev_scores_are_spearman_of_the_saved_model(finished: Run, pairs_file: P
                      for side in (kept["pairs"].first, kept["pairs"].second))  # fmt: skip
     found = spearman((first * second).sum(-1).numpy(), kept["pairs"].gold)
     assert found == pytest.approx(finished.result["selection"]["best_score"], abs=1e-3)
+
+
+def test_the_curves_are_those_of_the_first_set(tiny_model: Path, pairs_file: Path) -> None:
+    """DCLR's Figure 4 and RankCSE's Figure 4 are about STS-B, whatever else selects."""
+    first = read_pairs(pairs_file)
+    other = Pairs("other", ["some words"] * 3, ["words", "other words", "no"], np.array([1.0, 5.0, 3.0]))
+    model = load(tiny_model, "mean", device="cpu")
+    alone, both = DevScore({"first": first})(model), DevScore({"first": first, "other": other})(model)
+    for name in ("uniformity", "alignment", "first"):
+        assert both[name] == pytest.approx(alone[name], abs=1e-6)
+    assert both["score"] == pytest.approx((both["first"] + both["other"]) / 2)

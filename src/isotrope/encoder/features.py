@@ -1,9 +1,10 @@
-"""What the encoder reads: the features of several passes, and token embeddings of which some dimensions are erased."""
+"""What the encoder reads: the features of several passes, erased parts of its embeddings, and other positions."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,13 +13,26 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 KEEP = "feature_keep"  # (N, 1, d): what a sentence's token embeddings (L, d) are multiplied by
+# What the embedding layer gives (N, L, d), behind positions, norm and dropout, is multiplied by these two:
+LAYER_TOKENS, LAYER_FEATURES = "layer_tokens", "layer_features"  # (N, L), (N, 1, d)
+POSITIONS = "position_ids"  # (N, L)
 
 
-def whole(model: nn.Module, column: dict[str, Any]) -> dict[str, Tensor]:
-    """Every feature kept, for token steps to change; nothing where the encoder takes no input embeddings."""
-    if (table := _token_embeddings(_encoder(model))) is None:
-        return {}
-    return {KEEP: torch.ones(len(column["input_ids"]), 1, table.embedding_dim, device=column["input_ids"].device)}
+def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KEEP,)) -> dict[str, Tensor]:
+    """What token steps change, as it is without them; without what this encoder cannot take.
+
+    ``needs``: names of the features that the steps ask for.
+    """
+    ids, encoder = column["input_ids"], _encoder(model)
+    found: dict[str, Tensor] = {}
+    if (table := _token_embeddings(encoder)) is not None:
+        found[KEEP] = found[LAYER_FEATURES] = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
+        found[LAYER_TOKENS] = torch.ones_like(ids, dtype=torch.float32)
+        if not isinstance(getattr(encoder, "embeddings", None), nn.Module):
+            del found[LAYER_FEATURES], found[LAYER_TOKENS]
+    if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
+        found[POSITIONS] = _positions(encoder, ids)
+    return {name: value for name, value in found.items() if name in needs}
 
 
 def in_rows(column: dict[str, Any]) -> dict[str, Any]:
@@ -64,12 +78,49 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
     table = _token_embeddings(encoder)
     if keep is not None and table is not None:
         ids = features.pop("input_ids")
-        padding = getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
-        if padding is not None:  # RoBERTa and its kin count positions from the ids, and would no longer see the padding
-            real = (ids != padding).long()
-            features["position_ids"] = real.cumsum(dim=1) * real + padding
+        if _padding(encoder) is not None:  # these count positions from the ids, and would no longer see the padding
+            features.setdefault(POSITIONS, _positions(encoder, ids))
         features["inputs_embeds"] = table(ids) * keep  # (N, L, d)
-    return model(features)["sentence_embedding"]  # type: ignore[no-any-return]
+    with _layer_erased(encoder, features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None), features):
+        return model(features)["sentence_embedding"]  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _layer_erased(
+    encoder: Any, tokens: Tensor | None, dimensions: Tensor | None, features: dict[str, Any]
+) -> Iterator[None]:
+    """While it lasts, the output of the encoder's embedding layer is multiplied by tokens (N, L) and (N, 1, d)."""
+    if tokens is None and dimensions is None:
+        yield
+        return
+    mask = features["attention_mask"].bool()
+    keep = torch.ones(1, device=mask.device) if tokens is None else tokens[..., None]  # (N, L, 1)
+    keep = (keep if dimensions is None else keep * dimensions).expand(*mask.shape, -1)  # (N, L, 1 or d)
+
+    def erase(_: nn.Module, __: Any, states: Tensor) -> Tensor:
+        rows = keep
+        if states.shape[:2] != mask.shape:  # packed, (1, T, d): real tokens one behind another, then fillers
+            rows = F.pad(keep[mask], (0, 0, 0, states.shape[1] - int(mask.sum())))[None]
+        return states * rows.to(states)
+
+    hook = encoder.embeddings.register_forward_hook(erase)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _padding(encoder: Any) -> int | None:
+    """The padding's id, from which RoBERTa and its kin count positions; None: positions are columns."""
+    return getattr(getattr(encoder, "embeddings", None), "padding_idx", None)
+
+
+def _positions(encoder: Any, ids: Tensor) -> Tensor:
+    """The positions (N, L) that the encoder gives to token ids (N, L)."""
+    if (padding := _padding(encoder)) is None:
+        return torch.arange(ids.shape[1], device=ids.device).repeat(len(ids), 1)
+    real = (ids != padding).long()
+    return real.cumsum(dim=1) * real + padding
 
 
 def _encoder(model: nn.Module) -> nn.Module | None:

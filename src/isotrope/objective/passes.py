@@ -47,11 +47,11 @@ def encode_passes(
     """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D).
 
     In float32 or better: behind an encoder in half precision, a head and cosines would lose what training changes.
-    Only where a step says ``needs_feature_keep`` does the encoder read input embeddings instead of token ids.
+    A step names in ``needs`` the features that it changes besides the tokenizer's: see `isotrope.encoder.features`.
     """
     column = in_rows(column)
-    if any(getattr(step, "needs_feature_keep", False) for step, _ in steps):
-        column = column | whole(model, column)
+    if needs := {name for step, _ in steps for name in getattr(step, "needs", ())}:
+        column = column | whole(model, column, needs)
     copies = []
     for number in passes:
         copy = dict(column)

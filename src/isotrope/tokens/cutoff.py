@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.encoder.features import KEEP
 from isotrope.errors import UserError
 from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Fraction
@@ -51,14 +52,14 @@ class Cutoff:
     ratio: Fraction = 0.15
 
     @property
-    def needs_feature_keep(self) -> bool:
-        """Whether the encoder is to read input embeddings, whose features can be erased."""
-        return self.unit == "feature"
+    def needs(self) -> tuple[str, ...]:
+        """For features, the encoder is to read input embeddings instead of token ids."""
+        return (KEEP,) if self.unit == "feature" else ()
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         if self.unit == "feature":
-            if "feature_keep" not in features:
+            if KEEP not in features:
                 raise UserError("unit = 'feature': this encoder takes no input embeddings", "choose token or span")
-            return {**features, "feature_keep": feature_cutoff(features["feature_keep"], self.ratio, generator)}
+            return {**features, KEEP: feature_cutoff(features[KEEP], self.ratio, generator)}
         mask = cutoff(features["attention_mask"], self.ratio, self.unit == "span", generator, frame(features))
         return {**features, "attention_mask": mask}

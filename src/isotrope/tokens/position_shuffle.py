@@ -1,0 +1,37 @@
+"""Token shuffling as ConSERT's code has it: the positions of all tokens, [CLS] and [SEP] among them.
+
+ConSERT: Yan et al., ACL 2021, Sec. 3.2, https://aclanthology.org/2021.acl-long.393; DCLR Sec. 6.1. ``shuffle`` leaves
+[CLS] and [SEP] in their places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.encoder.features import POSITIONS
+from isotrope.errors import UserError
+from isotrope.tokens._inner import random_order
+
+
+@dataclass(frozen=True)
+class PositionShuffle:
+    """Each sentence's positions (N, L) in random order; its tokens stay in their columns. BibTeX: yan2021consert.
+
+    So a pooling that takes the first token still takes [CLS], whose position may now be any.
+
+    Raises:
+        UserError: the encoder takes no positions.
+    """
+
+    stage = "tokens"
+    needs = (POSITIONS,)
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        if POSITIONS not in features:
+            raise UserError("position_shuffle: this encoder takes no positions", "take tokens.shuffle instead")
+        real, positions = features["attention_mask"].bool(), features[POSITIONS]
+        places = (~real).long().argsort(dim=1, stable=True)  # (N, L): real tokens first, as they stand
+        return {**features, POSITIONS: positions.scatter(1, places, positions.gather(1, random_order(real, generator)))}
