@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from isotrope.errors import UserError
 from isotrope.study.rows import expand_rows
+from isotrope.study.spec import read_study
 from studies import planned, spec_of
 
 
@@ -31,3 +35,35 @@ def test_an_untrained_row_with_a_step_behind_sweeps_the_sentences_of_the_step(
         "white, sentences = 1": 500, "white, sentences = 0.5": 250, "raw": 500,
     }  # fmt: skip
     assert len(made.cells) == 3
+
+
+def test_evaluations_shrink_with_the_sentences(corpus_file: Path, tmp_path: Path) -> None:
+    """The value of the preset, or of an override, times the share; 1 at least. The whole run is the same cell."""
+    sweep = "sweep = {sentences = [1, 0.5, 0.33, 80]}"
+    rows = f"""
+[rows.D]
+{sweep}
+scale = "train.eval_steps"
+[rows.again]
+{sweep}
+set = ["train.eval_steps=5"]
+scale = ["train.eval_steps", "train.save_steps"]
+[rows.plain]
+"""
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    train = {label: made.cells[keys[0]].settings["train"] for label, keys in made.rows.items()}
+    assert [t["eval_steps"] for t in train.values()] == [250, 125, 82, 40, 5, 2, 2, 1, 250]
+    assert [t["save_steps"] for t in train.values()] == [500] * 4 + [500, 250, 165, 80, 500]
+    assert made.rows["D, sentences = 1"] == made.rows["plain"]
+    for key in ("train.learning_rate", "train.no", "terms.infonce"):
+        with pytest.raises(UserError, match=r"scale = .* has no whole number there: name a key such as train\.eval_steps"):
+            planned(spec_of(tmp_path, corpus_file, f'[rows.D]\nscale = "{key}"\n'), tmp_path)
+
+
+def test_few_sentences_of_figure_5_are_evaluated(corpus_file: Path, tmp_path: Path) -> None:
+    changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "sentences": 100_000}
+    made = planned(read_study("dclr-figure5", changes), tmp_path)
+    for keys in made.rows.values():
+        cell = made.cells[keys[0]]
+        steps = cell.settings["train"]["epochs"] * (cell.sentences or 0) // cell.settings["train"]["batch_size"]
+        assert steps >= 3 * cell.settings["train"]["eval_steps"], cell.label

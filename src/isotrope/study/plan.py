@@ -25,7 +25,7 @@ from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
 from isotrope.study.cell import Cell
 from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
-from isotrope.study.rows import PlannedRow, expand_rows, models_of, sentences_of
+from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import corpus_key
@@ -123,6 +123,7 @@ class _Planner:
         else:
             base = start = backbone or run.backbone or begin
         overrides = tuple(self._overrides(entry, recipe, base))
+        overrides += tuple(scaled(entry, run.sentences, self.read(row.preset, overrides)))
         recipe = self.read(row.preset, overrides)
         check_third_parties(recipe)
         check_head(recipe)

@@ -122,3 +122,22 @@ def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int |
         problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"
         raise UserError(problem, "take more sentences, or a smaller train.batch_size")
     return count
+
+
+def scaled(entry: PlannedRow, common: int | None, recipe: Preset) -> list[str]:
+    """``key=value`` for the keys of the row's ``scale``: the preset's number times the row's share of the sentences.
+
+    Rounded, and 1 at least.
+    """
+    count = sentences_of(entry, common, recipe)
+    share = count / common if count and common else 1.0
+    found = []
+    for key in entry.row.scale:
+        value: Any = recipe.model_dump()
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if not isinstance(value, int) or isinstance(value, bool):
+            problem = f"scale = {key!r}: the preset {recipe.name} has no whole number there"
+            raise UserError(problem, "name a key such as train.eval_steps")
+        found.append(f"{key}={max(1, round(share * value))}")
+    return found

@@ -86,6 +86,7 @@ class RowSettings(_Record):
     teachers: dict[str, Names] = {}  # a preset's teacher -> its models
     sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
     sentences: Sentences | None = None  # None: the run's
+    scale: Names = ()  # keys, such as train.eval_steps, that shrink with the row's share of the run's sentences
     then: str = ""  # a baseline's step behind the model, as in MODEL+whitening:k=128; fitted on the row's sentences
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
     published: Published = {}
@@ -259,7 +260,7 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
     for label, row in spec.rows.items():
         if not row.train:
             read = {"sentences"} if row.then else set()  # the step in ``then`` is fitted on them
-            given = row.model_fields_set & {"sentences", "sweep", "teachers"} - read
+            given = row.model_fields_set & {"sentences", "scale", "sweep", "teachers"} - read
             given -= {"sweep"} if row.sweep.keys() <= read else set()
             yield from ((f"rows.{label}.{key}", "the row is not trained") for key in sorted(given))
     for label, figure in spec.figures.items():
