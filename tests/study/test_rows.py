@@ -56,7 +56,9 @@ scale = ["train.eval_steps", "train.save_steps"]
     assert [t["save_steps"] for t in train.values()] == [500] * 4 + [500, 250, 165, 80, 500]
     assert made.rows["D, sentences = 1"] == made.rows["plain"]
     for key in ("train.learning_rate", "train.no", "terms.infonce"):
-        with pytest.raises(UserError, match=r"scale = .* has no whole number there: name a key such as train\.eval_steps"):
+        with pytest.raises(
+            UserError, match=r"scale = .* has no whole number there: name a key such as train\.eval_steps"
+        ):
             planned(spec_of(tmp_path, corpus_file, f'[rows.D]\nscale = "{key}"\n'), tmp_path)
 
 

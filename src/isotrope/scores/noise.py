@@ -60,8 +60,8 @@ class Noise:
     """int(``ratio``·N) vectors from N(0, σ²) join every anchor's denominator. BibTeX: zhou2022dclr.
 
     ``steps = 0`` is Table 2's random noise. As published, the ascent hardly moves a vector: its length is σ√D ≈ 28, and
-    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper gives neither τ_u
-    nor σ; its code draws with σ = 1. Cosines do not see σ: a smaller ``sigma`` makes the steps larger.
+    it moves by 0.004. ``relative``: ``step_size`` counts in lengths of the drawn vector. The paper does not give τ_u.
+    Cosines do not see ``sigma``, which is 1 in the paper (Sec. 5.1): a smaller one only makes the steps count for more.
     """
 
     stage = "scores"
