@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.choice.decide import KEEP, choose_candidate
+from isotrope.choice.decide import AS_IS, choose_candidate
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import task_generator
 from isotrope.types import Vector
@@ -22,7 +22,7 @@ def noisy(gains: Mapping[str, float], cases: int = 200, seed: int = 0, spread: f
     """Candidates that differ from "keep" by so much on average, on two tasks."""
     draw = np.random.default_rng(seed)
     keep = {task: draw.random(cases + place) for place, task in enumerate(("a", "b"))}
-    made = {KEEP: keep}
+    made = {AS_IS: keep}
     for name, gain in gains.items():
         made[name] = {task: old + gain + spread * draw.standard_normal(len(old)) for task, old in keep.items()}
     return made
@@ -32,13 +32,13 @@ def test_it_is_what_a_plain_computation_gives() -> None:
     scores = noisy({"x": 0.05, "y": 0.02, "z": -0.1})
     choice, gains = choose_candidate(scores, resamples=300, seed=5)
     names = ["x", "y", "z"]
-    points = {n: np.mean([np.mean(scores[n][t] - scores[KEEP][t]) for t in "ab"]) for n in names}
+    points = {n: np.mean([np.mean(scores[n][t] - scores[AS_IS][t]) for t in "ab"]) for n in names}
     drawn: dict[str, list[float]] = {n: [] for n in names}
     generators = {t: task_generator(t, 5) for t in "ab"}
     for _ in range(300):
-        picks = {t: generators[t].integers(len(scores[KEEP][t]), size=len(scores[KEEP][t])) for t in "ab"}
+        picks = {t: generators[t].integers(len(scores[AS_IS][t]), size=len(scores[AS_IS][t])) for t in "ab"}
         for n in names:
-            drawn[n].append(float(np.mean([np.mean((scores[n][t] - scores[KEEP][t])[picks[t]]) for t in "ab"])))
+            drawn[n].append(float(np.mean([np.mean((scores[n][t] - scores[AS_IS][t])[picks[t]]) for t in "ab"])))
     spread = {n: np.std(drawn[n], ddof=1) for n in names}
     largest = [max((drawn[n][r] - points[n]) / spread[n] for n in names) for r in range(300)]
     for n in names:
@@ -51,10 +51,10 @@ def test_it_is_what_a_plain_computation_gives() -> None:
 
 def test_equal_candidates_leave_the_model_as_it_is() -> None:
     scores = noisy({})
-    choice, gains = choose_candidate({**scores, "same": scores[KEEP]})
-    assert choice == KEEP
+    choice, gains = choose_candidate({**scores, "same": scores[AS_IS]})
+    assert choice == AS_IS
     assert (gains["same"].p, gains["same"].gain, gains["same"].allowed) == (1.0, 0.0, False)
-    assert choose_candidate(scores) == (KEEP, {})
+    assert choose_candidate(scores) == (AS_IS, {})
 
 
 def test_the_best_of_many_by_luck_is_not_chosen() -> None:
@@ -62,14 +62,14 @@ def test_the_best_of_many_by_luck_is_not_chosen() -> None:
     chosen = 0
     for seed in range(100):
         scores = noisy({f"c{i}": 0.0 for i in range(20)}, cases=60, seed=seed)
-        chosen += choose_candidate(scores, resamples=200, seed=seed)[0] != KEEP
+        chosen += choose_candidate(scores, resamples=200, seed=seed)[0] != AS_IS
     assert chosen <= 12  # 5 expected; 13 or more has probability 0.001
 
 
 @given(st.integers(0, 50), st.floats(-0.2, 0.2), st.permutations(["x", "y", "z"]))
 def test_the_order_of_the_candidates_does_not_matter(seed: int, gain: float, order: list[str]) -> None:
     scores = noisy({"x": gain, "y": 0.05, "z": 0.0}, cases=30, seed=seed)
-    turned = {name: scores[name] for name in [*order, KEEP]}
+    turned = {name: scores[name] for name in [*order, AS_IS]}
     first, second = (choose_candidate(given_, resamples=100) for given_ in (scores, turned))
     assert first[0] == second[0]
     for name in order:
@@ -79,19 +79,19 @@ def test_the_order_of_the_candidates_does_not_matter(seed: int, gain: float, ord
 
 def test_a_gain_only_where_the_training_looked_alike_does_not_count() -> None:
     scores = noisy({"crops": 0.0})
-    scores["crops"] = {"a": scores[KEEP]["a"] + 0.2, "b": scores[KEEP]["b"] - 0.01}
+    scores["crops"] = {"a": scores[AS_IS]["a"] + 0.2, "b": scores[AS_IS]["b"] - 0.01}
     assert choose_candidate(scores)[0] == "crops"
     choice, gains = choose_candidate(scores, {"crops": frozenset({"a"})})
-    assert choice == KEEP
+    assert choice == AS_IS
     assert gains["crops"].others == pytest.approx(-0.01)
     choice, gains = choose_candidate(scores, {"crops": frozenset({"a", "b"})})
-    assert (choice, gains["crops"].others) == (KEEP, None)
+    assert (choice, gains["crops"].others) == (AS_IS, None)
     assert choose_candidate(scores, {"crops": frozenset({"b"})})[0] == "crops"
 
 
 BAD: dict[str, tuple[Any, str]] = {
     "no model as it is": (lambda s: {"x": s["x"]}, "nothing to compare with"),
-    "no task": (lambda s: {KEEP: {}, "x": {}}, "nothing to compare with"),
+    "no task": (lambda s: {AS_IS: {}, "x": {}}, "nothing to compare with"),
     "another task": (lambda s: {**s, "x": {"a": s["x"]["a"]}}, "x was scored on other cases"),
     "fewer cases": (lambda s: {**s, "x": {**s["x"], "a": s["x"]["a"][:5]}}, "x was scored on other cases"),
     "an empty task": (lambda s: {n: {**t, "c": np.empty(0)} for n, t in s.items()}, "task c has no cases"),

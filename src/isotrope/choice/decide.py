@@ -18,15 +18,15 @@ from isotrope.errors import UserError
 from isotrope.evaluation.significance import FEWEST_RESAMPLES, interval, task_generator
 from isotrope.types import Vector
 
-KEEP = "keep"
-LEVEL = 0.05
-RESAMPLES = 2000
+AS_IS = "keep"
+_LEVEL = 0.05
+_RESAMPLES = 2000
 
 TaskScores = Mapping[str, Vector]  # task -> (Q,) one number a case, such as its reciprocal rank
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class CandidateGain:
     """What a candidate changes, as the mean over the tasks, in fractions.
 
     Attributes:
@@ -49,10 +49,10 @@ def choose_candidate(
     scores: Mapping[str, TaskScores],
     alike: Mapping[str, frozenset[str]] | None = None,
     *,
-    level: float = LEVEL,
-    resamples: int = RESAMPLES,
+    level: float = _LEVEL,
+    resamples: int = _RESAMPLES,
     seed: int = 0,
-) -> tuple[str, dict[str, Gain]]:
+) -> tuple[str, dict[str, CandidateGain]]:
     """The name of the chosen candidate, and what each candidate but "keep" gains.
 
     A candidate is allowed if its gain is significant (p ≤ ``level``) and if it also gains on the tasks that do not
@@ -69,10 +69,10 @@ def choose_candidate(
         UserError: there is no "keep" or no task, candidates differ in tasks or cases, too few resamples.
     """
     _check(scores, resamples)
-    names = [name for name in scores if name != KEEP]
+    names = [name for name in scores if name != AS_IS]
     changes = {
         task: np.array([np.asarray(scores[name][task]) - old for name in names]).reshape(len(names), len(old))  # (C, Q)
-        for task, old in scores[KEEP].items()
+        for task, old in scores[AS_IS].items()
     }
     points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
     drawn = np.mean([_draws(c, task, resamples, seed) for task, c in changes.items()], axis=0)  # (C, R)
@@ -83,8 +83,10 @@ def choose_candidate(
         other = [value for task, value in own.items() if task not in (alike or {}).get(name, ())]
         others = float(np.mean(other)) if other else None
         allowed = bool(p[row] <= level) and others is not None and others > 0
-        gains[name] = Gain(float(np.mean(list(own.values()))), *interval(drawn[row]), float(p[row]), others, allowed)
-    best = max((name for name in names if gains[name].allowed), key=lambda name: gains[name].gain, default=KEEP)
+        gains[name] = CandidateGain(
+            float(np.mean(list(own.values()))), *interval(drawn[row]), float(p[row]), others, allowed
+        )
+    best = max((name for name in names if gains[name].allowed), key=lambda name: gains[name].gain, default=AS_IS)
     return best, gains
 
 
@@ -113,11 +115,11 @@ def _corrected(points: Vector, drawn: npt.NDArray[np.float64]) -> Vector:
 def _check(scores: Mapping[str, TaskScores], resamples: int) -> None:
     if resamples < FEWEST_RESAMPLES:
         raise UserError(f"{resamples} resamples are too few", f"take at least {FEWEST_RESAMPLES}, better 2000")
-    if not scores.get(KEEP):
-        raise UserError("there is nothing to compare with", f"score the model as it is, under the name {KEEP!r}")
-    sizes = {task: len(cases) for task, cases in scores[KEEP].items()}
+    if not scores.get(AS_IS):
+        raise UserError("there is nothing to compare with", f"score the model as it is, under the name {AS_IS!r}")
+    sizes = {task: len(cases) for task, cases in scores[AS_IS].items()}
     for name, found in scores.items():
         if {task: len(cases) for task, cases in found.items()} != sizes:
-            raise UserError(f"{name} was scored on other cases than {KEEP}", "score all candidates on the same tasks")
+            raise UserError(f"{name} was scored on other cases than {AS_IS}", "score all candidates on the same tasks")
     if empty := [task for task, count in sizes.items() if not count]:
         raise UserError(f"the task {empty[0]} has no cases", "leave it out")
