@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
 from isotrope.evaluation.sets.pairs import Pairs, read_pairs
 from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.views.sgw import group_whiten
 from oracle import similarity as naive
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
 
@@ -29,6 +31,40 @@ def test_equals_the_definition(rows, monkeypatch):
     assert geometry.uniformity(x) == pytest.approx(naive.uniformity(x), abs=1e-12)
     assert geometry.mean_cosine(x) == pytest.approx(naive.mean_cosine(x), abs=1e-12)
     assert geometry.alignment(x, y) == pytest.approx(naive.alignment(x, y), abs=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 1e-5)])
+def test_diversity_is_the_mean_squared_distance_of_a_sentences_views(dtype, tolerance):
+    views = np.random.default_rng(3).standard_normal((4, 7, 5)).astype(dtype)
+    found = []
+    for i in range(7):
+        for p in range(4):
+            for q in range(p):
+                a, b = (views[v, i].astype(np.float64) for v in (p, q))
+                found.append(sum((a / np.sqrt(a @ a) - b / np.sqrt(b @ b)) ** 2))
+    assert geometry.diversity(views) == pytest.approx(sum(found) / len(found), abs=tolerance)
+    assert geometry.diversity(views[:2]) == pytest.approx(geometry.alignment(*views[:2]), abs=1e-12)
+    assert geometry.diversity([views[0], 3 * views[0]]) == pytest.approx(0, abs=1e-12)
+    with pytest.raises(UserError, match="1 view"):
+        geometry.diversity(views[:1])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_disturbance_is_equation_11(dtype, tolerance):
+    """ε = (U Λ^-1/2 Uᵀ − 1) Z, one sentence after the other, of what `group_whiten` gives."""
+    z = (drawn.draw(20, 4) @ drawn.draw(4, 4, seed=1) + 3).to(dtype)
+    plain = z.double().numpy()
+    centred = plain - plain.mean(0)
+    values, vectors = np.linalg.eigh(centred.T @ centred / 20)
+    matrix = vectors @ np.diag(values**-0.5) @ vectors.T - np.eye(4)
+    squares = [((matrix @ row) ** 2).sum() for row in centred]
+    expected = np.sqrt(sum(squares) / (centred**2).sum())
+    assert geometry.disturbance(z, group_whiten(z, 1)) == pytest.approx(expected, rel=tolerance)
+    assert geometry.disturbance(z, z) == 0
+    with pytest.raises(UserError, match="shapes"):
+        geometry.disturbance(z, z[:3])
+    with pytest.raises(UserError, match="all rows are equal"):
+        geometry.disturbance(torch.ones(3, 2), torch.ones(3, 2))
 
 
 def test_blocks_do_not_change_the_answer():

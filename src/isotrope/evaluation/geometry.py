@@ -7,6 +7,8 @@ https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is. Spectrum an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,37 @@ def alignment(x: Embeddings, y: Embeddings) -> float:
     if a.shape != b.shape:
         raise UserError(f"alignment of shapes {a.shape} and {b.shape}", "give one positive for each row")
     return float(np.mean(np.sum((a - b) ** 2, axis=1)))
+
+
+def diversity(views: Sequence[Embeddings]) -> float:
+    """How far apart the positives of a sentence lie: the `alignment` of two views (N, D), mean over all pairs of views.
+
+    WhitenedCSE (Zhuo et al., ACL 2023, Figure 1d, https://aclanthology.org/2023.acl-long.677) shows it as a plot alone.
+    The measure is ours.
+
+    Raises:
+        UserError: fewer than two views; as `alignment`.
+    """
+    if len(views) < 2:
+        raise UserError(f"diversity of {len(views)} view(s)", "give two or more")
+    return float(np.mean([alignment(x, y) for x, y in combinations(views, 2)]))
+
+
+def disturbance(z: Embeddings, whitened: Embeddings) -> float:
+    """Size of ε in Z* = Z + ε, as a share of Z: ‖Z* − Z‖ / ‖Z‖ for features and whitened features (N, D), centred.
+
+    WhitenedCSE Eq. 11: ε = (W − 1) Z, how whitening disturbs a feature. (With centred Z, as whitening has it.)
+
+    Raises:
+        UserError: the shapes differ; all rows of z are equal.
+    """
+    a, b = (np.asarray(x, dtype=np.float64) for x in (z, whitened))
+    if a.shape != b.shape:
+        raise UserError(f"disturbance of shapes {a.shape} and {b.shape}", "give one whitened row for each row")
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    if not (size := np.linalg.norm(a)):
+        raise UserError("all rows are equal, so there is nothing to disturb", "give different rows")
+    return float(np.linalg.norm(b - a) / size)
 
 
 def uniformity(x: Embeddings) -> float:

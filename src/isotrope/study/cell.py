@@ -44,6 +44,7 @@ class Cell:
     dev: tuple[str, ...] | None
     test: str | None
     suites: Mapping[str, SuiteSettings]
+    positives: bool
     train: bool
     then: str
     threads: int

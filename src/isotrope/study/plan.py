@@ -135,10 +135,11 @@ class _Planner:
         others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
         decides = {
             "files": {name: self.checksum(name) for name in sorted(others - {STUDENT})},
-            "settings": {k: v for k, v in settings.items() if row.train or k == "encoder"},
+            "settings": {k: v for k, v in settings.items() if row.train or run.positives or k == "encoder"},
             "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
-            "text": [self.text, sentences] if row.train or row.then else None, "dev": selecting if row.train else None,
-        } | ({"then": row.then} if row.then else {})  # fmt: skip
+            "text": [self.text, sentences] if row.train or row.then or run.positives else None,
+            "dev": selecting if row.train else None,
+        } | ({"then": row.then} if row.then else {}) | ({"positives": True} if run.positives else {})  # fmt: skip
         key = _checksum(decides)
         made = self.plan.cells
 
@@ -152,7 +153,7 @@ class _Planner:
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
                 seed, sentences, self.corpus, run.split, run.keep_duplicates, self.place.data, run.dev,
-                _test(run.test), run.suites,
+                _test(run.test), run.suites, run.positives,
                 row.train, row.then, run.threads, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
             ),
         )  # fmt: skip

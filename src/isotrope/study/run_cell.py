@@ -33,6 +33,7 @@ from isotrope.store.mark import claim, kind_of, remove
 from isotrope.store.records import Record, read_record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
+from isotrope.study.positives import positives_scores
 from isotrope.study.post_step import with_post_step
 from isotrope.text.cleaning import Cleaning
 from isotrope.types import Encoder
@@ -94,7 +95,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         save(trained, cell.model)
     model = _encoder(cell, trained)
     scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
-    scores |= _suites(cell, model, trained)
+    scores |= _suites(cell, model, trained) | _positives(cell, str(run.model))
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
@@ -116,10 +117,14 @@ def _measured(cell: Cell) -> Record:
     pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
     backbone = load(cell.backbone, pooling, **options)
     model = _encoder(cell, backbone)
-    scores = _judged(cell, model) | _suites(cell, model, backbone)
+    scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
         save(backbone, cell.model)
     return {"scores": scores, "data": {"tests": _gold(cell)}}
+
+
+def _positives(cell: Cell, model: str) -> dict[str, float]:
+    return positives_scores(cell, model) if cell.positives else {}
 
 
 def _encoder(cell: Cell, model: Encoder) -> RememberingEncoder:

@@ -55,6 +55,7 @@ class CommonSettings(_Record):
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     test: Literal["sts", "stsb", "dev-half", "none"] = "sts"  # dev-half: half of one's own dev pairs
     suites: Annotated[dict[str, SuiteSettings], BeforeValidator(_named)] = {}  # further ones; a list takes them whole
+    positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.positives`)
     tasks: Names = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
