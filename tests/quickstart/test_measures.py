@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison
 from isotrope.quickstart.measures import LEVEL, ModelMeasures, compare_measures, decide
-from isotrope.quickstart.similarity import similarity_pairs
 
 
 def test_both_tests_see_a_difference_where_there_is_one_and_none_where_there_is_none() -> None:

@@ -16,11 +16,11 @@ from scipy.stats import spearmanr
 import isotrope
 import isotrope.quickstart.run
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.post.whitening import whitening
 from isotrope.quickstart.docstrings import Docstrings
 from isotrope.quickstart.measures import FOUR_MODELS, measure_model
 from isotrope.quickstart.run import POOLING, quickstart
-from isotrope.quickstart.similarity import similarity_pairs
 
 
 def test_the_result_holds_what_two_models_earn(finished: Path, tiny_model: Path, text: Docstrings) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.geometry import alignment, uniformity
 from isotrope.evaluation.retrieval import reciprocal_ranks
+from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.evaluation.sts import spearman
 from isotrope.quickstart.docstrings import Docstrings
-from isotrope.quickstart.similarity import similarity_pairs
 from isotrope.types import Encoder, Vector
 
 FOUR_MODELS = {"before": "before", "whitened": "whitened", "trained": "trained", "after": "both"}  # -> as shown

@@ -17,12 +17,12 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress, watch
 from isotrope.encoder import load
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.similarity import agreement
 from isotrope.evaluation.significance import Comparison
 from isotrope.post.whitening import FULL_WHITENING
 from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.measures import DECISION, ModelMeasures, compare_measures, decide, measure_model
 from isotrope.quickstart.page import write_page
-from isotrope.quickstart.similarity import agreement
 from isotrope.quickstart.table import judgement
 from isotrope.run.environment import environment
 from isotrope.run.settings import RunSettings

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-import isotrope.quickstart.similarity
-from isotrope.quickstart.similarity import agreement, similarity_pairs
+import isotrope.evaluation.sets.similarity
+from isotrope.evaluation.sets.similarity import agreement, similarity_pairs
 
 
 def test_the_similarity_set_is_whole() -> None:
@@ -18,7 +18,7 @@ def test_the_similarity_set_is_whole() -> None:
     assert len(pairs) == len(pairs.second) == len(pairs.gold) == 330
     assert len({*zip(pairs.first, pairs.second, strict=True)}) == 330
     assert all(s == s.strip() and len(s.split()) >= 2 for s in (*pairs.first, *pairs.second))
-    folder = Path(isotrope.quickstart.similarity.__file__).parent
+    folder = Path(isotrope.evaluation.sets.similarity.__file__).parent
     rows = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()[1:]]
     assert [row[3] for row in rows] == pairs.first
     assert set(Counter(row[2] for row in rows).values()) == {33}
@@ -35,7 +35,7 @@ def test_the_two_graders_agree() -> None:
     found = agreement()
     assert 0.8 < found["spearman"] < 1
     assert 0 < found["equal"] <= found["within_half"] <= 1
-    folder = Path(isotrope.quickstart.similarity.__file__).parent
+    folder = Path(isotrope.evaluation.sets.similarity.__file__).parent
     a, b = (
         [float(line.split("\t")[1]) for line in (folder / f"grades_{who}.tsv").read_text().splitlines()[1:]]
         for who in "ab"
