@@ -12,7 +12,7 @@ from corpora import texts, write
 from isotrope.errors import UserError
 from isotrope.text import documents
 from isotrope.text.corpus import Corpus
-from isotrope.text.documents import document_blocks
+from isotrope.text.documents import document_blocks, read_page
 from isotrope.text.files import find_sources, passed_over
 
 MARKDOWN = """---
@@ -124,3 +124,24 @@ def test_a_document_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(documents, "LONGEST_LINE", 100)
     with pytest.raises(UserError, match=r"a.md is longer than 100 characters: cut it"):
         read(write(tmp_path / "a.md", "a line\n" * 20))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "title", "paragraphs"),
+    [
+        ("a.md", "intro\n\n## First\n\ntext\n\n# Second\n", "First", ["intro", "text", "Second"]),
+        ("a.md", "# `code`\n\ntext\n\n## `more`\n\nend", "code", ["text", "end"]),
+        ("a.md", '---\ntitle: "Of  the page"\n---\n## Part\n\ntext', "Of the page", ["Part", "text"]),
+        ("a.md", "---\ntitle: Same\n---\n# Same\n\ntext", "Same", ["text"]),
+        ("a.md", "+++\ntitle = 'T'\n+++\ntext", "T", ["text"]),
+        ("a.md", '<h1 align="center">Logo</h1>\n\ntext\n', "Logo", ["text"]),
+        ("a.md", "text alone", "", ["text alone"]),
+        ("a.md", "", "", []),
+        ("a.html", "<title>Head</title><p>text<h2>A <b>part</b></h2><p>end", "A part", ["text", "end"]),
+        ("a.html", "<title> Head\n of it</title><p>text", "Head of it", ["text"]),
+        ("a.html", "<p>text", "", ["text"]),
+    ],
+)
+def test_a_page_has_a_title(tmp_path: Path, name: str, content: str, title: str, paragraphs: list[str]) -> None:
+    (source,) = find_sources([write(tmp_path / name, content)])
+    assert read_page(source) == (title, paragraphs)

@@ -118,6 +118,8 @@ class CleaningReport:
         examples: reason → the first places, as "file:line 'beginning of the text'".
         texts: rows before they were split into sentences; 0: nothing is known of a split.
         skipped: ending → files of the folders that were not read.
+        unit: what a row is, as a plural.
+        notes: further lines: how the files were read, what was made of them.
     """
 
     files: tuple[str, ...] = ()
@@ -127,24 +129,28 @@ class CleaningReport:
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     texts: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
+    unit: str = "texts"
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A line for the whole, one for each reason that occurred, one for the files that were not read."""
+        """A line for the whole, one for each reason that occurred, one for the files that were not read, the notes."""
         files = "1 file" if len(self.files) == 1 else f"{len(self.files):,} files"
         texts = self.texts or self.read
         split = f" split into {self.read:,} sentences," if texts != self.read else ""
-        table = [f"{texts:,} texts read from {files},{split} {self.kept:,} kept, {self.read - self.kept:,} dropped"]
+        counts = f"{self.kept:,} kept, {self.read - self.kept:,} dropped"
+        table = [f"{texts:,} {self.unit} read from {files},{split} {counts}"]
         for reason, count in self.dropped.items():
             if count:
                 table.append(f"  {reason.replace('_', ' '):<12}{count:>12,}  first: {self.examples[reason][0]}")
         if left := not_read(self.skipped):
             table.append(f"  {left}")
+        table += [f"  {note}" for note in self.notes]
         return "\n".join(table)
 
     def summary(self) -> str:
         """The counts in one short phrase, for an error message."""
         counts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in self.dropped.items() if count]
-        texts = "1 text" if self.read == 1 else f"{self.read:,} texts"
+        texts = f"1 {self.unit.removesuffix('s')}" if self.read == 1 else f"{self.read:,} {self.unit}"
         return f"{texts} read, dropped: {', '.join(counts) or 'none'}"
 
     def to_json(self) -> str:
@@ -156,7 +162,8 @@ class CleaningReport:
         """The report that `to_json` wrote."""
         record = json.loads(text)
         examples = {reason: tuple(places) for reason, places in record.pop("examples").items()}
-        return cls(files=tuple(record.pop("files")), examples=examples, **record)
+        record |= {key: tuple(record[key]) for key in ("files", "notes") if key in record}
+        return cls(**record | {"examples": examples})
 
 
 class Tally:

@@ -1,10 +1,11 @@
-"""Documents: the text of a Markdown or HTML file, block after block, without markup, code and navigation."""
+"""Pages: the text of a Markdown or HTML file, block after block, without markup, code and navigation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -14,6 +15,7 @@ from isotrope.errors import UserError
 from isotrope.text.files import LONGEST_LINE, TextFile, lines
 
 Block = tuple[int, str]  # where it begins, from 1: the line in Markdown, the block's number in HTML; its text
+_Part = tuple[int, str, Literal["text", "heading", "code heading"]]  # a block, and what it is
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL)
 _MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -22,7 +24,7 @@ _BLOCKS = (
     "address, article, aside, blockquote, caption, dd, details, div, dl, dt, fieldset, figcaption, figure, h1, h2, h3, "
     "h4, h5, h6, header, hr, li, main, ol, p, section, summary, table, tr, ul"
 )
-_END = "\x1e"  # separates blocks; white space to str.split
+_END, _HEADING = "\x1e", "\x1d"  # the first separates blocks, the second marks headings; white space to str.split
 
 
 def document_blocks(source: TextFile) -> Iterator[Block]:
@@ -34,38 +36,84 @@ def document_blocks(source: TextFile) -> Iterator[Block]:
     Raises:
         UserError: what `lines` raises; a document that does not fit into `LONGEST_LINE` bytes.
     """
+    yield from ((begin, text) for begin, text, kind in _parts(source, whole_text(source)) if kind != "code heading")
+
+
+def read_page(source: TextFile) -> tuple[str, list[str]]:
+    """The title of a Markdown or HTML file, and its other blocks.
+
+    The title is that of Markdown's front matter, else the first heading, else HTML's ``<title>``, else "".
+
+    Raises:
+        UserError: as `document_blocks`.
+    """
+    page = whole_text(source)
+    parts = list(_parts(source, page))
+    headings = (text for _, text, kind in parts if kind != "text")
+    title = _front_title(page) if source.format == ".md" else ""
+    title = title or next(headings, "") or (_head_title(page) if source.format == ".html" else "")
+    place = next((place for place, (_, text, kind) in enumerate(parts) if kind != "text" and text == title), None)
+    return title, [text for at, (_, text, kind) in enumerate(parts) if at != place and kind != "code heading"]
+
+
+def whole_text(source: TextFile) -> str:
+    """A text file as one string. An empty file has none.
+
+    Raises:
+        UserError: what `lines` raises; a file that does not fit into `LONGEST_LINE` characters.
+    """
     if source.path.stat().st_size == 0:
-        return
-    pages, size = list[str](), 0
+        return ""
+    found, size = list[str](), 0
     for line in lines(source):
-        pages.append(line)
+        found.append(line)
         if (size := size + len(line)) >= LONGEST_LINE:
             raise UserError(f"{source.path} is longer than {LONGEST_LINE:,} characters", "cut it into several files")
-    yield from (_markdown if source.format == ".md" else _html)("".join(pages))
+    return "".join(found)
 
 
-def _markdown(text: str) -> Iterator[Block]:
+def _parts(source: TextFile, page: str) -> Iterator[_Part]:
+    return (_markdown if source.format == ".md" else _html)(page)
+
+
+def _front_title(page: str) -> str:
+    matter = _FRONT_MATTER.match(page)
+    found = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE) if matter else None
+    return " ".join(found[1].strip().strip("\"'").split()) if found else ""
+
+
+def _head_title(page: str) -> str:
+    node = LexborHTMLParser(_sound(page)).css_first("title")
+    return " ".join(node.text().split()) if node else ""
+
+
+def _markdown(text: str) -> Iterator[_Part]:
     text = _FRONT_MATTER.sub(lambda found: "\n" * found[0].count("\n"), text)  # the numbers of lines stay
     row: list[str] | None = None  # the cells of a table's row
-    begin = 1
+    begin, heading = 1, False
     for token in _MARKDOWN.parse(text):
         begin = token.map[0] + 1 if token.map else begin
         if token.type == "tr_open":
             row = []
         elif token.type == "tr_close" and row is not None:
-            yield begin, " ".join(row)
+            yield begin, " ".join(row), "text"
             row = None
         elif token.type == "html_block":
-            yield from ((begin, inner) for _, inner in _html(token.content))
-        elif token.type == "inline" and (words := _inline(token.children or [])):
-            if row is None:
-                yield begin, words
-            else:
+            yield from ((begin, inner, kind) for _, inner, kind in _html(token.content))
+        elif token.type in ("heading_open", "heading_close"):
+            heading = token.type == "heading_open"
+        elif token.type == "inline":
+            words, prose = _inline(token.children or [])
+            if words and heading:
+                yield begin, words, "heading" if prose else "code heading"
+            elif words and prose and row is None:
+                yield begin, words, "text"
+            elif words and prose and row is not None:
                 row.append(words)
 
 
-def _inline(tokens: Sequence[Token]) -> str:
-    """The text of a block; nothing where it is code alone."""
+def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:
+    """The text of a block, and whether it is more than code."""
     parts, prose, address = list[str](), False, False
     for token in tokens:
         if token.type in ("link_open", "link_close"):
@@ -75,10 +123,10 @@ def _inline(tokens: Sequence[Token]) -> str:
         elif token.type in ("text", "code_inline") and not address:
             parts.append(token.content)
             prose = prose or (token.type == "text" and any(map(str.isalnum, token.content)))
-    return " ".join("".join(parts).split()) if prose else ""
+    return " ".join("".join(parts).split()), prose
 
 
-def _html(text: str) -> Iterator[Block]:
+def _html(text: str) -> Iterator[_Part]:
     page = LexborHTMLParser(_sound(text))
     page.strip_tags(_LEFT_OUT.split(", "))
     if (body := page.body) is None:
@@ -86,10 +134,15 @@ def _html(text: str) -> Iterator[Block]:
     for node in body.css(_BLOCKS):
         node.insert_before(_END)
         node.insert_after(_END)
+    for node in body.css("h1, h2, h3, h4, h5, h6"):
+        node.insert_before(_HEADING)
     for node in body.css("td, th, br"):
         node.insert_before(" ")
-    parts = (" ".join(part.split()) for part in body.text().split(_END))
-    yield from enumerate(filter(None, parts), start=1)
+    number = 0
+    for part in body.text().split(_END):
+        if words := " ".join(part.split()):
+            number += 1
+            yield number, words, "heading" if _HEADING in part else "text"
 
 
 def _sound(text: str) -> str:

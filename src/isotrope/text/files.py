@@ -7,7 +7,7 @@ import lzma
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,11 +42,14 @@ class TextFile:
     split: str | None = None  # "en", …; None: its texts stay whole
 
 
-def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
+def find_sources(
+    paths: Iterable[Path | str], split: str | None = None, may_be_empty: Collection[str] = (".md", ".html")
+) -> list[TextFile]:
     """The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
 
     In a folder, hidden files and files of other kinds are passed over, and `passed_over` counts them; named directly
-    they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
+    they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`. Empty
+    files are an error too, except for the formats in ``may_be_empty``: empty pages are common.
 
     Raises:
         UserError: no path, an unknown split, a missing or empty file, an unknown ending, a folder that cannot be read
@@ -63,7 +66,7 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
         raise UserError("no corpus was named", "give a file or a folder; " + SUPPORTED)
     for source in sources:
         with reading_errors(source.path):
-            if source.path.stat().st_size == 0 and source.format not in (".md", ".html"):  # empty pages are common
+            if source.path.stat().st_size == 0 and source.format not in may_be_empty:
                 raise UserError(f"{source.path} is empty", "remove it or give a file with one sentence a line")
     return [replace(source, split=language) for source in sources]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -95,9 +95,24 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
         UserError: what `lines` and `Columns.choose` raise; a row with a wrong number of columns, a line that is not a
             JSON object, a field that is not a string (each with file and line); a broken Parquet file.
     """
-    readers = {".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
-    found = readers.get(source.format, _text)(source, columns, kept)
+    found = (table_rows if source.format in TABLES else _text)(source, columns, kept)
     return found if source.split is None else _split(found, source.split)
+
+
+class ColumnChoice(Protocol):
+    """Which columns of a table are read."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns that must hold strings: as many as `choose` gives first."""
+
+    def choose(self, path: Path, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Their names in one file, as `Columns.choose`."""
+
+
+def table_rows(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
+    """The rows of a table, as `rows`; they are not split."""
+    return TABLES[source.format](source, columns, kept)
 
 
 def _split(found: Iterator[NumberedRow], language: str) -> Iterator[NumberedRow]:
@@ -114,7 +129,7 @@ def _text(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator
         yield number, (text,)
 
 
-def _jsonl(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
+def _jsonl(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     chosen: tuple[str, ...] | None = None
     for number, line in enumerate(lines(source, cut=False), start=1):
         if not line.strip():
@@ -157,7 +172,7 @@ def _json_field(path: Path, number: int, record: dict[str, Any], name: str, any_
     return value
 
 
-def _delimited(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
+def _delimited(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     tabs = source.format == ".tsv"
     separator = "\t" if tabs else ","
     table = _Table(
@@ -221,7 +236,7 @@ def _refuse_swallowed(path: Path, number: int, run: int, fields: list[str], sepa
             )
 
 
-def _parquet(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
+def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     try:
         with reading_errors(source.path), source.path.open("rb") as raw, pq.ParquetFile(raw) as file:
             kinds = [
@@ -237,6 +252,14 @@ def _parquet(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Itera
                     yield number, row
     except pa.ArrowException as error:
         raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
+
+
+TABLES: dict[str, Callable[[TextFile, ColumnChoice, tuple[str, ...]], Iterator[NumberedRow]]] = {
+    ".jsonl": _jsonl,
+    ".csv": _delimited,
+    ".tsv": _delimited,
+    ".parquet": _parquet,
+}
 
 
 def _is_string(kind: pa.DataType) -> bool:
