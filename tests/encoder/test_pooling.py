@@ -31,7 +31,14 @@ def hidden_states(folder: Path) -> tuple[tuple[torch.Tensor, ...], torch.Tensor,
 @pytest.mark.parametrize("pooling", list(LAYERS))
 def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pooling: str) -> None:
     states, mask, pooled = hidden_states(tiny_model)
-    layers = {"first_last": (0, -1), "first_layer_last": (1, -1), "last_two": (-2, -1), "mean": (-1,)}
+    layers: dict[str, tuple[int, ...]]
+    layers = {
+        "first_last": (0, -1),
+        "first_layer_last": (1, -1),
+        "last_two": (-2, -1),
+        "mean": (-1,),
+        "embeddings": (0,),
+    }
     if pooling == "cls":
         expected = states[-1][:, 0]
     elif pooling == "cls_head":

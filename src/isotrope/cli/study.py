@@ -27,6 +27,9 @@ def study(
         str | None, typer.Option(help="The data folder; it holds senteval/.", envvar="ISOTROPE_DATA")
     ] = None,
     backbone: Annotated[str | None, typer.Option(help="Model to begin with, in every row.")] = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="File of word vectors (GloVe, word2vec), for rows with vectors = true.")
+    ] = None,
     sentences: Annotated[int | None, typer.Option(min=2, help="Texts of each run; default: the study's.")] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Seeds of each row: 0, 1, 2, …; default: the study's.")
@@ -56,8 +59,8 @@ def study(
     from isotrope.study.study import study as run
 
     options = Options(
-        output=output, corpus=corpus, data=data, backbone=backbone, sentences=sentences, dev=dev,
-        rows=_rows(file, rows or []), overrides=set_ or [], jobs=jobs, threads=threads, console=console,
+        output=output, corpus=corpus, data=data, backbone=backbone, vectors=vectors, sentences=sentences,
+        dev=dev, rows=_rows(file, rows or []), overrides=set_ or [], jobs=jobs, threads=threads, console=console,
     )  # fmt: skip
     try:
         if search:

@@ -26,6 +26,7 @@ CARRIED = "cls_token_embeddings"  # Pooling("cls") takes these, if there are any
 LAYERS: dict[str, Callable[[int], list[int]] | None] = {
     "cls": None,  # the first token
     "mean": None,  # the mean over real tokens
+    "embeddings": lambda last: [0],  # of what enters the first layer: static vectors, as GloVe's are
     "first_last": lambda last: [0, last],  # embeddings + last layer: SimCSE's published "first-last avg" (56.70)
     "first_layer_last": lambda last: [1, last],  # first transformer layer + last (60.73)
     "last_two": lambda last: [last - 1, last],  # ConSERT

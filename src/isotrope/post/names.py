@@ -3,7 +3,8 @@
 A name is a source, then any steps behind it, each after a ``+`` as the papers' tables write them:
 
     MODEL                                    a folder, a hub name, isotrope/tiny: as ``isotrope.load``
-    MODEL@first_last                         with another pooling: cls, mean, first_last (embeddings + last layer),
+    MODEL@first_last                         with another pooling: cls, mean, embeddings (static vectors: no layer),
+                                             first_last (embeddings + last layer),
                                              first_layer_last (first layer + last), last_two, cls_head
     glove.6B.300d.txt                        averaged word vectors: a text file of GloVe or word2vec (.gz, .xz, .zst)
     glove.6B.300d.txt+sif:freq=counts.txt    smooth inverse frequency (word vectors alone)

@@ -17,8 +17,9 @@ class Options(TypedDict, total=False):
     """The study's file decides what is left out here.
 
     output: the study's folder.
-    corpus: as ``run.corpus``. This option and the next four replace keys of ``[run]``.
+    corpus: as ``run.corpus``. This option and the next five replace keys of ``[run]``.
     backbone: in place of every preset's.
+    vectors: a file of word vectors, for the rows that take it.
     sentences: of a run.
     dev: pairs that select.
     threads: processor threads of each cell. The number is part of a cell's key, so another number makes new cells.
@@ -32,6 +33,7 @@ class Options(TypedDict, total=False):
     output: Required[str | Path]
     corpus: Sequence[str] | None
     backbone: str | None
+    vectors: str | None
     sentences: int | None
     dev: Sequence[str] | None
     threads: int | None
@@ -51,6 +53,7 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
     changes = {
         "corpus": options.get("corpus") or None,
         "backbone": options.get("backbone"),
+        "vectors": options.get("vectors"),
         "sentences": options.get("sentences"),
         "dev": options.get("dev") or None,
         "threads": options.get("threads"),

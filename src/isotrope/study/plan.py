@@ -12,6 +12,7 @@ from typing import Any
 import xxhash
 
 from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.senteval import data_folder
@@ -22,6 +23,7 @@ from isotrope.objective.preset import RESERVED, Preset, check_third_parties, pre
 from isotrope.objective.registry import STAGES
 from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
 from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
+from isotrope.store.cache import file_checksum
 from isotrope.study.cell import Cell
 from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
@@ -65,7 +67,7 @@ def plan_study(
 class _Planner:
     def __init__(self, spec: Spec, place: Place, entries: dict[str, PlannedRow]) -> None:
         self.spec, self.place, self.used = spec, place, set[str]()
-        self.read, self.checksum = cache(read_preset), cache(files_checksum)
+        self.read, self.checksum = cache(read_preset), cache(_source_checksum)
         run = spec.run
         self.corpus = corpus_files(run.corpus, place.data)
         refuse_output_in_corpus(place.output, self.corpus)
@@ -100,7 +102,7 @@ class _Planner:
         row, run = entry.row, self.spec.run
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
-        check_post_step(row.then)
+        check_post_step(row.then, words=row.vectors)
         recipe = self.read(row.preset, tuple(entry.overrides))
         needs: list[str] = []
 
@@ -121,7 +123,7 @@ class _Planner:
             start = own(begin)
             base = str(self.plan.cells[start].settings["base"])
         else:
-            base = start = backbone or run.backbone or begin
+            base = start = run.vectors if row.vectors else backbone or run.backbone or begin
         overrides = tuple(self._overrides(entry, recipe, base))
         overrides += tuple(scaled(entry, run.sentences, self.read(row.preset, overrides)))
         recipe = self.read(row.preset, overrides)
@@ -131,6 +133,9 @@ class _Planner:
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = sentences_of(entry, run.sentences, recipe)
         settings = _settings(recipe, start, teachers) | {"base": base}
+        if row.vectors:
+            WordVectors(start)  # which refuses what is no such file
+            settings["encoder"] = {"backbone": start}
         judging, selecting = self.pairs(tuple(recipe.train.select))
         others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
         decides = {
@@ -154,7 +159,8 @@ class _Planner:
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
                 seed, sentences, self.corpus, run.split, run.keep_duplicates, self.place.data, run.dev,
                 _test(run.test), run.suites, run.positives,
-                row.train, row.then, run.threads, run.keep_models or bool(needed_by), tuple(dict.fromkeys(needs)),
+                row.train, row.then, run.threads, (run.keep_models or bool(needed_by)) and not row.vectors,
+                tuple(dict.fromkeys(needs)),
             ),
         )  # fmt: skip
         if needed_by and not made[key].keep_model:
@@ -205,6 +211,11 @@ class _Planner:
             if has_component(_key(text), recipe):
                 self.used.add(text)
                 yield text
+
+
+def _source_checksum(name: str) -> str:
+    """Of a model's files, or of a file of word vectors."""
+    return file_checksum(Path(name)) if Path(name).is_file() else files_checksum(name)
 
 
 def _checksum(decides: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
@@ -23,16 +25,16 @@ def positives_scores(cell: Cell, model: str) -> dict[str, float]:
     """Two diversities: of the views as the encoder gives them, and as they enter the head, so after whitening.
 
     The views are those of the row's preset in training, with its dropout and token steps, on `BATCHES` batches of the
-    row's sentences. A row with a step behind its model has the views of the row without; it gets {}. With one pass, the
-    encoder gives one view, which has no diversity.
+    row's sentences. A row with a step behind its model has the views of the row without; it gets {}. So do word vectors
+    and outside losses, which have no views. With one pass, the encoder gives one view, which has no diversity.
 
     Args:
         cell: of the row.
         model: folder or name of its model.
     """
-    if cell.then:
-        return {}
     recipe = read_preset(cell.preset, cell.overrides)
+    if cell.then or recipe.loss or Path(model).is_file():
+        return {}
     recipe = recipe.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
     how, size = recipe.encoder, recipe.train.batch_size
     student = load(

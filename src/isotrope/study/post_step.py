@@ -1,11 +1,16 @@
-"""A step behind a cell's model, such as whitening, fitted on the sentences that the cell was trained on."""
+"""What a cell is judged as: its model, with a step such as whitening behind it.
+
+The step is fitted on the sentences that the row has, or with ``fit=target`` on those of each evaluation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
-from isotrope.post.fitted import TARGET, PostStep
+from isotrope.evaluation.models import RememberingEncoder
+from isotrope.post.fitted import TARGET, FittedEncoder, PostStep
 from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
 from isotrope.store.cache import cache_folder
@@ -17,14 +22,15 @@ from isotrope.types import Encoder
 MOST = 20_000  # sentences: a covariance of 768 channels changes little after that
 
 
-def check_post_step(then: str) -> None:
-    """Check that a row's ``then`` can be fitted on the row's own sentences.
+def check_post_step(then: str, words: bool = False) -> None:
+    """Check that a row's ``then`` can stand behind its model; ``words``: behind word vectors.
 
     Raises:
-        UserError: an unknown step, option or value; a step that names other sentences, or weighs words.
+        UserError: an unknown step, option or value; a step that names other sentences; one that weighs words, behind a
+            model.
     """
-    if then:
-        _step(then)
+    if then and isinstance(_step(then), Sif) and not words:
+        raise UserError(f"then = {then!r} weighs words", "write it in a row with vectors = true")
 
 
 def with_post_step(
@@ -36,19 +42,29 @@ def with_post_step(
     split: str | None = None,
     cleaning: Cleaning | None = None,
 ) -> Encoder:
-    """``encoder`` with the step ``then`` after it, fitted on the sentences that this seed trains on.
+    """``encoder`` with the step ``then`` after it, which encodes no sentence twice.
 
-    An empty ``then`` leaves the encoder as it is.
+    Without ``fit=target``, the step is fitted on the sentences that this seed trains on. An empty ``then`` is no step.
     """
     if not then:
-        return encoder
+        return RememberingEncoder(encoder)
+    step = _step(then)
+    if "fit" in step.model_fields_set:  # the step wants the target whole
+        return step.behind(encoder if isinstance(encoder, WordVectors) else RememberingEncoder(encoder))
     cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"), split=split, cleaning=cleaning)
-    return _step(then).behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST))
+    return RememberingEncoder(step.behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST)))
+
+
+def fresh(encoder: Encoder) -> Encoder:
+    """What `with_post_step` gave, with no vector remembered."""
+    if isinstance(encoder, FittedEncoder):
+        return encoder.step.behind(fresh(encoder.base))
+    return encoder.fresh() if isinstance(encoder, RememberingEncoder) else encoder
 
 
 def _step(then: str) -> PostStep:
     step = post_step(then, f"then = {then!r}")
-    if isinstance(step, Sif) or step.fit != TARGET or step.sentences is not None:
-        remedy = "write whitening, whitening:k=… or flow"
+    if step.fit != TARGET or step.sentences is not None:
+        remedy = "write whitening, whitening:k=… or flow; with fit=target it is fitted on the test's sentences"
         raise UserError(f"then = {then!r} is not fitted on the row's own sentences", remedy)
     return step

@@ -14,7 +14,7 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load, save
-from isotrope.evaluation.models import RememberingEncoder
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
 from isotrope.evaluation.sts import score, similarities
@@ -34,7 +34,7 @@ from isotrope.store.records import Record, read_record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.positives import positives_scores
-from isotrope.study.post_step import with_post_step
+from isotrope.study.post_step import fresh, with_post_step
 from isotrope.text.cleaning import Cleaning
 from isotrope.types import Encoder
 
@@ -115,7 +115,8 @@ def _measured(cell: Cell) -> Record:
     options = {key: recipe.get(key) for key in ("normalize", "prompt", "prompt_name")}
     # what this study trained has its pooling, and perhaps a head behind it, which a pooling given here would replace
     pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
-    backbone = load(cell.backbone, pooling, **options)
+    words = Path(cell.backbone).is_file()
+    backbone = WordVectors(cell.backbone) if words else load(cell.backbone, pooling, **options)
     model = _encoder(cell, backbone)
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
@@ -127,12 +128,10 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
     return positives_scores(cell, model) if cell.positives else {}
 
 
-def _encoder(cell: Cell, model: Encoder) -> RememberingEncoder:
+def _encoder(cell: Cell, model: Encoder) -> Encoder:
     """The model to judge. It remembers vectors, since the suites share sentences."""
     cleaning = Cleaning(dedupe=not cell.keep_duplicates)
-    return RememberingEncoder(
-        with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed, cell.split, cleaning)
-    )
+    return with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed, cell.split, cleaning)
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
@@ -153,20 +152,26 @@ def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
     return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
 
 
-def _suites(cell: Cell, encoder: RememberingEncoder, model: SentenceTransformer) -> dict[str, float]:
+def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors) -> dict[str, float]:
     """The further suites' numbers of ``encoder``, whose vectors ``model`` makes."""
     found: dict[str, float] = {}
     for suite, asked in cell.suites.items():
         with reading(model, asked.max_length, asked.precision):
             whole = (asked.max_length, asked.precision) == (None, "fp32")
-            judged = encoder if whole else encoder.fresh()  # it knows other vectors of the same texts
+            judged = encoder if whole else fresh(encoder)  # it knows other vectors of the same texts
             found |= suite_scores(suite, evaluate(judged, suite, cell.data, asked.tasks or None, asked.setting))
     return found
 
 
 @contextmanager
-def reading(model: SentenceTransformer, length: int | None, precision: str) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16."""
+def reading(model: SentenceTransformer | WordVectors, length: int | None, precision: str) -> Iterator[None]:
+    """Let a model read at most ``length`` tokens of a text (None: as many as before), in fp32 or bf16.
+
+    Word vectors have no tokens and one precision.
+    """
+    if isinstance(model, WordVectors):
+        yield
+        return
     own = model.max_seq_length
     model.max_seq_length = own if length is None else min(length, own or length)
     try:

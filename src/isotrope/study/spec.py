@@ -52,6 +52,7 @@ class CommonSettings(_Record):
     sentences: Sentences | None = None  # a random sample of so many; None: all
     seeds: Count = 5  # each row is trained with the seeds 0 … seeds − 1
     backbone: str | None = None  # instead of the presets' own
+    vectors: str = ""  # a file of word vectors, for the rows that take it
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     test: Literal["sts", "stsb", "dev-half", "none"] = "sts"  # dev-half: half of one's own dev pairs
     suites: Annotated[dict[str, SuiteSettings], BeforeValidator(_named)] = {}  # further ones; a list takes them whole
@@ -88,8 +89,9 @@ class RowSettings(_Record):
     sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
     sentences: Sentences | None = None  # None: the run's
     scale: Names = ()  # keys, such as train.eval_steps, that shrink with the row's share of the run's sentences
-    then: str = ""  # a baseline's step behind the model, as in MODEL+whitening:k=128; fitted on the row's sentences
+    then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
+    vectors: bool = False  # True: the word vectors of run.vectors, averaged; without that file, published numbers alone
     published: Published = {}
     published_sd: Published = {}
     source: str = ""
@@ -213,7 +215,23 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
             raise UserError(f"study {name}: [figures.{figure}] is not a name", "use letters, digits, - and _")
     for place, why in _idle(spec):
         raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
-    return spec
+    return _with_vectors(spec)
+
+
+def _with_vectors(spec: Spec) -> Spec:
+    """The study, its rows of word vectors as rows that are not trained; without a file they are references."""
+    kept = {label: row for label, row in spec.rows.items() if not row.vectors}
+    named = {label: row for label, row in spec.rows.items() if row.vectors}
+    if spec.run.vectors:
+        words = {label: row.model_copy(update={"train": False}) for label, row in named.items()}
+        return spec.model_copy(update={"rows": {label: words.get(label, row) for label, row in spec.rows.items()}})
+    for label, row in named.items():
+        if not (row.published and kept):
+            problem = f"study {spec.name}: rows.{label} has word vectors, and no file is named"
+            raise UserError(problem, "add --vectors FILE, or run.vectors")
+    fields = Reference.model_fields
+    told = {label: Reference(**row.model_dump(include=set(fields))) for label, row in named.items()}
+    return spec.model_copy(update={"rows": kept, "reference": told | spec.reference})
 
 
 def with_tuned(spec: Spec, file: str | Path) -> Spec:
@@ -258,8 +276,13 @@ def _columns(spec: Spec) -> Iterator[tuple[str, str]]:
 
 def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
     """(Place, why) of each key that has no effect."""
+    if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
+        yield "run.vectors", "no row has vectors = true"
     for label, row in spec.rows.items():
-        if not row.train:
+        if row.vectors:
+            given = row.model_fields_set & {"preset", "set", "teachers", "sweep", "train"}
+            yield from ((f"rows.{label}.{key}", "word vectors have no preset") for key in sorted(given))
+        elif not row.train:
             read = {"sentences"} if row.then else set()  # the step in ``then`` is fitted on them
             given = row.model_fields_set & {"sentences", "scale", "sweep", "teachers"} - read
             given -= {"sweep"} if row.sweep.keys() <= read else set()
