@@ -39,7 +39,7 @@ def train(
     dev: Annotated[
         list[str] | None,
         typer.Option(
-            help="Labelled pairs that choose the checkpoint: a .tsv or .csv file, stsb, sickr, none; "
+            help="What chooses the checkpoint: a .tsv or .csv file of pairs, stsb, sickr, transfer-dev (slow), none; "
             "default: the preset's if the data folder is known, else none."
         ),
     ] = None,

@@ -21,7 +21,7 @@ from isotrope.objective.head import check_head
 from isotrope.objective.preset import Preset, check_third_parties, preset_names, read_preset
 from isotrope.objective.sources import flat
 from isotrope.run.folder import RunFolder
-from isotrope.run.pairs import named_pairs
+from isotrope.run.pairs import TransferDev, named_pairs
 from isotrope.run.processes import process_count
 from isotrope.run.settings import RunSettings
 from isotrope.text.corpus import corpus_key
@@ -40,14 +40,14 @@ class RunInputs:
     Attributes:
         settings: what was asked for.
         preset: the resolved preset.
-        selecting: dev set -> pairs that choose the checkpoint.
+        selecting: dev set -> pairs or tasks that choose the checkpoint.
         judging: task -> part -> pairs that judge the result.
         identity: what ``run.json`` holds.
     """
 
     settings: RunSettings
     preset: Preset
-    selecting: Mapping[str, Pairs]
+    selecting: Mapping[str, Pairs | TransferDev]
     judging: Sets
     identity: Mapping[str, Any]
 

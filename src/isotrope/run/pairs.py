@@ -1,18 +1,24 @@
-"""The pairs that select a model and those that judge it: SentEval's, or the user's own."""
+"""What selects a model and what judges it: pairs of SentEval or the user's own, and the transfer tasks' dev sets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from isotrope.errors import UserError, one_of
+from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.pairs import Pairs, read_pairs
-from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
+from isotrope.evaluation.sets.senteval import STS_TASKS, data_folder, load_sts
+from isotrope.evaluation.sets.transfer import load_transfer
 from isotrope.evaluation.sts import Sets
+from isotrope.evaluation.suite import SUITES
+from isotrope.evaluation.transfer import evaluate_transfer
 from isotrope.text.permutation import Permutation
+from isotrope.types import Encoder
 
 DEV_SETS = {
     "stsb-dev": "STSBenchmark",
@@ -20,11 +26,44 @@ DEV_SETS = {
     "stsb": "STSBenchmark",
     "sickr": "SICKRelatedness",
 }
+TRANSFER_DEV = "transfer-dev"
+SHIPPED_DEV = {*DEV_SETS, TRANSFER_DEV}  # these judge no run: see `judges`
+
+
+@dataclass(frozen=True)
+class TransferDev:
+    """Selection on the dev sets of the papers' seven transfer tasks (RankCSE Appendix B, Table 10).
+
+    SentEval's setting for prototypes. Where a task has no dev set, its accuracy is that of the inner folds.
+    """
+
+    data: Path
+
+    def checksum(self) -> str:
+        """Of the tasks' files."""
+        return data_checksum(self.data, SUITES["transfer"].folders)
+
+    def accuracy(self, encoder: Encoder) -> float:
+        """The mean dev accuracy, as a fraction."""
+        found = evaluate_transfer(encoder, SUITES["transfer"].averaged, self.data, "fast")
+        return float(np.mean([task["dev_accuracy"] for task in found.values()]))
+
+
+def _transfer_dev(data: str | Path | None) -> TransferDev:
+    """Refuses missing and broken files now, not at the first evaluation."""
+    for task in SUITES["transfer"].averaged:
+        load_transfer(data, task)
+    return TransferDev(data_folder(data))
 
 
 def dev_names(given: Iterable[str]) -> list[str]:
     """The sets that ``dev`` names, one by one, without ``none``."""
     return [part for names in given for part in names.split(",") if part != "none"]
+
+
+def pair_names(given: Iterable[str]) -> list[str]:
+    """Those of `dev_names` that are pairs."""
+    return [name for name in dev_names(given) if name != TRANSFER_DEV]
 
 
 def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
@@ -55,12 +94,15 @@ def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) 
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
     ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``. None splits the user's own dev
-    pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well.
+    pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well. So
+    ``stsb-dev`` is only for figures that a paper draws from STS-B's dev pairs.
     """
     if test == "sts":
         return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
     if test == "stsb":
         return {"STSBenchmark": load_sts(data, "STSBenchmark", ["test"])}, dict(dev)
+    if test == "stsb-dev":
+        return {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])}, dict(dev)
     if test == "none":
         return {}, dict(dev)
     if test is not None:
@@ -74,8 +116,8 @@ def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) 
 
 def named_pairs(
     dev: str | Sequence[str] | None, select: Sequence[str], test: str | None, data: str | Path | None
-) -> tuple[Sets, dict[str, Pairs]]:
-    """The pairs that judge a run and those that select. If ``dev`` is None, the preset's ``select`` is taken.
+) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
+    """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken.
 
     Raises:
         UserError: an unknown or missing set, a file that holds no pairs, two of one name.
@@ -84,9 +126,10 @@ def named_pairs(
     if names is None:
         names = select if data else []
     names = dev_names(names)
-    if test is None and set(names) <= DEV_SETS.keys():
+    if test is None and set(names) <= SHIPPED_DEV:
         test = "sts" if data else "none"
-    return judges(test, dev_pairs(names, data), data)
+    judging, kept = judges(test, dev_pairs(pair_names(names), data), data)
+    return judging, {**kept, **({TRANSFER_DEV: _transfer_dev(data)} if TRANSFER_DEV in names else {})}
 
 
 def _take(pairs: Pairs, rows: np.ndarray[Any, Any]) -> Pairs:

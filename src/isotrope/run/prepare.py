@@ -25,6 +25,7 @@ from isotrope.objective.outside import OutsideLoss, build_outside
 from isotrope.objective.preset import Preset, build_objective, open_teachers
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
+from isotrope.run.pairs import TransferDev
 from isotrope.run.processes import process_count, process_number
 from isotrope.run.settings import RunSettings
 from isotrope.store.cache import cache_folder
@@ -48,7 +49,7 @@ class TrainingPlan:
         objective: the loss, teachers included.
         sample: the rows of the corpus to train on.
         watched: sentences for the label-free signals, the same for every seed.
-        selecting: dev set -> pairs that choose the checkpoint.
+        selecting: dev set -> pairs or tasks that choose the checkpoint.
         judging: task -> part -> pairs that judge the result.
         trackers: where transformers reports to.
         console: where isotrope reports to.
@@ -61,7 +62,7 @@ class TrainingPlan:
     objective: Objective | OutsideLoss
     sample: Sample
     watched: list[str]
-    selecting: Mapping[str, Pairs]
+    selecting: Mapping[str, Pairs | TransferDev]
     judging: Sets
     trackers: list[str]
     console: Console

@@ -20,6 +20,7 @@ from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.run.log import MetricsLog
+from isotrope.run.pairs import TransferDev
 from isotrope.store.atomic import draft_path, move, sync
 
 NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
@@ -28,17 +29,26 @@ SPREAD = 4000  # sentences at most whose uniformity is taken: its time grows wit
 
 
 class DevScore(BaseEvaluator):
-    """Spearman's correlation on each dev set, and their mean under ``score``; a sentence-transformers evaluator.
+    """The score on each dev set, and their mean under ``score``; a sentence-transformers evaluator.
+
+    Of pairs it is Spearman's correlation, of the transfer tasks their mean dev accuracy.
 
     From the vectors of the first set also alignment (of the close pairs) and uniformity, which show how the space
     changes. The papers' curves are those of STS-B alone.
     """
 
-    def __init__(self, sets: Mapping[str, Pairs]) -> None:
+    def __init__(self, sets: Mapping[str, Pairs | TransferDev]) -> None:
         super().__init__()
-        self.sets = dict(sets)
+        self.sets = {name: one for name, one in sets.items() if isinstance(one, Pairs)}
+        self.tasks = {name: one for name, one in sets.items() if isinstance(one, TransferDev)}
 
     def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        scores, shape = self._of_pairs(model) if self.sets else ({}, {})
+        scores |= {name: one.accuracy(model) for name, one in self.tasks.items()}
+        return {**shape, **scores, "score": sum(scores.values()) / len(scores)}
+
+    def _of_pairs(self, model: SentenceTransformer) -> tuple[dict[str, float], dict[str, float]]:
+        """Scores, and how the space is shaped."""
         embedded = Embedded(model, (s for pairs in self.sets.values() for s in (*pairs.first, *pairs.second)))
         cosines = {name: embedded.cosines(pairs) for name, pairs in self.sets.items()}
         scores = {name: spearman(cosines[name], pairs.gold) for name, pairs in self.sets.items()}
@@ -48,7 +58,7 @@ class DevScore(BaseEvaluator):
         shape = {"uniformity": uniformity(embedded.vectors[: min(own, SPREAD)])}
         if len(close):
             shape["alignment"] = float(np.mean(2 - 2 * close))  # of unit vectors: ‖u − v‖² = 2 − 2·cos
-        return {**shape, **scores, "score": sum(scores.values()) / len(scores)}
+        return scores, shape
 
 
 class Signals(BaseEvaluator):

@@ -22,9 +22,9 @@ class RunSettings:
         prompt_name: the same, by the name of one of the backbone's own prompts.
         positive_prompt: words before positives and hard negatives; None: as before all texts.
         teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
-        dev: pairs that choose the checkpoint: ``stsb``, ``sickr``, the user's .tsv files. With several, their mean
-            chooses. ``none`` keeps the last checkpoint. None takes the preset's sets if a data folder is known, else
-            ``none``.
+        dev: what chooses the checkpoint: pairs (``stsb``, ``sickr``, the user's .tsv files), or ``transfer-dev``, the
+            seven transfer tasks. With several, their mean chooses. ``none`` keeps the last checkpoint. None takes the
+            preset's sets if a data folder is known, else ``none``.
         test: pairs that judge the result: ``sts`` (seven test sets), ``stsb``, ``none``. None takes ``sts`` if a
             data folder is known, else half of the user's own dev pairs.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.

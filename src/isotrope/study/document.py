@@ -71,6 +71,7 @@ def means(row: Record) -> Means:
 JUDGES = {
     "sts": "the seven STS sets",
     "stsb": "STS-B alone (Avg. is its score)",
+    "stsb-dev": "STS-B's dev pairs, which may have selected too (Avg. is their score)",
     "dev-half": "half of the study's own dev pairs (Avg. is their score)",
     "none": "no test pairs",
 }

@@ -22,7 +22,7 @@ from isotrope.objective.head import check_head
 from isotrope.objective.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
 from isotrope.objective.registry import STAGES
 from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
-from isotrope.run.pairs import DEV_SETS, dev_names, named_pairs
+from isotrope.run.pairs import SHIPPED_DEV, dev_names, named_pairs
 from isotrope.store.cache import file_checksum
 from isotrope.study.cell import Cell
 from isotrope.study.columns import COLUMN_SUITES
@@ -81,7 +81,7 @@ class _Planner:
             for suite, asked in run.suites.items()
         }
         self.pairs = cache(self._pairs)
-        if run.test == "dev-half" and set(dev_names(run.dev or ())) <= DEV_SETS.keys():
+        if run.test == "dev-half" and set(dev_names(run.dev or ())) <= SHIPPED_DEV:
             problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
             raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
         self.plan = StudyPlan(spec, entries)

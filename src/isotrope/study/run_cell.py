@@ -23,7 +23,7 @@ from isotrope.report.space import pair_cosines
 from isotrope.run.cosines import write_cosines
 from isotrope.run.environment import environment
 from isotrope.run.folder import KIND, RunFolder
-from isotrope.run.pairs import dev_names, dev_pairs, judges
+from isotrope.run.pairs import dev_pairs, judges, pair_names
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
 from isotrope.store.atomic import clear_drafts, new_file
@@ -137,7 +137,7 @@ def _encoder(cell: Cell, model: Encoder) -> Encoder:
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
-    dev = dev_pairs(dev_names(cell.dev or ()), cell.data) if cell.test is None else {}
+    dev = dev_pairs(pair_names(cell.dev or ()), cell.data) if cell.test is None else {}
     sets, _ = judges(cell.test, dev, cell.data)
     if not sets:
         return {}

@@ -54,7 +54,8 @@ class CommonSettings(_Record):
     backbone: str | None = None  # instead of the presets' own
     vectors: str = ""  # a file of word vectors, for the rows that take it
     dev: Names | None = None  # as in isotrope train; None: as each preset says
-    test: Literal["sts", "stsb", "dev-half", "none"] = "sts"  # dev-half: half of one's own dev pairs
+    # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
+    test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
     suites: Annotated[dict[str, SuiteSettings], BeforeValidator(_named)] = {}  # further ones; a list takes them whole
     positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.positives`)
     tasks: Names = ()  # the columns to show; (): all that were measured

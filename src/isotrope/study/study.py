@@ -53,7 +53,7 @@ def study(
     Args:
         file: a shipped study's name, or a .toml file.
         seeds: how many, from 0.
-        test: pairs that judge: sts, stsb, dev-half, none.
+        test: pairs that judge: sts, stsb, stsb-dev, dev-half, none.
         sweep: key -> values, over every row.
         tuned: the ``search.toml`` of a search. Its best settings are added to the rows.
         options: see `isotrope.study.options.Options`.
