@@ -90,7 +90,7 @@ def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path) -> N
 def test_dev_pairs_may_be_asked_to_judge_for_a_figure(monkeypatch: pytest.MonkeyPatch, pairs_file: Path) -> None:
     """RankCSE's Figure 5. They still select."""
     given = read_pairs(pairs_file)
-    monkeypatch.setattr(pairs, "load_sts", lambda data, task, splits: {split: given for split in splits})
+    monkeypatch.setattr(pairs, "load_sts", lambda data, task, splits: dict.fromkeys(splits, given))
     judging, selecting = named_pairs("stsb", [], "stsb-dev", None)
     assert list(judging["STSBenchmark"]) == ["dev"]
     assert list(selecting) == ["stsb"]

@@ -38,7 +38,9 @@ def study(
         list[str] | None,
         typer.Option(help="What chooses the checkpoint: stsb, sickr, transfer-dev (slow), a .tsv file, none."),
     ] = None,
-    test: Annotated[str | None, typer.Option(help="Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none.")] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none.")
+    ] = None,
     rows: Annotated[list[str] | None, typer.Option(help="Only this row; several with commas, or again.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="key=value: change a setting, in every row that has the key.")
