@@ -162,7 +162,7 @@ def known(name: str) -> bool:
     if name.startswith("isotrope "):
         return known_command(name.split()[1:])
     if name.startswith("--"):
-        return known_command(["train", *name.split()])
+        return any(known_command([command, *name.split()]) for command in ("train", "study", "evaluate"))
     name = name.removeprefix("python ")
     if "/" in name:
         return any((place / name).exists() for place in (ROOT, ROOT / "src" / "isotrope"))
