@@ -24,6 +24,18 @@ def whitening(x: np.ndarray, k: int, exponent: float = 0.5) -> np.ndarray:
     return np.array(columns).T
 
 
+def all_but_the_top(x: np.ndarray, k: int) -> np.ndarray:
+    """Mu and Viswanath, 2018, Algorithm 1, of centred rows: (N, D) -> (N, D), a direction after the other."""
+    rows = [row - sum(x) / len(x) for row in x]
+    for _ in range(k):
+        direction = np.ones(len(rows[0]))
+        for _ in range(5000):
+            direction = sum((row @ direction) * row for row in rows)
+            direction /= np.sqrt(direction @ direction)
+        rows = [row - (row @ direction) * direction for row in rows]
+    return np.array(rows)
+
+
 def averaged(vectors: dict[str, list[float]], texts: list[str], weight=lambda word: 1.0) -> np.ndarray:
     rows = []
     for text in texts:

@@ -14,6 +14,7 @@ from isotrope.evaluation.embed import Embedded
 from isotrope.post.fitted import FittedEncoder
 from isotrope.post.flow import Flow
 from isotrope.post.names import EncoderName, check_name, open_encoder
+from isotrope.post.removal import Removal
 from isotrope.post.whitening import Whitening
 from toy_vectors import write_word_vectors
 
@@ -33,6 +34,7 @@ def test_names_are_taken_apart(tmp_path):
     assert EncoderName.parse(f"{odd}+whitening") == EncoderName(str(odd), None, (Whitening(),))
     assert EncoderName.parse(f"{odd}@mean").pooling == "mean"
     assert EncoderName.parse("model+whitening:exponent=0.25").steps == (Whitening(exponent=0.25),)
+    assert EncoderName.parse("model+removal+removal:k=3").steps == (Removal(), Removal(k=3))
 
 
 def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
@@ -52,13 +54,13 @@ def test_a_plain_name_is_the_model_and_a_pooling_its_own(tiny_model):
     np.testing.assert_allclose(poolings["first_layer_last"], poolings["last_two"], atol=1e-6)
 
 
-@pytest.mark.parametrize("step", ["whitening:k=5", "flow:epochs=2,depth=2", "whitening+flow"])
+@pytest.mark.parametrize("step", ["whitening:k=5", "removal:k=2", "flow:epochs=2,depth=2", "whitening+flow"])
 def test_a_named_baseline_is_an_encoder(tiny_model, step):
     texts = sentences(60)
     encoder = open_encoder(f"{tiny_model}@mean+{step}")
     assert isinstance(encoder, FittedEncoder)
     # the last LayerNorm of a fresh model centres its 32 channels: they vary in 31 directions
-    expected = {"whitening:k=5": 5, "flow:epochs=2,depth=2": 32, "whitening+flow": 31}[step]
+    expected = {"whitening:k=5": 5, "removal:k=2": 32, "flow:epochs=2,depth=2": 32, "whitening+flow": 31}[step]
     assert Embedded(encoder, texts).vectors.shape == (60, expected)
 
 
@@ -66,10 +68,11 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
     ("name", "words"),
     [
         ("isotrope/tiny@middle", "pooling 'middle' is unknown: choose one of cls, mean"),
-        ("isotrope/tiny+whitenin", r"no step 'whitenin': write one of \+whitening, \+flow, \+sif"),
+        ("isotrope/tiny+whitenin", r"no step 'whitenin': write one of \+whitening, \+removal, \+flow, \+sif"),
         ("isotrope/tiny+whitening:q=3", r"\+whitening has no option 'q': choose from fit, sentences, k"),
         ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
         ("isotrope/tiny+whitening:exponent=0.6", "exponent=0.6 is not possible"),
+        ("isotrope/tiny+removal:k=0", "k=0 is not possible"),
         ("isotrope/tiny+whitening:k=many", "k=many is not possible"),
         ("isotrope/tiny+whitening:256", "'256' is not an option: write"),
         ("isotrope/tiny+flow:coupling=none", "coupling=none is not possible"),

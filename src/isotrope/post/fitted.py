@@ -63,6 +63,19 @@ class PostStep(BaseModel, ABC):
             yield from (text for _, fields in rows(source, Columns()) for text in fold(fields) if text)
 
 
+class LinearStep(PostStep):
+    """A step x -> (x − μ) W, which can also be a layer of a saved model: `isotrope.post.saved.with_linear`."""
+
+    @abstractmethod
+    def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        """Mean μ (D,) and W (D, K), fitted on vectors (N, D)."""
+
+    def fitted(self, vectors: Matrix) -> Transform:
+        """The map x -> (x − μ) W."""
+        mean, matrix = self.linear(vectors)
+        return lambda x: (x - mean) @ matrix
+
+
 class FittedEncoder(ByRole):
     """An encoder and a step behind it. A step of the target is fitted anew on the sentences of each `encode`.
 

@@ -9,6 +9,8 @@ A name is a source, then any steps behind it, each after a ``+`` as the papers' 
     glove.6B.300d.txt                        averaged word vectors: a text file of GloVe or word2vec (.gz, .xz, .zst)
     glove.6B.300d.txt+sif:freq=counts.txt    smooth inverse frequency (word vectors alone)
     MODEL@first_last+whitening:k=256         BERT-whitening to 256 dimensions
+    MODEL@first_last+whitening:exponent=0    centring alone
+    MODEL@first_last+removal:k=2             all-but-the-top: without the two directions of largest variance
     MODEL@first_last+flow:epochs=2           BERT-flow
     glove.6B.300d.txt+sif+whitening:k=100    one after the other
 
@@ -34,11 +36,12 @@ from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError, one_of
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
+from isotrope.post.removal import Removal
 from isotrope.post.sif import Sif
 from isotrope.post.whitening import Whitening
 from isotrope.types import Encoder
 
-STEPS: dict[str, type[PostStep]] = {"whitening": Whitening, "flow": Flow, "sif": Sif}
+STEPS: dict[str, type[PostStep]] = {"whitening": Whitening, "removal": Removal, "flow": Flow, "sif": Sif}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.post.fitted import PostStep, Transform
+from isotrope.post.fitted import LinearStep
 from isotrope.types import Count, Exponent, Matrix
 
 FULL_WHITENING = 0.5  # the exponent of the paper: all directions get the variance 1
@@ -62,7 +62,7 @@ def fewest_rows(dim: int, k: int | None, exponent: float) -> int:
     return 2 if k is None and exponent == 0 else (dim if k is None else k) + 1
 
 
-class Whitening(PostStep):
+class Whitening(LinearStep):
     """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening.
 
     Attributes:
@@ -73,7 +73,6 @@ class Whitening(PostStep):
     k: Count | None = None
     exponent: Exponent = FULL_WHITENING
 
-    def fitted(self, vectors: Matrix) -> Transform:
-        """The map x -> (x − μ) W."""
-        mean, matrix = whitening(vectors, self.k, self.exponent)
-        return lambda x: (x - mean) @ matrix
+    def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        """`whitening` with this step's options."""
+        return whitening(vectors, self.k, self.exponent)

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 from sentence_transformers.base.modules import Normalize
-from torch import nn
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -19,7 +17,6 @@ from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.load import public_name
-from isotrope.encoder.pooling import dense
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
@@ -27,6 +24,7 @@ from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_se
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.post.saved import with_linear
 from isotrope.post.whitening import SOFT_WHITENING, check_size, fewest_rows, whitening
 from isotrope.run.card import whiten_card
 from isotrope.run.judge import NOT_JUDGED
@@ -37,7 +35,7 @@ from isotrope.store.disk import writing
 from isotrope.text.corpus import open_corpus
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
-from isotrope.types import Encoder, Matrix
+from isotrope.types import Encoder
 
 WHITEN_RECORD = "whiten.json"  # beside the model: the settings, and how it compares with the old one
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
@@ -133,19 +131,14 @@ def whiten(
             old = Known(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
         new = Known(texts, (old.vectors - mean) @ matrix)
-        unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
-        encoder.truncate_dim = None  # it would cut behind the new layer, which is fitted on what it left
-        beyond = int(encoder.get_embedding_dimension()) - dim
-        encoder.append(_layer(np.pad(mean, (0, beyond)), np.pad(matrix, ((0, beyond), (0, 0)))).to(encoder.device))
-        if unit_length:
-            encoder.append(Normalize())
+        encoder = with_linear(encoder, mean, matrix)
         record = {
             "model": public_name(model), "pooling": pooling, "k": k, "exponent": exponent, "seed": seed,
             "split": split,
             "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
             "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": len(fitted_on)},
             "dimensions": {"before": dim, "after": matrix.shape[1], "left_out": wanted - matrix.shape[1]},
-            "unit_length": unit_length, "held_out": {"texts": len(held), "used": len(chosen)},
+            "unit_length": isinstance(encoder[-1], Normalize), "held_out": {"texts": len(held), "used": len(chosen)},
             **_verdict(old, new, tasks, judging),
         }  # fmt: skip
         card = whiten_card(model, paths, record, encoder)
@@ -164,7 +157,3 @@ def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging:
     verdict = (found["pairs"] or found["self_made"] or {"verdict": NOT_JUDGED})["verdict"]
     return found | {"verdict": verdict, "advice": _ADVICE[verdict] + ("" if sets else _MORE)}
 
-
-def _layer(mean: Matrix, matrix: Matrix) -> nn.Module:
-    """(x − μ) W for μ (D,) and W (D, K), as x W + b."""
-    return dense(torch.from_numpy(matrix.T.copy()), torch.from_numpy(-mean @ matrix))
