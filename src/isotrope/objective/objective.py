@@ -14,8 +14,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext, built
+from isotrope.encoder.distributed import gather_rows, process_rank
 from isotrope.objective.card import Described, introduce
-from isotrope.objective.distributed import gather_rows, process_rank
 from isotrope.objective.passes import TextColumn, encode_columns
 from isotrope.objective.refusals import LossTerms, check_columns, check_views, refuse
 from isotrope.text.permutation import derive

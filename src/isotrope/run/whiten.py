@@ -156,4 +156,3 @@ def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging:
     }
     verdict = (found["pairs"] or found["self_made"] or {"verdict": NOT_JUDGED})["verdict"]
     return found | {"verdict": verdict, "advice": _ADVICE[verdict] + ("" if sets else _MORE)}
-

@@ -45,26 +45,44 @@ class CorpusEmbeddings:
         Raises:
             UserError: no space or no right to write, a model that gives NaN.
         """
-        corpus = context.needed("corpus")
-        rows = None if context.rows is None else np.unique(context.rows)  # rising, as searchsorted needs
-        if rows is not None and len(rows) == len(corpus):
-            rows = None
-        chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
-        key = xxhash.xxh3_128_hexdigest(json.dumps([_LAYOUT, encoder.key(), corpus.key, chosen]).encode())
+        corpus, rows = context.needed("corpus"), visited(context)
+        key = cache_key(_LAYOUT, encoder.key(), corpus.key, rows)
         folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
         return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
 
     def __call__(self, batch: Batch) -> Tensor:
         """(N, T) for the batch's rows, on their device."""
-        wanted = batch.rows.cpu().numpy()  # (N,)
-        places = wanted if self.rows is None else self.rows.searchsorted(wanted)
-        inside = (places >= 0) & (places < len(self.vectors))
-        if self.rows is not None:
-            inside &= self.rows[np.where(inside, places, 0)] == wanted
-        if not inside.all():
-            problem = f"the teacher has no embedding of row {wanted[~inside][0]}"
-            raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
+        places = places_of(batch.rows, self.rows, len(self.vectors))
         return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
+
+
+def visited(context: BuildContext) -> RowIds | None:
+    """The rows that a run visits, rising as `places_of` needs them; None: all of the corpus."""
+    rows = None if context.rows is None else np.unique(context.rows)
+    return None if rows is not None and len(rows) == len(context.needed("corpus")) else rows
+
+
+def cache_key(layout: int, teacher: str, corpus: str, rows: RowIds | None) -> str:
+    """A checksum of all that decides what a teacher keeps of a corpus."""
+    chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
+    return xxhash.xxh3_128_hexdigest(json.dumps([layout, teacher, corpus, chosen]).encode())
+
+
+def places_of(wanted: Tensor, rows: RowIds | None, count: int) -> RowIds:
+    """Where the rows (N,) of a corpus lie among the ``count`` rows that are kept: (N,).
+
+    Raises:
+        UserError: one is not kept.
+    """
+    asked = wanted.cpu().numpy()
+    places = asked if rows is None else rows.searchsorted(asked)
+    inside = (places >= 0) & (places < count)
+    if rows is not None:
+        inside &= rows[np.where(inside, places, 0)] == asked
+    if not inside.all():
+        problem = f"the teacher has no embedding of row {asked[~inside][0]}"
+        raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
+    return places
 
 
 def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, rows: RowIds | None) -> None:

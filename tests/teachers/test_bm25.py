@@ -1,0 +1,106 @@
+"""BM25 as a teacher equals a naive BM25."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import isotrope.teachers.bm25 as module
+from isotrope.errors import UserError
+from isotrope.teachers.bm25 import WORDS, word_weights
+from isotrope.text.corpus import Corpus, open_corpus
+from oracle import bm25 as naive
+from teaching import batch, files, known, teacher
+
+TEXTS = [
+    "the cat sat on the mat",
+    "The cat, the cat and a dog",
+    "a dog sat",
+    "no such word here but the",
+    "— … !",
+    "東京は日本の首都",
+    "京都は日本",
+]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Corpus:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    return open_corpus(tmp_path / "texts.txt", cache=tmp_path / "corpora")
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[\u3040-\u9fff]|[a-z]+", text.lower())
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.0, 0.75), (0.9, 0.0), (2.0, 1.0)])
+def test_cosines_are_those_of_a_naive_bm25(small: Corpus, k1: float, b: float) -> None:
+    texts = small.texts(np.arange(len(small)))
+    rows = teacher("bm25", known(small), k1=k1, b=b)(batch(*range(len(texts))))
+    np.testing.assert_allclose(rows @ rows.T, naive.cosines(list(map(words, texts)), k1, b), atol=1e-6)
+
+
+def test_a_batch_has_the_columns_of_its_own_words(corpus: Corpus) -> None:
+    """And the cosines are those of the whole corpus."""
+    taught = teacher("bm25", known(corpus))
+    few, many = taught(batch(3, 5, 3)), taught(batch(*range(600)))
+    assert few.shape[1] < many.shape[1]
+    torch.testing.assert_close(few @ few.T, (many @ many.T)[[3, 5, 3]][:, [3, 5, 3]])
+
+
+def test_several_processes_agree_on_the_columns(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gives its own rows; joined, they are those of one process."""
+    taught = teacher("bm25", known(corpus))
+    every = batch(*range(12)).rows
+    whole = taught(batch(*range(12)))
+    monkeypatch.setattr(module, "gather_rows", lambda rows: every)
+    joined = torch.cat([taught(batch(*range(6))), taught(batch(*range(6, 12)))])
+    assert torch.equal(joined, whole)
+
+
+def test_of_a_sample_idf_counts_the_sample(small: Corpus) -> None:
+    rows = np.array([2, 0, 3])
+    texts = [words(text) for text in small.texts(np.sort(rows))]
+    found = teacher("bm25", known(small, rows=rows))(batch(0, 2, 3))
+    np.testing.assert_allclose(found @ found.T, naive.cosines(texts, 1.5, 0.75), atol=1e-6)
+    with pytest.raises(UserError, match="no embedding of row 1"):
+        teacher("bm25", known(small, rows=rows))(batch(1))
+
+
+def test_is_kept_once_for_each_setting(corpus: Corpus, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = teacher("bm25", known(corpus))(batch(1, 2))
+    monkeypatch.setattr(module, "word_weights", lambda *_: pytest.fail("the text was read again"))
+    assert torch.equal(teacher("bm25", known(corpus))(batch(1, 2)), first)
+    monkeypatch.undo()
+    monkeypatch.setenv("ISOTROPE_CACHE", str(cache.parent))
+    teacher("bm25", known(corpus), b=0.5)
+    teacher("bm25", known(corpus, rows=np.arange(9)))
+    assert len({name for name in files(cache) if "." not in name}) == 3
+
+
+def test_progress_is_told(corpus: Corpus) -> None:
+    told: list[tuple[str, int, int]] = []
+    teacher("bm25", known(corpus, progress=lambda *step: told.append(step)))
+    assert told == [("BM25", 0, 600), ("BM25", 600, 600)]
+
+
+def test_text_without_words_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="BM25 finds no word in the text"):
+        word_weights(iter(["…", "!?"]), 1.5, 0.75)
+
+
+def test_words_are_letters_and_digits_and_single_letters_where_no_spaces_are() -> None:
+    assert re.findall(WORDS, "don't GPT-4, ein_wort 東京tower") == [
+        "don",
+        "t",
+        "GPT",
+        "4",
+        "ein_wort",
+        "東",
+        "京",
+        "tower",
+    ]
