@@ -1,0 +1,95 @@
+"""Weights between two models: exact at both ends, the mean halfway, and the same after saving and loading."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from conftest import build_bert, sentences
+from isotrope import load
+from isotrope.encoder import save
+from isotrope.encoder.average import average
+from isotrope.encoder.pooling import dense
+from isotrope.errors import UserError
+
+TEXTS = sentences(12)
+Models = tuple[SentenceTransformer, SentenceTransformer]
+
+
+@pytest.fixture
+def models(tiny_model: Path) -> Models:
+    """A model with a layer behind it, and the same after some changes."""
+    start = load(tiny_model, "first_last")
+    start.append(dense(torch.eye(32), torch.zeros(32)))
+    trained = deepcopy(start)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in trained.parameters():
+            weights += 0.1 * torch.randn_like(weights)
+    return start, trained
+
+
+def test_both_ends_are_exact(models: Models) -> None:
+    for alpha, model in enumerate(models):
+        wanted = model.state_dict()
+        assert all(torch.equal(value, wanted[name]) for name, value in average(*models, alpha).state_dict().items())
+
+
+def test_halfway_is_the_mean_of_every_modules_weights(models: Models) -> None:
+    start, trained = (model.state_dict() for model in models)
+    found = average(*models, 0.5).state_dict()
+    assert any(name.startswith("3.") for name in found), "the layer behind the pooling"
+    for name, value in found.items():
+        wanted = (start[name] + trained[name]) / 2 if value.is_floating_point() else trained[name]
+        torch.testing.assert_close(value, wanted, msg=name)
+
+
+def test_the_models_stay_as_they_are(models: Models) -> None:
+    before = [deepcopy(model.state_dict()) for model in models]
+    average(*models, 0.3)
+    for model, kept in zip(models, before, strict=True):
+        assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+
+
+def test_a_saved_and_loaded_average_gives_its_vectors(models: Models, tmp_path: Path) -> None:
+    found = average(*models, 0.25)
+    save(found, tmp_path / "between")
+    opened = SentenceTransformer(str(tmp_path / "between"), device="cpu")
+    np.testing.assert_allclose(opened.encode(TEXTS), found.encode(TEXTS), atol=1e-5)
+    assert not np.allclose(found.encode(TEXTS), models[1].encode(TEXTS), atol=1e-3)
+
+
+def test_sums_of_half_precision_are_in_float32(tiny_model: Path) -> None:
+    """And the result is rounded once."""
+    start = load(tiny_model).to(torch.bfloat16)
+    trained = deepcopy(start)
+    name, weights = next(iter(trained.named_parameters()))
+    with torch.no_grad():
+        weights *= 1.5
+    found, old = dict(average(start, trained, 0.3).named_parameters())[name], dict(start.named_parameters())[name]
+    assert found.dtype == torch.bfloat16
+    wanted = (0.7 * old.float() + 0.3 * weights.float()).bfloat16()
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_buffers_of_whole_numbers_are_those_of_the_trained_model(models: Models) -> None:
+    for count, model in enumerate(models):
+        model[0].register_buffer("steps", torch.tensor(count))
+    assert average(*models, 0.5)[0].steps == 1
+
+
+def test_other_modules_shapes_and_shares_are_refused(models: Models, tiny_model: Path, tmp_path: Path) -> None:
+    start, _ = models
+    with pytest.raises(UserError, match=r"differ in modules: Transformer, Pooling and .*, Dense: give a model and"):
+        average(load(tiny_model, "mean"), start, 0.5)
+    other = load(build_bert(tmp_path / "other", hidden=16), "mean")
+    with pytest.raises(UserError, match=r"differ in 0\..*: \(.*32\) and \(.*16\)"):
+        average(load(tiny_model, "mean"), other, 0.5)
+    for alpha in (-0.1, 1.1, float("nan")):
+        with pytest.raises(UserError, match=r"alpha = .*: choose 0 .* to 1"):
+            average(start, start, alpha)
