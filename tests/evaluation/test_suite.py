@@ -39,10 +39,10 @@ def test_average_as_the_papers_round_it():
     """Six cells of 70.0049 and one of 70.006: 70.005 exactly, but the mean of the printed cells is 70.001."""
     result = {task: {"spearman": {"test" if task in SPLITS else "all": 0.700049}} for task in STS_TASKS}
     result["STS12"]["spearman"]["all"] = 0.70006
-    average = suite.average(result)
+    average = suite.suite_average(result)
     assert average.exact == pytest.approx((6 * 0.700049 + 0.70006) / 7, abs=1e-12)
     assert round(average.exact, 4) == 0.7001
     assert average.printed == 0.7000
     del result["STS14"]
     with pytest.raises(UserError, match="STS14"):
-        suite.average(result)
+        suite.suite_average(result)

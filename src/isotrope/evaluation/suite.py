@@ -197,7 +197,7 @@ class Average:
     printed: float
 
 
-def average(result: Mapping[str, Any]) -> Average:
+def suite_average(result: Mapping[str, Any]) -> Average:
     """The papers' Avg. of an "sts" result: "all" for STS12 … STS16, "test" for STSBenchmark and SICKRelatedness.
 
     `printed` is the mean of the seven printed cells (percent with two decimals), rounded again, as SimCSE's evaluation

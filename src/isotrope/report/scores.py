@@ -13,7 +13,7 @@ from isotrope.cards.verdict import SHORT_NAMES
 from isotrope.evaluation.models import OWN_DATA
 from isotrope.evaluation.paired_cases import pair_cases
 from isotrope.evaluation.significance import interval, resample
-from isotrope.evaluation.suite import SUITES, Measure, average
+from isotrope.evaluation.suite import SUITES, Measure, suite_average
 from isotrope.report.comparison import before_after
 from isotrope.report.tables import Table, best_marks
 
@@ -90,7 +90,7 @@ def _of_measure(suite: str, measure: Measure, results: ModelResults, title: str)
 
 def _average(suite: str, measure: Measure, result: Mapping[str, Any]) -> float:
     if suite == "sts":
-        return average(result).exact
+        return suite_average(result).exact
     tasks = SUITES[suite].averaged
     return sum(measure.of(result[task]) for task in tasks) / len(tasks)
 
