@@ -1,7 +1,7 @@
 """The weights of a model before and after training, averaged: the new text is learnt, and less is forgotten.
 
-Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022, https://arxiv.org/abs/2109.01903 (WiSE-FT), and Model
-soups, ICML 2022, https://arxiv.org/abs/2203.05482. For embeddings: Xiao et al., LM-Cocktail, 2023,
+Wortsman et al., Robust fine-tuning of zero-shot models, CVPR 2022, https://arxiv.org/abs/2109.01903 (WiSE-FT), and
+Model soups, ICML 2022, https://arxiv.org/abs/2203.05482. For embeddings: Xiao et al., LM-Cocktail, 2023,
 https://arxiv.org/abs/2311.13534.
 """
 
