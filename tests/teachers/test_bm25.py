@@ -11,7 +11,7 @@ import torch
 
 import isotrope.teachers.bm25 as module
 from isotrope.errors import UserError
-from isotrope.teachers.bm25 import WORDS, word_weights
+from isotrope.teachers.bm25 import WORD, word_weights
 from isotrope.text.corpus import Corpus, open_corpus
 from oracle import bm25 as naive
 from teaching import batch, files, known, teacher
@@ -94,7 +94,7 @@ def test_text_without_words_is_one_line(tmp_path: Path) -> None:
 
 
 def test_words_are_letters_and_digits_and_single_letters_where_no_spaces_are() -> None:
-    assert re.findall(WORDS, "don't GPT-4, ein_wort 東京tower") == [
+    assert re.findall(WORD, "don't GPT-4, ein_wort 東京tower") == [
         "don",
         "t",
         "GPT",

@@ -30,7 +30,7 @@ _LAYOUT = 1  # version of the words and of the file; part of the key
 _CHUNK = 8192  # texts read at a time
 _WEIGHTS = "weights.npz"
 _ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
-WORDS = f"[{_ALONE}]|[^\\W{_ALONE}]+"
+WORD = f"[{_ALONE}]|[^\\W{_ALONE}]+"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def word_weights(texts: Iterator[str], k1: float, b: float) -> csr_array:
     from bm25s import BM25  # looks for numba and jax, which takes a second
     from bm25s.tokenization import Tokenizer
 
-    tokenizer = Tokenizer(splitter=WORDS, stopwords=None)
+    tokenizer = Tokenizer(splitter=WORD, stopwords=None)
     ids = list(tokenizer.streaming_tokenize(texts, update_vocab=True, allow_empty=False))
     if not any(ids):
         raise UserError("BM25 finds no word in the text", "give text with words, or choose another teacher")
