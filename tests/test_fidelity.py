@@ -21,6 +21,7 @@ from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.preset import RECORDS, RESERVED, Preset, preset_names, read_preset
 from isotrope.objective.registry import STAGES, component_class, kinds
+from isotrope.objective.sources import flat
 from isotrope.study.spec import study_names
 from isotrope.terms.infonce import infonce
 
@@ -242,3 +243,55 @@ def unnamed(paper: str, text: str) -> list[str]:
 def test_every_shipped_study_of_a_paper_is_named(paper: str) -> None:
     assert unnamed(paper, page(paper)) == []
     assert unnamed(paper, "") == [name for name in study_names() if name.startswith(paper)] != []
+
+
+# Settings that the pages call "as published", from WhitenedCSE Sec. 4.1, DCLR Sec. 5.1, RankCSE Appendix A and Table 9.
+STATED: dict[str, dict[str, Any]] = {
+    "whitenedcse": {
+        "train.learning_rate": 3e-5, "train.batch_size": 64, "train.epochs": 1, "terms.infonce.temperature": 0.05,
+        "views.passes": 3, "train.eval_steps": 125, "train.select": ["stsb-dev"], "encoder.pooling": "cls",
+    },
+    "dclr": {
+        "train.epochs": 3, "terms.infonce.temperature": 0.05, "scores.noise.steps": 4, "scores.noise.step_size": 1e-3,
+        "train.eval_steps": 150, "train.select": ["stsb-dev", "sickr-dev"], "encoder.pooling": "cls",
+        "train.weight_decay": 0,
+    },
+    "rankcse": {
+        "train.epochs": 4, "train.batch_size": 128, "train.warmup": 0.05, "train.schedule": "linear",
+        "terms.infonce.temperature": 0.05, "terms.consistency.temperature": 0.05, "terms.consistency.weight": 1,
+        "teachers.rank.weights": [1, 2], "train.eval_steps": 125, "train.select": ["stsb-dev"],
+        "encoder.pooling": "cls",
+    },
+}  # fmt: skip
+VARYING: dict[str, tuple[str, ...]] = {
+    "whitenedcse": ("views.sgw.groups",),
+    "dclr": ("train.batch_size", "train.learning_rate", "scores.instance_weight.threshold", "scores.noise.ratio"),
+    "rankcse-listnet": ("train.learning_rate", "terms.rank.temperature", "terms.rank.teacher_temperature"),
+    "rankcse-listmle": ("train.learning_rate", "terms.listmle.temperature"),
+}
+BY_MODEL: dict[str, dict[str, tuple[float, ...]]] = {
+    "bert-base": {
+        "whitenedcse": (384,), "dclr": (128, 3e-5, 0.9, 1), "rankcse-listnet": (3e-5, 0.025, 0.0125),
+        "rankcse-listmle": (2e-5, 0.05),
+    },
+    "bert-large": {  # 384 groups do not divide 1024 channels
+        "whitenedcse": (512,), "dclr": (256, 3e-5, 0.9, 4), "rankcse-listnet": (3e-5, 0.05, 0.025),
+        "rankcse-listmle": (2e-5, 0.05),
+    },
+    "roberta-base": {
+        "whitenedcse": (256,), "dclr": (128, 3e-5, 0.85, 2.5), "rankcse-listnet": (2e-5, 0.05, 0.025),
+        "rankcse-listmle": (3e-5, 0.05),
+    },
+    "roberta-large": {
+        "whitenedcse": (256,), "dclr": (256, 1e-5, 0.85, 5), "rankcse-listnet": (3e-5, 0.025, 0.0125),
+        "rankcse-listmle": (3e-5, 0.025),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", BY_MODEL)
+def test_settings_that_are_called_as_published_are_the_papers(model: str) -> None:
+    for method, values in BY_MODEL[model].items():
+        found = flat(read_preset(f"{method}-{model}"))
+        expected = STATED[method.split("-")[0]] | dict(zip(VARYING[method], values, strict=True))
+        assert {key: found.get(key) for key in expected} == expected, method
