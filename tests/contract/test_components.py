@@ -28,7 +28,7 @@ PARTIAL = {("views", "released.detach")}
 
 def test_every_released_file_is_a_component() -> None:
     released = [kind for _, kind in EVERY if kind.startswith("released.")]
-    names = ["against_batch", "clamped", "detach", "no_mask", "softmax_bce", "zero_logit"]
+    names = ["against_batch", "clamped", "detach", "floored", "no_mask", "softmax_bce", "zero_logit"]
     assert sorted(released) == [f"released.{name}" for name in names]
 
 
@@ -85,7 +85,9 @@ def test_extra_candidates_stay_out_of_the_lists(kind: str) -> None:
     assert made(plain.with_extra(contract.draw(3, 12, seed=7))).item() == made(plain).item()
 
 
-@pytest.mark.parametrize("kind", ["consistency", "released.clamped", "listnet", "listmle", "distillation", "alignment"])
+@pytest.mark.parametrize(
+    "kind", ["consistency", "released.clamped", "listnet", "listmle", "released.floored", "distillation", "alignment"]
+)
 def test_is_the_mean_over_positives(kind: str) -> None:
     made, views = contract.make("terms", kind), contract.views_of(contract.draw(3, 10, 12).double())
     each = [made(Scores.from_views(views.with_stack(views.stack[[0, p]]))).item() for p in (1, 2)]

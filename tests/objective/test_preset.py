@@ -139,6 +139,8 @@ def test_rankcse_as_the_community_has_it(kind: str) -> None:
     assert student == found["terms.infonce.temperature"] == 0.05
     if kind == "listnet":
         assert found["terms.rank.teacher_temperature"] == 0.05, "tau 2 of its script; half of it is not used"
+    else:
+        assert found["terms.listmle.kind"] == "released.floored"
 
 
 @pytest.mark.parametrize("label", ["step", "score", "loss", "epoch", "grad_norm", "learning_rate"])

@@ -31,13 +31,25 @@ def non_uniformity(noise: list[list[float]], anchor: Tensor, positive: Tensor, t
     return total / len(anchor)
 
 
+def listmle(cosines: Tensor, teacher: Tensor, temperature: float) -> float:
+    """Place after place: the log of what is left, above the list's maximum and with 1e-7 added, less the placed one."""
+    total = 0.0
+    for row, ranks in zip(cosines.tolist(), teacher.tolist(), strict=True):
+        scores = [value / temperature - max(row) / temperature for value in row]
+        left = sorted(range(len(row)), key=lambda j: -ranks[j])
+        while left:
+            total += math.log(sum(math.exp(scores[j]) for j in left) + 1e-7) - scores[left[0]]
+            left = left[1:]
+    return total / len(cosines)
+
+
 def consistency(cosines: Tensor, temperature: float) -> float:
     """Jensen-Shannon, where the logarithm of the mixture is clamped to at least 1e-7."""
     rows, total = cosines.tolist(), 0.0
     for i, row in enumerate(rows):
         p = [math.exp(value / temperature) for value in row]
         q = [math.exp(other[i] / temperature) for other in rows]
-        p, q = [x / sum(p) for x in p], [x / sum(q) for x in q]
+        p, q = ([max(x / sum(each), 1e-7) for x in each] for each in (p, q))
         for a, b in zip(p, q, strict=True):
             mixture = max(math.log((a + b) / 2), 1e-7)
             total += (a * (math.log(a) - mixture) + b * (math.log(b) - mixture)) / 2

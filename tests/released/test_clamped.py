@@ -25,6 +25,7 @@ def scores(stack: Tensor) -> Scores:
 def test_the_clamped_consistency_rewards_entropy() -> None:
     cosines = torch.tanh(draw(5, 5))
     assert clamped_consistency(cosines, 0.3).item() == pytest.approx(oracle.consistency(cosines, 0.3), rel=1e-10)
+    assert clamped_consistency(cosines, 0.05).item() == pytest.approx(oracle.consistency(cosines, 0.05), rel=1e-10)
     assert torch.autograd.gradcheck(lambda c: clamped_consistency(c, 0.3), cosines.clone().requires_grad_())
     flat_lists, sharp = torch.zeros(5, 5, dtype=torch.float64), torch.eye(5, dtype=torch.float64)
     for agreeing in (flat_lists, sharp):

@@ -24,12 +24,17 @@ def listmle(
     π is the teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts. What it
     scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out of both lists.
     """
+    ranked = in_order(cosines, teacher, drop_positive) / temperature
+    rest = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
+    return (rest - ranked).sum(dim=-1).mean()
+
+
+def in_order(cosines: Tensor, teacher: Tensor, drop_positive: bool) -> Tensor:
+    """The student's lists, each in the teacher's order, without the diagonal or with it. As `listmle` -> (…, N, M)."""
     if drop_positive:
         cosines, teacher = without_positive(cosines), without_positive(teacher)
     order = teacher.argsort(dim=-1, descending=True, stable=True)  # (N, M)
-    ranked = cosines.gather(-1, order.expand_as(cosines)) / temperature
-    rest = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
-    return (rest - ranked).sum(dim=-1).mean()
+    return cosines.gather(-1, order.expand_as(cosines))
 
 
 @dataclass(frozen=True)
