@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial, update_wrapper
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,6 +111,23 @@ def test_every_family_takes_what_consert_changes(family: SentenceTransformer) ->
         changed = Objective(family, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode(columns, None).stack
         assert torch.allclose(changed[0], plain[0], atol=1e-5)
         assert not torch.allclose(changed[1], plain[1], atol=1e-3)
+
+
+def test_fillers_of_a_packed_batch_do_not_move_what_is_erased(tiny_model: Path) -> None:
+    """On a GPU, and where layers are compiled, more tokens than the real ones go through the embedding layer."""
+    plain, packed = (load(tiny_model, "mean", device="cpu", dropout=0.0, packed=each).eval() for each in (False, True))
+    encoder = packed[0].auto_model
+    encoder.forward = update_wrapper(partial(encoder.forward, few_shapes=True), encoder.forward)
+    seen = []
+    encoder.embeddings.register_forward_hook(lambda _module, _inputs, states: seen.append(states.shape[1]))
+    column = plain.preprocess(sentences(4))
+    changed = LayerCutoff("token", 0.4)(
+        column | whole(plain, column, (LAYER_TOKENS,)), torch.Generator().manual_seed(0)
+    )
+    with torch.no_grad():
+        expected, found = embed(plain, dict(changed)), embed(packed, dict(changed))
+    assert seen[0] > int(column["attention_mask"].sum()), "there are fillers"
+    assert torch.allclose(found, expected, atol=1e-5)
 
 
 def test_passes_are_stacked_and_the_shorter_ones_padded() -> None:
