@@ -283,6 +283,22 @@ def whitening() -> str:
     return "\n".join(lines)
 
 
+def first_step() -> str:
+    """The first step of WhitenedCSE in one pass and in a pass a view, beside SimCSE's."""
+    path = HERE / "first-step.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    columns = {
+        "loss": "loss a positive", "gradient": "gradient norm, encoder", "feature_diversity": "diversity of features",
+        "diversity": "after whitening", "disturbance": "disturbance",
+    }  # fmt: skip
+    lines = [f"| model | method | {' | '.join(columns.values())} |", "|---|---|" + "--:|" * len(columns)]
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        cells = [f"{row[key]:.2g}" if key in row else "" for key in columns]
+        lines.append(f"| {row['model']} | {row['method']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def guide() -> str:
     """The differences behind the guide's sentences."""
     return differences(studies())
@@ -306,6 +322,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
     DOCS / "whiten.md": (whitening,),
+    DOCS / "methods" / "whitenedcse.md": (first_step,),
 }
 
 
