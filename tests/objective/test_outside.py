@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
-from transformers import TrainerState
+from transformers import TrainerCallback, TrainerState
 from typer.testing import CliRunner
 
 import isotrope
@@ -24,6 +25,9 @@ from isotrope.objective.outside import OutsideLoss, build_outside, check_options
 from isotrope.objective.preset import check_third_parties, read_preset
 from isotrope.run.state import WEIGHTS, ObjectiveState
 from isotrope.run.train import Run
+from isotrope.text.batches import trainer_batches
+from isotrope.text.corpus import open_corpus
+from isotrope.text.permutation import derive
 from small_runs import small_run
 
 LOSSES = "sentence_transformers.sentence_transformer.losses:"
@@ -97,6 +101,37 @@ def test_a_stopped_run_ends_as_if_nothing_had_been(
     with_decoder = [name for name in one if "crossattention" in name]
     assert bool(with_decoder) == (loss == "DenoisingAutoEncoderLoss")
     assert not any(name.endswith("bert.embeddings.word_embeddings.weight") for name in one), "tied to the student"
+
+
+@pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "GISTEmbedLoss"])
+def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tmp_path: Path, loss: str) -> None:
+    """The same order and the same dropout given, all weights are equal."""
+
+    class Seed(TrainerCallback):
+        def on_step_begin(self, args: object, state: TrainerState, *_: object, **__: object) -> None:
+            torch.manual_seed(derive(derive(0, state.global_step), 0))
+
+    guided = GUIDED if loss == "GISTEmbedLoss" else []
+    settings = ["train.warmup=0.05", "train.max_length=32", "encoder.dropout=0.1"]
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n".join(sentences(100)))
+    ours = run(tiny_model, corpus, tmp_path / "run", LOSSES + loss, *guided, *settings, sentences=None)
+    student, guide = (isotrope.load(tiny_model, "mean", dropout=d, max_length=32, device="cpu") for d in (0.1, 0.0))
+    theirs = GISTEmbedLoss(student, guide, temperature=0.05) if guided else MultipleNegativesRankingLoss(student)
+    columns = open_corpus(corpus, cache=tmp_path / "corpus").dataset.select_columns("text")
+    columns = columns.add_column("positive", columns["text"][:])
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "theirs"), num_train_epochs=1, per_device_train_batch_size=16, learning_rate=1e-3,
+        warmup_steps=0.05, seed=0, save_strategy="no", report_to="none", dataloader_drop_last=True, use_cpu=True,
+        disable_tqdm=True, batch_sampler=trainer_batches,
+    )  # fmt: skip
+    SentenceTransformerTrainer(
+        model=student, args=arguments, train_dataset=columns, loss=theirs, callbacks=[Seed()]
+    ).train()
+    assert ours.result["selection"]["steps"] == 6
+    trained, own = isotrope.load(ours.model, device="cpu").state_dict(), student.state_dict()
+    for name, weight in trained.items():
+        torch.testing.assert_close(weight, own[name], atol=1e-6, rtol=1e-5)
 
 
 def test_a_guide_stays_as_it_was(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:

@@ -95,3 +95,20 @@ def test_two_processes_never_work_on_one_cell(
         first, second = both.map(run_cell, [cell, cell])
     assert first == second
     assert calls == [cell.key]
+
+
+def test_a_loss_of_sentence_transformers_is_a_row(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """With its own options; the study's settings of other components pass it by."""
+    loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
+    row = ["views=false", "scores=false", "terms=false", "teachers.before.kind=initial", f"loss={loss}"]
+    row += ["loss_options.guide=before", "loss_options.temperature=0.05"]
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, f"[rows.GIST]\nset = {row}\n", seeds=1)
+    spec = read_study(file, {"positives": True})
+    (cell,) = planned(spec, tmp_path / "out", forced=["train.eval_steps=2"]).cells.values()
+    result = run_cell(cell)
+    assert result["selection"]["steps"] == 6
+    assert result["settings"]["loss"] == loss
+    assert result["settings"]["loss_options"] == {"guide": "before", "temperature": 0.05}
+    assert "diversity" not in result["scores"], "it has no views"
