@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import WORDS, sentences
-from isotrope.evaluation.self_made import compare_self_made, make_tasks, score_task, usable
+from isotrope.evaluation.self_made import _jaccard, compare_self_made, make_tasks, usable, words_of
 
 TEXTS = [text for text in sentences(400, seed=9) if len(text.split()) >= 12][:60]
 
@@ -63,9 +63,9 @@ def test_short_texts_and_near_duplicates_are_left_out() -> None:
 def test_a_score_is_one_over_the_place_of_the_answer() -> None:
     """By hand: the cosines of letters alone."""
     task = make_tasks(["a b c d e f a b c d e f", "g h i j k l g h i j k l"])[0]
-    np.testing.assert_array_equal(score_task(Letters(), task), [1, 1])
+    np.testing.assert_array_equal(task.score(Letters()), [1, 1])
     swapped = make_tasks(["a b c d e f g h i j k l", "g h i j k l a b c d e f"])[0]
-    np.testing.assert_array_equal(score_task(Letters(), swapped), [0.5, 0.5])
+    np.testing.assert_array_equal(swapped.score(Letters()), [0.5, 0.5])
 
 
 @pytest.mark.parametrize(("before", "after", "verdict"), [(0, 3, "worse"), (3, 0, "better"), (0, 0, "not significant")])
@@ -76,3 +76,13 @@ def test_a_blurred_model_is_seen(before: float, after: float, verdict: str) -> N
     assert list(found.per_task) == ["half → half", "span → rest"]
     means = [one.after for one in found.per_task.values()]
     assert found.after == pytest.approx(np.mean(means))
+
+
+def test_shares_of_common_word_triples_are_those_of_sets() -> None:
+    """Frequent triples and rare ones are counted in two ways."""
+    generator = np.random.default_rng(0)
+    texts = [" ".join(f"w{n}" for n in generator.zipf(1.5, size=30) % 20) for _ in range(60)] + ["a b c"] * 2
+    words = [words_of(text)[0] for text in texts]
+    sets = [{tuple(each[i : i + 3]) for i in range(len(each) - 2)} for each in words]
+    wanted = [[len(a & b) / len(a | b) for b in sets] for a in sets]
+    np.testing.assert_allclose(_jaccard(texts), wanted, atol=1e-7)

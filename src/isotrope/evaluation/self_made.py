@@ -29,6 +29,7 @@ FEWEST_TEXTS = 50  # with fewer, only a change of many points shows
 MOST_TEXTS = 700  # more texts cost time and narrow the interval little
 SPAN = 0.3  # of the words of a text
 NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
+OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
 LONGEST_WORD = 15  # letters on average: beyond it, the language writes no spaces, and letters count as words
 
 
@@ -46,6 +47,18 @@ class SelfMadeTask:
         """All that is encoded."""
         return [*self.queries, *self.candidates]
 
+    def score(self, encoder: Encoder) -> Vector:
+        """1 / place of each query's answer by cosine, 0 beyond the tenth place: (Q,). Their mean is MRR@10.
+
+        Raises:
+            UserError: the encoder gives no usable vectors.
+        """
+        embedded = Embedded(encoder, self.texts)
+        shape = len(self.queries), len(self.candidates)
+        grades = csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.answers)), shape=shape)
+        ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), grades, CUTOFF)
+        return reciprocal_rank(ranked, CUTOFF)
+
 
 def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
     """First half → second half, and span → rest, of the same texts (N,), in their order.
@@ -54,8 +67,8 @@ def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
     trained on.
     """
     parts = {
-        "half → half": [_halves(text) for text in texts],
-        "span → rest": [_span(text, seed) for text in texts],
+        "half → half": [halves_of(text) for text in texts],
+        "span → rest": [span_of(text, seed) for text in texts],
     }
     return [
         SelfMadeTask(name, [query for query, _ in pairs], [answer for _, answer in pairs], np.arange(len(pairs)))
@@ -65,7 +78,15 @@ def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
 
 def usable(texts: Sequence[str], most: int = MOST_TEXTS) -> list[str]:
     """The first ``most`` texts of at least 12 words that are no near-duplicates of an earlier one."""
-    long = list(islice((text for text in texts if len(_words(text)[0]) >= FEWEST_WORDS), 2 * most))
+    return [texts[row] for row in usable_rows(texts, most)]
+
+
+def usable_rows(texts: Sequence[str], most: int = MOST_TEXTS) -> list[int]:
+    """Which texts are `usable`. At most 2 · ``most`` are compared with each other."""
+    place: dict[str, int] = {}  # of each text's first occurrence
+    for row, text in enumerate(texts):
+        place.setdefault(text, row)
+    long = list(islice((text for text in place if len(words_of(text)[0]) >= FEWEST_WORDS), 2 * most))
     if not long:
         return []
     near = _jaccard(long) >= NEAR  # (N, N)
@@ -73,20 +94,7 @@ def usable(texts: Sequence[str], most: int = MOST_TEXTS) -> list[str]:
     for row in range(len(long)):
         if len(kept) < most and not near[row, kept].any():
             kept.append(row)
-    return [long[row] for row in kept]
-
-
-def score_task(encoder: Encoder, task: SelfMadeTask) -> Vector:
-    """1 / place of each query's answer by cosine, 0 beyond the tenth place: (Q,). Their mean is MRR@10.
-
-    Raises:
-        UserError: the encoder gives no usable vectors.
-    """
-    embedded = Embedded(encoder, task.texts)
-    count = len(task.queries)
-    grades = csr_array((np.ones(count), (np.arange(count), task.answers)), shape=(count, len(task.candidates)))
-    ranked = rank_corpus(embedded(task.queries), embedded(task.candidates), grades, CUTOFF)
-    return reciprocal_rank(ranked, CUTOFF)
+    return [place[long[row]] for row in kept]
 
 
 def compare_self_made(before: Encoder, after: Encoder, tasks: Sequence[SelfMadeTask], seed: int = 0) -> Comparison:
@@ -97,26 +105,27 @@ def compare_self_made(before: Encoder, after: Encoder, tasks: Sequence[SelfMadeT
     Raises:
         UserError: an encoder gives no usable vectors.
     """
-    old, new = (np.array([score_task(encoder, task) for task in tasks]) for encoder in (before, after))  # (T, N)
+    old, new = (np.array([task.score(encoder) for task in tasks]) for encoder in (before, after))  # (T, N)
     per_task = {task.name: compare_means(old[i], new[i], seed=seed) for i, task in enumerate(tasks)}
     return replace(compare_means(old.mean(axis=0), new.mean(axis=0), seed=seed), per_task=per_task)
 
 
-def _words(text: str) -> tuple[Sequence[str], str]:
+def words_of(text: str) -> tuple[Sequence[str], str]:
     """The words of a text and what stands between them; its letters, where the language writes no spaces."""
     words = text.split()
     return (text, "") if len(text) > LONGEST_WORD * len(words) else (words, " ")
 
 
-def _halves(text: str) -> tuple[str, str]:
-    words, between = _words(text)
+def halves_of(text: str) -> tuple[str, str]:
+    """The first half of a text's words, and the second."""
+    words, between = words_of(text)
     middle = (len(words) + 1) // 2
     return between.join(words[:middle]), between.join(words[middle:])
 
 
-def _span(text: str, seed: int) -> tuple[str, str]:
+def span_of(text: str, seed: int) -> tuple[str, str]:
     """A span of the text, at a place that its own checksum draws, and what is left."""
-    words, between = _words(text)
+    words, between = words_of(text)
     length = round(SPAN * len(words))
     begin = int(np.random.default_rng([seed, zlib.crc32(text.encode())]).integers(len(words) - length + 1))
     rest = [*words[:begin], *words[begin + length :]]
@@ -125,14 +134,23 @@ def _span(text: str, seed: int) -> tuple[str, str]:
 
 def _jaccard(texts: Sequence[str]) -> npt.NDArray[np.float64]:
     """Common word triples over all word triples of two texts: (N, N)."""
-    columns: dict[tuple[str, ...], int] = {}
-    rows, places = [], []
-    for row, text in enumerate(texts):
-        words = _words(text.casefold())[0]
-        triples = {tuple(words[i : i + 3]) for i in range(len(words) - 2)}
-        rows += [row] * len(triples)
-        places += [columns.setdefault(triple, len(columns)) for triple in triples]
-    has = csr_array((np.ones(len(rows)), (rows, places)), shape=(len(texts), len(columns)))
-    common = (has @ has.T).toarray()
-    sizes = common.diagonal()
+    known: dict[str, int] = {}
+    triples = []
+    for text in texts:
+        ids = np.array([known.setdefault(word, len(known)) for word in words_of(text.casefold())[0]], dtype=np.int64)
+        triples.append(np.unique(ids[:-2] << 42 | ids[1:-1] << 21 | ids[2:]))
+    sizes = np.array([len(each) for each in triples])
+    _, columns, counts = np.unique(np.concatenate(triples), return_inverse=True, return_counts=True)
+    rows = np.repeat(np.arange(len(texts)), sizes)
+    common = np.zeros((len(texts), len(texts)), dtype=np.float32)
+    # Of frequent triples a dense product is faster, of others a sparse one; a triple of one text alone is in none.
+    often = counts > OFTEN * len(texts)
+    for chosen, dense in ((often, True), (~often & (counts > 1), False)):
+        held = chosen[columns]
+        place = np.cumsum(chosen) - 1  # of a column among the chosen
+        has = csr_array(
+            (np.ones(held.sum(), np.float32), (rows[held], place[columns[held]])), shape=(len(texts), chosen.sum())
+        )
+        common += has.toarray() @ has.toarray().T if dense else (has @ has.T).toarray()
+    np.fill_diagonal(common, sizes)
     return np.asarray(common / (sizes[:, None] + sizes[None, :] - common))

@@ -1,0 +1,139 @@
+"""Tasks made from documents: what they ask, which documents each takes, and what is said of the others."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from conftest import WORDS, sentences
+from isotrope.encoder.embed import vectors_of
+from isotrope.evaluation.document_tasks import make_document_tasks
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.significance import compare_tasks
+from isotrope.text.document_rows import Document
+
+NAMES = ["title → body", "half → half", "span → rest", "neighbouring paragraphs"]
+LONG = [text for text in sentences(700, seed=9) if len(text.split()) >= 12]
+DOCUMENTS = [Document(f"On {' '.join(a.split()[:4])} {i}", [a, b]) for i, (a, b) in enumerate(pairwise(LONG[:81]))][::2]
+
+
+def tasks(documents: list[Document], **options: int) -> dict[str, SelfMadeTask]:
+    return {task.name: task for task in make_document_tasks(documents, fewest=1, **options).tasks}
+
+
+def asked(task: SelfMadeTask) -> list[tuple[str, str]]:
+    return [(query, task.candidates[answer]) for query, answer in zip(task.queries, task.answers, strict=True)]
+
+
+class Bags:
+    """Counts of the vocabulary's words, and noise."""
+
+    def __init__(self, blur: float = 0.0) -> None:
+        self.blur = blur
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        rows = np.array([[text.split().count(word) for word in WORDS] for text in texts], dtype=float) + 1e-3
+        return rows + self.blur * np.random.default_rng(len(texts)).standard_normal(rows.shape)
+
+
+def test_each_task_asks_for_another_part_of_the_document() -> None:
+    found = tasks(DOCUMENTS)
+    assert list(found) == NAMES
+    bodies = [" ".join(document.paragraphs) for document in DOCUMENTS]
+    assert asked(found["title → body"]) == [(d.title, body) for d, body in zip(DOCUMENTS, bodies, strict=True)]
+    assert [f"{a} {b}" for a, b in asked(found["half → half"])] == bodies
+    for (span, rest), body in zip(asked(found["span → rest"]), bodies, strict=True):
+        assert sorted([*span.split(), *rest.split()]) == sorted(body.split())
+    assert asked(found["neighbouring paragraphs"]) == [tuple(document.paragraphs) for document in DOCUMENTS]
+
+
+@pytest.mark.parametrize(
+    ("title", "paragraphs"),
+    [
+        ("The answer", ["The Answer.", LONG[0]]),
+        ("The  answer:", [f"the answer — {LONG[0]}"]),
+        ("答え", [f"答え: {LONG[0]}"]),
+    ],
+)
+def test_a_text_that_begins_with_its_title_loses_it_there(title: str, paragraphs: list[str]) -> None:
+    query, answer = asked(tasks([Document(title, paragraphs)])["title → body"])[0]
+    assert (query, answer) == (" ".join(title.split()).rstrip(":"), LONG[0])
+    going = Document("Go", ["Going " + LONG[0]])
+    assert asked(tasks([going])["title → body"])[0][1].startswith("Going ")
+
+
+def test_each_task_takes_the_documents_that_allow_it_and_says_what_is_left_out() -> None:
+    plain = [Document("", [" ".join(document.paragraphs)]) for document in DOCUMENTS[:20]]
+    made = make_document_tasks([*plain, *DOCUMENTS[20:], Document("A title", ["too short"])], fewest=20)
+    assert {task.name: len(task.queries) for task in made.tasks} == {
+        "title → body": 20, "half → half": 40, "span → rest": 40, "neighbouring paragraphs": 20,
+    }  # fmt: skip
+    assert made.told[0] == "title → body: 20 documents"
+    assert made.told[-1] == "1 of 41 documents are in no task: they have fewer than 12 words"
+    fewer = make_document_tasks([*plain, *DOCUMENTS[20:]], fewest=21)
+    assert [task.name for task in fewer.tasks] == ["half → half", "span → rest"]
+    assert fewer.told[0] == "title → body: left out, 20 of 40 documents have a title of their own, 21 are needed"
+
+
+def test_what_no_model_can_tell_apart_is_left_out() -> None:
+    same_title = [Document("README", document.paragraphs) for document in DOCUMENTS[:3]]
+    found = tasks([*same_title, *DOCUMENTS[3:]])
+    assert len(found["title → body"].queries) == len(DOCUMENTS) - 3
+    assert len(found["half → half"].queries) == len(DOCUMENTS)
+    licence = "Copyright of all authors, all rights reserved."
+    boilerplate = [Document("", [d.paragraphs[0], licence]) for d in DOCUMENTS[:3]]
+    assert len(tasks([*boilerplate, *DOCUMENTS[3:]])["neighbouring paragraphs"].queries) == len(DOCUMENTS) - 3
+    twice = Document("", [LONG[90], f"{LONG[90]} And more."])
+    assert "neighbouring paragraphs" not in tasks([twice])
+
+
+def test_copies_count_once_however_many_there_are() -> None:
+    near = Document(DOCUMENTS[0].title, [*DOCUMENTS[0].paragraphs, "changed"])
+    made = make_document_tasks([*[DOCUMENTS[0]] * 3000, near, DOCUMENTS[1]], fewest=1)
+    assert len(made.tasks[1].queries) == 2
+    assert made.told[-1] == (
+        "3,000 of 3,002 documents are in no task: they are near-duplicates, or 700 are enough without them"
+    )
+    assert make_document_tasks([DOCUMENTS[0]] * 3000).tasks == []
+
+
+def test_no_documents_are_no_tasks() -> None:
+    made = make_document_tasks([])
+    assert made.tasks == []
+    assert len(made.told) == 4
+
+
+def test_long_documents_are_cut_and_two_thousand_are_quick() -> None:
+    """They share most of their words: the worst case for near-duplicates."""
+    words = [f"word{i}" for i in range(400)]
+    documents = [Document("", [" ".join([str(i), *words[: 200 + i % 200], *words])]) for i in range(2000)]
+    began = time.monotonic()
+    made = make_document_tasks(documents)
+    assert time.monotonic() - began < 30
+    assert made.tasks == []
+    task = tasks([Document("", [" ".join(map(str, range(5000)))])])["half → half"]
+    assert len(task.queries[0].split()) == len(task.candidates[0].split()) == 300
+
+
+def test_the_same_documents_and_seed_give_the_same_tasks() -> None:
+    many = [Document("", [*a.paragraphs, *b.paragraphs]) for a, b in pairwise(DOCUMENTS)]
+    first, again, other = tasks(many[::2]), tasks(many[::2]), tasks(many[::2], seed=1)
+    for name in ("span → rest", "neighbouring paragraphs"):
+        assert asked(first[name]) == asked(again[name])
+        assert asked(first[name]) != asked(other[name])
+
+
+def test_known_vectors_score_as_their_encoder_and_a_blurred_model_is_worse() -> None:
+    made = list(tasks(DOCUMENTS).values())
+    texts = list(dict.fromkeys(text for task in made for text in task.texts))
+    known = Known(texts, vectors_of(Bags(), texts))
+    before = {task.name: task.score(known) for task in made}
+    for task in made:
+        np.testing.assert_array_equal(before[task.name], task.score(Bags()))
+    found = compare_tasks(before, {task.name: task.score(Bags(3.0)) for task in made})
+    assert found.verdict == "worse"
+    assert list(found.per_task) == NAMES
