@@ -33,7 +33,7 @@ from isotrope.evaluation.self_made import (
 )  # fmt: skip
 from isotrope.text.document_rows import Document
 
-LONGEST = 600  # words of a document that are used: more than models read
+WORDS_USED = 600  # words of a document that are used: more than models read
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
@@ -104,7 +104,7 @@ def _body(document: Document) -> str:
     if title and text[: len(title)].casefold() == title.casefold() and not follows.isalnum():
         text = text[len(title) :].lstrip(_MARKS)
     words, between = words_of(text)
-    return between.join(words[:LONGEST])
+    return between.join(words[:WORDS_USED])
 
 
 def _title(document: Document) -> str:
