@@ -88,3 +88,12 @@ def test_the_other_processes_are_left_however_it_ends(failed: bool, monkeypatch:
     outcome = CliRunner().invoke(app, ["train", "text.txt", "--output", "run"])
     assert isinstance(outcome.exception, UserError) == failed
     assert left == [failed]
+
+
+def test_a_model_that_keeps_its_head_is_said_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from isotrope.cli.train import _tell
+
+    judged = {"verdict": "not judged", "advice": "name pairs"}
+    for result, said in ((judged | {"head": ["mlp"]}, True), (judged, False)):
+        _tell(tmp_path, result)
+        assert ("(with its training head)" in " ".join(capsys.readouterr().out.split())) is said
