@@ -262,6 +262,20 @@ def test_a_decoder_needs_an_architecture_that_can_decode(
     assert "XXXLMHead" not in capfd.readouterr().err
 
 
+def test_a_decoder_takes_the_students_weights_as_they_are(tiny_model: Path) -> None:
+    """Not those of its files, which lack an adapter's changes, for one."""
+    student = isotrope.load(tiny_model, "mean", device="cpu")
+    with torch.no_grad():
+        for weight in student.parameters():
+            weight.add_(0.5)
+    before = {name: value.clone() for name, value in student.state_dict().items()}
+    recipe = read_preset("simcse", [*BARE, f"loss={LOSSES}DenoisingAutoEncoderLoss"])
+    made = build_outside(recipe, student, 0, BuildContext())
+    assert all(torch.equal(value, before[name]) for name, value in student.state_dict().items())
+    word_vectors = made.inner.decoder.bert.embeddings.word_embeddings.weight
+    assert word_vectors is student[0].auto_model.embeddings.word_embeddings.weight
+
+
 def test_weights_of_a_loss_are_not_trained_apart(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,14 +202,16 @@ def build_outside(preset: Any, model: SentenceTransformer, seed: int, context: B
     cls, device = outside_class(preset.loss), model.device
     named = {key: value for key, value in options.items() if isinstance(value, str) and value in teachers}
     guides = {key: _guide(teachers[value], model) for key, value in named.items()}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
     try:
         with without_bars(), _silence():
             made = cls(model, **{**options, **guides})
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
         raise UserError(problem, REMEDIES.get(cls.__name__, "correct [loss_options]")) from error
-    whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length)
-    return whole.float().to(device)  # a decoder may bring its own weights into the student, as they are on the disk
+    whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length).float().to(device)
+    model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
+    return whole
 
 
 def cited_by_loss(loss: str | None) -> list[str]:
