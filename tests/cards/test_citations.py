@@ -6,12 +6,12 @@ import pytest
 
 from conftest import ROOT
 from isotrope.cards.citations import bibtex, cited_keys, entries
-from isotrope.objective.registry import STAGES, component_class, kinds
+from isotrope.objective.registry import READING, STAGES, component_class, kinds
 from isotrope.post.names import STEPS
 
 
 def test_every_component_and_post_step_names_papers_that_have_an_entry() -> None:
-    parts = [component_class(stage, kind) for stage in STAGES for kind in kinds(stage)]
+    parts = [component_class(stage, kind) for stage in (*STAGES, READING) for kind in kinds(stage)]
     keys = cited_keys([*parts, *STEPS.values()])
     assert len(keys) > 8
     assert set(keys) <= set(entries())

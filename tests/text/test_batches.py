@@ -61,6 +61,49 @@ def test_an_epoch_takes_every_row_of_the_sample_once(
         assert seen[0] == seen[1]  # the epochs permute one sample
 
 
+@given(
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
+    batch_size=st.integers(2, 12),
+    world_size=st.integers(1, 3),
+    drop_last=st.booleans(),
+    data=st.data(),
+)
+def test_no_batch_holds_two_pairs_of_one_document(
+    sizes: list[int], batch_size: int, world_size: int, drop_last: bool, data: st.DataObject
+) -> None:
+    """Round r holds one pair of documents 0 … sizes[r] - 1: also over all processes, in a sample, and in each epoch."""
+    documents = [document for size in sizes for document in range(size)]
+    limit = data.draw(st.none() | st.integers(1, len(documents)))
+    make = partial(PermutedBatches, len(documents), batch_size, 5, limit=limit, drop_last=drop_last)
+    if min(sizes[0], limit or sizes[0]) < batch_size * world_size:
+        with pytest.raises(UserError, match="documents that give a pair"):
+            make(world_size=world_size, rounds=sizes)
+        return
+    batches = make(world_size=world_size, rounds=sizes)
+    together = world_size if drop_last else 1
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        found = list(batches)
+        assert len(found) == len(batches)
+        assert len(found) % together == 0
+        for at in range(0, len(found), together):
+            rows = [row for batch in found[at : at + together] for row in batch]
+            assert len({documents[row] for row in rows}) == len(rows)
+        assert len({row for batch in found for row in batch}) == sum(map(len, found))
+
+
+def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
+    batches = PermutedBatches(300, 8, 0, rounds=(100, 100, 100))
+    assert len(batches) == 3 * 12
+    dropped = []
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        rows = {row for batch in batches for row in batch}
+        dropped += [frozenset(row % 100 for row in range(r, r + 100) if row not in rows) for r in (0, 100, 200)]
+    assert all(len(each) == 4 for each in dropped)
+    assert len(set(dropped)) == 6
+
+
 def test_the_sample_is_random_and_fixed_by_the_seed() -> None:
     def sample(seed: int) -> set[int]:
         return {row for batch in PermutedBatches(100_000, 100, seed, limit=1000) for row in batch}
@@ -76,6 +119,21 @@ def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> Non
     everything = list(batches)
     for i in (0, 1, 1364, 1365, 1366, len(everything) - 1):
         assert batches.rows(48 * i, 48 * i + 48).tolist() == everything[i]
+
+
+def test_batches_in_rounds_go_on_after_a_resume_on_each_process() -> None:
+    batches = PermutedBatches(250, 7, 0, world_size=2, rounds=(100, 90, 60))
+    batches.set_epoch(1)
+    shards = [list(BatchSamplerShard(batches, 2, rank)) for rank in range(2)]
+    assert [batch for step in zip(*shards, strict=True) for batch in step] == list(batches)
+    assert list(SkipBatchSampler(BatchSamplerShard(batches, 2, 1), skip_batches=9)) == shards[1][9:]
+
+
+def test_one_round_is_the_order_of_plain_rows() -> None:
+    for limit in (None, 70):
+        assert list(PermutedBatches(90, 8, 3, limit=limit, rounds=(90,))) == list(
+            PermutedBatches(90, 8, 3, limit=limit)
+        )
 
 
 def test_processes_share_the_epoch_evenly_also_after_a_resume() -> None:

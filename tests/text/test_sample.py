@@ -36,6 +36,22 @@ def test_epochs_permute_one_sample() -> None:
     assert set(first) == set(second)
 
 
+def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
+    rounds = (50, 40, 30)
+    few = RowOrder(120, 60, 3, rounds)
+    assert few.rounds == (50, 10)
+    rows = few.rows(0, 60)
+    assert sorted(rows[:50]) == list(range(50))
+    assert set(rows[50:]) <= set(range(50, 90))
+    assert sorted(few.rows(0, 60, epoch=1)) == sorted(rows), "each epoch permutes the same sample"
+    parts = [few.rows(begin, begin + 7).tolist() for begin in range(0, 56, 7)]
+    assert [row for part in parts for row in part] == rows[:56].tolist()
+    everything = RowOrder(120, None, 3, rounds)
+    assert everything.rounds == rounds
+    places = [row - begin for begin in (0, 50) for row in everything.rows(begin, begin + 40)]
+    assert places[:40] != places[40:], "each round has an order of its own"
+
+
 @pytest.mark.parametrize("count", [0, 601])
 def test_more_rows_than_there_are(count: int, corpus_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"a sample of {count} sentences from a corpus of 600"):

@@ -63,6 +63,10 @@ def train(
     text: Annotated[
         str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
     ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="In tables of documents: the column of the titles; default: title, if any.")
+    ] = None,
+    held_out: Annotated[int, typer.Option(min=0, help="Documents to leave out of training, drawn by the seed.")] = 0,
     positive: Annotated[str | None, typer.Option(help="In tables: the column of the positives.")] = None,
     negative: Annotated[
         list[str] | None, typer.Option(help="In tables: a column of hard negatives; again for more.")
@@ -82,8 +86,8 @@ def train(
         "corpus": corpus, "output": output, "preset": preset, "backbone": backbone, "dev": dev, "test": test,
         "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt,
         "teachers": _pairs_of("--teacher", teacher or []), "data": data, "seed": seed, "sentences": sentences,
-        "overrides": set_ or [], "text": text, "positive": positive, "negatives": negative or [],
-        "split": split, "keep_duplicates": keep_duplicates,
+        "overrides": set_ or [], "text": text, "title": title, "held_out": held_out,
+        "positive": positive, "negatives": negative or [], "split": split, "keep_duplicates": keep_duplicates,
         "log_to": log_to or [], "resume": resume,
     }  # fmt: skip
     from isotrope.run.launch import already_launched, launch

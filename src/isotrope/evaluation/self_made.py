@@ -22,6 +22,7 @@ from scipy.sparse import csr_array
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank
 from isotrope.evaluation.significance import Comparison, compare_means
+from isotrope.text.words import words_of
 from isotrope.types import Encoder, Vector
 
 FEWEST_WORDS = 12  # of a text: each half then has six
@@ -30,7 +31,6 @@ MOST_TEXTS = 700  # more texts cost time and narrow the interval little
 SPAN = 0.3  # of the words of a text
 NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
 OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
-LONGEST_WORD = 15  # letters on average: beyond it, the language writes no spaces, and letters count as words
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,6 @@ def compare_self_made(before: Encoder, after: Encoder, tasks: Sequence[SelfMadeT
     old, new = (np.array([task.score(encoder) for task in tasks]) for encoder in (before, after))  # (T, N)
     per_task = {task.name: compare_means(old[i], new[i], seed=seed) for i, task in enumerate(tasks)}
     return replace(compare_means(old.mean(axis=0), new.mean(axis=0), seed=seed), per_task=per_task)
-
-
-def words_of(text: str) -> tuple[Sequence[str], str]:
-    """The words of a text and what stands between them; its letters, where the language writes no spaces."""
-    words = text.split()
-    return (text, "") if len(text) > LONGEST_WORD * len(words) else (words, " ")
 
 
 def halves_of(text: str) -> tuple[str, str]:

@@ -17,7 +17,9 @@ from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.objective.outside import check_options, refuse_beside_loss
+from isotrope.objective.pairs import check_pairs
 from isotrope.objective.registry import (
+    READING,
     STAGES,
     checked_options,
     component,
@@ -83,6 +85,7 @@ class Preset(_Record):
     description: str = ""
     encoder: EncoderSettings
     train: TrainSettings = TrainSettings()
+    pairs: TomlTable | None = None  # the text is documents, and pairs are drawn from them
     loss: str | None = None  # an outside loss, as module:Class, instead of views, scores and terms
     loss_options: TomlTable | None = None
     tokens: TomlTable = {}
@@ -128,7 +131,7 @@ def _keys(tables: TomlTable) -> list[str]:
     for stage in STAGES:
         for label, table in tables[stage].items() if isinstance(tables.get(stage), Mapping) else ():
             found += [f"{stage}.{label}.{key}" for key in table] if isinstance(table, Mapping) else []
-    return found
+    return [*found, *(f"{READING}.{key}" for key in tables.get(READING) or ())]
 
 
 def check_third_parties(preset: Preset) -> None:
@@ -143,6 +146,8 @@ def check_third_parties(preset: Preset) -> None:
 
 
 def _check_components(preset: Preset, third_parties: bool) -> None:
+    if preset.pairs is not None:
+        check_pairs(preset.pairs, third_parties)
     for stage, label, kind, options in _tables(preset):
         if is_third_party(kind) != third_parties:
             continue
@@ -190,7 +195,8 @@ def build_objective(
 
 def component_classes(preset: Preset) -> list[type]:
     """The classes of all components of a preset, stage by stage."""
-    return [component_class(stage, kind) for stage, _, kind, _ in _tables(preset)]
+    reading = [component_class(READING, preset.pairs["kind"])] if preset.pairs else []
+    return [*reading, *(component_class(stage, kind) for stage, _, kind, _ in _tables(preset))]
 
 
 def _made(preset: Preset, wanted: str) -> list[tuple[str, Any]]:

@@ -20,14 +20,15 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 from isotrope.errors import UserError, nearest, one_of
 
-STAGES = ("tokens", "views", "scores", "terms", "teachers")
+STAGES = ("tokens", "views", "scores", "terms", "teachers")  # of an objective
+READING = "pairs"  # the stage before: from a document to pairs of texts
 RELEASED = "released."
 
 
 def kinds(stage: str) -> list[str]:
     """The names of a stage's components: its file names, then those of ``released/`` that belong to it."""
-    if stage not in STAGES:
-        raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join(STAGES)}")
+    if stage not in (*STAGES, READING):
+        raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join((*STAGES, READING))}")
     departures = [RELEASED + name for name in _files("released")]
     return _files(stage) + [kind for kind in departures if stage_of(_class_in(f"isotrope.{kind}")) == stage]
 

@@ -109,7 +109,8 @@ def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
 
 def _further(plan: TrainingPlan) -> dict[str, int | str]:
     settings = plan.settings
-    given = {"split": settings.split, "keep_duplicates": "true" if settings.keep_duplicates else None}
+    duplicates = "true" if settings.keep_duplicates else None
+    given = {"held_out": settings.held_out, "split": settings.split, "keep_duplicates": duplicates}
     return {"seed": settings.seed, "processes": process_count(), **{k: v for k, v in given.items() if v}}
 
 

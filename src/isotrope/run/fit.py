@@ -46,7 +46,10 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     """
     model, preset, folder = plan.model, plan.preset, plan.folder.checkpoints
     seed, sentences = plan.settings.seed, plan.settings.sentences
-    arguments = training_arguments(preset, folder, seed=seed, sentences=sentences, trackers=plan.trackers)
+    rounds = plan.sample.corpus.rounds
+    arguments = training_arguments(
+        preset, folder, seed=seed, sentences=sentences, rounds=rounds, trackers=plan.trackers
+    )
     start = _start(plan, folder)
     step = checkpoint_step(start) if start else 0
     log = MetricsLog(plan.folder.metrics_file, records_of(start), writing=process_number() == 0)

@@ -23,12 +23,12 @@ from isotrope.objective.sources import flat
 from isotrope.run.folder import RunFolder
 from isotrope.run.pairs import TransferDev, named_pairs
 from isotrope.run.processes import process_count
+from isotrope.run.reading import text_key
 from isotrope.run.settings import RunSettings
-from isotrope.text.corpus import corpus_key
 
 STUDENT = "initial"  # as a teacher's model: the student before training
 WORDS = {
-    "corpus": "the contents of the corpus, its columns, its split or its duplicates",
+    "corpus": "the contents of the corpus, its columns, what is held out, its split or its duplicates",
     "backbone": "the files of the backbone",
 }
 
@@ -66,14 +66,11 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     _refuse_preset_as_backbone(preset)
     prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
     prompts.check(locate(backbone), backbone)
-    if preset.encoder.positive_prompt is not None and settings.positive is None:
+    if preset.encoder.positive_prompt is not None and settings.positive is None and preset.pairs is None:
         raise UserError("positive_prompt is given, but no positives", "name their column, or leave the prompt out")
     refuse_output_in_corpus(Path(settings.output), settings.paths)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
-    key = corpus_key(
-        settings.paths, text=settings.text, positive=settings.positive, negatives=settings.negatives,
-        split=settings.split, cleaning=settings.cleaning,
-    )  # fmt: skip
+    key = text_key(settings, preset)
     judging, selecting = named_pairs(settings.dev, preset.train.select, settings.test, data)
     identity = {
         "preset": _settings_of(preset),

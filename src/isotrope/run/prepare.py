@@ -27,10 +27,10 @@ from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
 from isotrope.run.pairs import TransferDev
 from isotrope.run.processes import process_count, process_number
+from isotrope.run.reading import read_text
 from isotrope.run.settings import RunSettings
-from isotrope.store.cache import cache_folder
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 
@@ -77,14 +77,12 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     settings, preset = inputs.settings, inputs.preset
     trackers = _trackers(settings.log_to)
     model = _student(preset)
-    corpus = open_corpus(
-        settings.paths, cache=cache_folder("corpora"), text=settings.text, positive=settings.positive,
-        negatives=settings.negatives, split=settings.split, cleaning=settings.cleaning,
-    )  # fmt: skip
+    corpus = read_text(settings, preset)
     if corpus.key != inputs.identity["corpus"]:
         raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
     limit, batch = settings.sentences, preset.train.batch_size
-    PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=process_count())  # refuses too few rows
+    processes, rounds = process_count(), corpus.rounds
+    PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
     sample = Sample(corpus, limit, settings.seed)
     torch.manual_seed(settings.seed)  # of the head's first weights
     length = preset.train.max_length
@@ -192,9 +190,10 @@ def _announce(console: Console, settings: RunSettings, preset: Preset, sample: S
     console.print(str(sample.corpus.report))
     if settings.keep_duplicates:
         console.print("duplicates are kept: two equal texts in a batch are each other's negatives")
+    rows = "sentences" if preset.pairs is None else "pairs"
     epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
-        f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} sentences, {epochs}, "
+        f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} {rows}, {epochs}, "
         f"batches of {preset.train.batch_size}"
     )
     if (pooling := preset.encoder.pooling) is not None:

@@ -14,7 +14,8 @@ class RunSettings:
     """Everything that was asked for.
 
     Args:
-        corpus: files or folders of text: see ``isotrope.text.corpus.open_corpus``.
+        corpus: files or folders of text: see ``isotrope.text.corpus.open_corpus``. A preset with ``[pairs]`` reads
+            them as documents: see ``isotrope.text.collection.open_documents``.
         output: the run's folder: see `isotrope.run.folder.RunFolder`.
         preset: the name of a shipped preset, or a .toml file.
         backbone: the model to begin with, instead of the preset's.
@@ -31,7 +32,9 @@ class RunSettings:
         seed: of the head, the order, the dropout and the random steps.
         sentences: train on a random sample of this size; None takes all.
         overrides: ``key=value`` over the preset's keys.
-        text: the column of the sentences, in tables.
+        text: the column of the sentences, or of the documents' texts, in tables.
+        title: the column of the documents' titles, in tables; None: ``title`` if there is one.
+        held_out: random documents to leave out of training: `isotrope.text.collection.Documents.split` with this seed.
         positive: the column of the positives.
         negatives: the columns of hard negatives.
         split: ``sentences`` trains on the sentences of the texts: see `isotrope.text.split.language_of`. None takes
@@ -56,6 +59,8 @@ class RunSettings:
     sentences: int | None = None
     overrides: Iterable[str] = ()
     text: str | None = None
+    title: str | None = None
+    held_out: int = 0
     positive: str | None = None
     negatives: Iterable[str] = ()
     split: str | None = None

@@ -55,6 +55,8 @@ def train(
     sentences: int | None = None,
     overrides: Iterable[str] = (),
     text: str | None = None,
+    title: str | None = None,
+    held_out: int = 0,
     positive: str | None = None,
     negatives: Iterable[str] = (),
     split: str | None = None,
@@ -74,8 +76,9 @@ def train(
     settings = RunSettings(
         corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt, prompt_name=prompt_name,
         positive_prompt=positive_prompt, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
-        sentences=sentences, overrides=tuple(overrides), text=text, positive=positive, negatives=tuple(negatives),
-        split=split, keep_duplicates=keep_duplicates, log_to=tuple(log_to), resume=resume,
+        sentences=sentences, overrides=tuple(overrides), text=text, title=title, held_out=held_out,
+        positive=positive, negatives=tuple(negatives), split=split,
+        keep_duplicates=keep_duplicates, log_to=tuple(log_to), resume=resume,
     )  # fmt: skip
     return run_training(settings, console)
 

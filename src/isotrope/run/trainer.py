@@ -118,7 +118,13 @@ class _Epochs(TrainerCallback):
 
 
 def training_arguments(
-    preset: Preset, output: Path, *, seed: int, sentences: int | None = None, trackers: Sequence[str] = ()
+    preset: Preset,
+    output: Path,
+    *,
+    seed: int,
+    sentences: int | None = None,
+    rounds: Sequence[int] = (),
+    trackers: Sequence[str] = (),
 ) -> SentenceTransformerTrainingArguments:
     """A run's settings as the trainer's arguments. With several processes, they connect here."""
     t = preset.train
@@ -143,7 +149,7 @@ def training_arguments(
         save_steps=t.save_steps,
         save_total_limit=None,  # it deletes by the name; `Sealing` deletes what is ours
         logging_steps=min(50, t.eval_steps),
-        batch_sampler=partial(trainer_batches, limit=sentences, world_size=process_count()),
+        batch_sampler=partial(trainer_batches, limit=sentences, world_size=process_count(), rounds=rounds),
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,

@@ -20,7 +20,7 @@ from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
 from isotrope.objective.head import check_head
 from isotrope.objective.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
-from isotrope.objective.registry import STAGES
+from isotrope.objective.registry import READING, STAGES
 from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
 from isotrope.run.pairs import SHIPPED_DEV, dev_names, named_pairs
 from isotrope.store.cache import file_checksum
@@ -234,6 +234,8 @@ def has_component(key: str, recipe: Preset) -> bool:
     """Whether a key belongs to the run as a whole, or to a component that the preset has."""
     stage, _, rest = key.partition(".")
     label = rest.split(".")[0]
+    if stage == READING:
+        return recipe.pairs is not None
     if stage not in (*STAGES, "loss_options"):
         return True
     of_stage = label in RESERVED and recipe.loss is None  # an outside loss has no passes and no order

@@ -35,12 +35,15 @@ class Corpus:
         columns: ("text",), ("text", "positive") or ("text", "positive", "negative_0", …).
         key: checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows.
         report: what cleaning dropped, and why.
+        rounds: rows of each round, where the rows are pairs drawn from documents: round after round, each with at most
+            one pair of a document. Empty: all rows are one round.
     """
 
     dataset: Dataset
     columns: tuple[str, ...]
     key: str
     report: CleaningReport
+    rounds: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -1,0 +1,1 @@
+"""Pairs: from a document to an anchor and its positive, before any model reads them."""

@@ -1,0 +1,94 @@
+"""Two crops of one document: spans of words at random places.
+
+As contrastive pairs: Contriever (Izacard et al., TMLR 2022, Sec. 3.1), https://arxiv.org/abs/2112.09118.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isotrope.errors import UserError
+from isotrope.text.document_rows import Document
+from isotrope.text.pair_corpus import TextPair
+from isotrope.text.words import words_of
+from isotrope.types import Count
+
+TRIES = 8  # draws for each pair that is wanted: in a short document, many are equal
+
+
+def two_spans(
+    count: int, shortest: int, longest: int, overlap: bool, generator: np.random.Generator
+) -> tuple[slice, slice]:
+    """Two spans of ``count`` places, each of ``shortest`` to ``longest`` places, lengths and places drawn uniformly.
+
+    They may be equal where they may overlap. Without overlap, ``count`` is at least twice ``shortest``, and lengths
+    that do not fit together are cut.
+    """
+    a, b = (int(length) for length in np.minimum(generator.integers(shortest, longest + 1, 2), count))
+    if overlap:
+        begins = [int(generator.integers(count - length + 1)) for length in (a, b)]
+        return slice(begins[0], begins[0] + a), slice(begins[1], begins[1] + b)
+    a = min(a, count - shortest)
+    b = min(b, count - a)
+    before, between = np.sort(generator.integers(count - a - b + 1, size=2))  # places left free: before, and up to b
+    first, second = slice(int(before), int(before) + a), slice(int(between) + a, int(between) + a + b)
+    return (first, second) if generator.random() < 0.5 else (second, first)
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Two crops of a document, title included. In languages without spaces, letters count as words.
+
+    A document needs one word more than ``shortest``; without overlap, twice as many. BibTeX: izacard2022contriever.
+
+    Attributes:
+        shortest: fewest words of a crop.
+        longest: most words.
+        overlap: whether the two may share words.
+
+    Raises:
+        UserError: ``longest`` is less than ``shortest``.
+    """
+
+    stage = "pairs"
+    shortest: Count = 8
+    longest: Count = 24
+    overlap: bool = True
+
+    def __post_init__(self) -> None:
+        if self.longest < self.shortest:
+            problem = f"pairs.crops.longest = {self.longest} is less than shortest = {self.shortest}"
+            raise UserError(problem, "raise longest")
+
+    @property
+    def needs(self) -> str:
+        """What a document must have."""
+        return f"{self._fewest} words for two crops of {self.shortest} words or more"
+
+    @property
+    def _fewest(self) -> int:
+        return self.shortest + 1 if self.overlap else 2 * self.shortest
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+        words, between = words_of(document.text)
+        if len(words) < self._fewest:
+            return []
+        found: dict[TextPair, None] = {}  # a set with an order
+        for _ in range(TRIES * count):
+            spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
+            anchor, positive = (between.join(words[span]) for span in spans)
+            if anchor != positive:
+                found[anchor, positive] = None
+            if len(found) == count:
+                break
+        return list(found)
+
+
+def crop(words: Sequence[str], shortest: int, longest: int, generator: np.random.Generator) -> Sequence[str]:
+    """One span of the words; all of them, where they are fewer than drawn."""
+    length = min(int(generator.integers(shortest, longest + 1)), len(words))
+    begin = int(generator.integers(len(words) - length + 1))
+    return words[begin : begin + length]

@@ -1,0 +1,111 @@
+"""Pairs drawn from documents, as a corpus with a positive column: written once and found again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from datasets import Dataset, concatenate_datasets
+from isotrope.console.progress import tell
+from isotrope.errors import UserError
+from isotrope.store.atomic import new_file, write_json
+from isotrope.store.cache import cached
+from isotrope.text.collection import Documents
+from isotrope.text.corpus import Corpus
+from isotrope.text.document_rows import Document
+
+_LAYOUT = 1  # version of the drawing and the layout below; part of the key
+_AT_ONCE = 1024  # documents whose pairs are in memory
+_ROUNDS = "rounds.json"
+_SCHEMA = pa.schema([("text", pa.string()), ("positive", pa.string())])
+
+TextPair = tuple[str, str]  # an anchor and its positive
+
+
+class PairMaker(Protocol):
+    """A component of the stage ``pairs``: a frozen dataclass, whose fields are its options."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def needs(self) -> str:
+        """What a document must have for a pair, in words: "two neighbouring sentences"."""
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+        """At most ``count`` pairs of a document, each different."""
+
+
+def open_pairs(
+    documents: Documents, maker: PairMaker, *, cache: Path, rounds: int = 1, seed: int = 0, held_out: int = 0
+) -> Corpus:
+    """Draws ``rounds`` pairs of each document. They are a corpus with the columns ``text`` and ``positive``.
+
+    Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Corpus.rounds`
+    has their sizes. What is drawn of a document depends only on the seed and on the document's row.
+
+    Args:
+        documents: what to draw from.
+        maker: draws the pairs of a document.
+        cache: folder for what was drawn.
+        rounds: pairs of a document; a short document may have fewer.
+        seed: of all that is drawn.
+        held_out: documents that give no pair: see `Documents.split`.
+
+    Raises:
+        UserError: fewer than two documents give a pair; too many are held out.
+    """
+    rows, _ = documents.split(held_out, seed)
+    key = pairs_key(documents.key, maker, rounds=rounds, seed=seed, held_out=held_out)
+
+    def make(draft: Path) -> None:
+        sizes = [0] * rounds
+        with ExitStack() as stack:
+            files = [stack.enter_context(new_file(draft / _part(number))) for number in range(rounds)]
+            writers = [stack.enter_context(pa.ipc.new_stream(file, _SCHEMA)) for file in files]
+            for begin in range(0, len(rows), _AT_ONCE):
+                tell("drew pairs from", begin, len(rows))
+                drawn = list(_drawn(documents, maker, rows[begin : begin + _AT_ONCE].tolist(), rounds, seed))
+                for number, writer in enumerate(writers):
+                    if pairs := [each[number] for each in drawn if len(each) > number]:
+                        columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
+                        writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+                        sizes[number] += len(pairs)
+        if sizes[0] < 2:
+            problem = f"{sizes[0]} of {len(rows):,} documents {'has' if sizes[0] == 1 else 'have'} {maker.needs}"
+            raise UserError(problem, "give longer documents, or choose another kind of pairs")
+        write_json(draft / _ROUNDS, [size for size in sizes if size])
+
+    folder = cached(cache / key, make)
+    sizes = tuple(json.loads((folder / _ROUNDS).read_text(encoding="utf-8")))
+    parts = [Dataset.from_file(str(folder / _part(number))) for number in range(len(sizes))]
+    dataset = concatenate_datasets(parts)
+    dataset = dataset.add_column("label", np.arange(len(dataset)))
+    left = f" ({len(rows) - sizes[0]:,} do not have {maker.needs})" if sizes[0] < len(rows) else ""
+    held = f"; {held_out:,} documents are held out" if held_out else ""
+    note = f"{len(dataset):,} pairs drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
+    report = replace(documents.report, notes=(*documents.report.notes, note))
+    return Corpus(dataset, ("text", "positive"), key, report, sizes)
+
+
+def pairs_key(documents: str, maker: PairMaker, *, rounds: int = 1, seed: int = 0, held_out: int = 0) -> str:
+    """The key that the pairs will have; ``documents`` is the key of the documents."""
+    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
+    decides = ["pairs", _LAYOUT, documents, kind, asdict(maker), rounds, seed, held_out]
+    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
+
+
+def _part(number: int) -> str:
+    return f"round-{number}.arrow"
+
+
+def _drawn(documents: Documents, maker: PairMaker, rows: list[int], rounds: int, seed: int) -> Iterator[list[TextPair]]:
+    for row, document in zip(rows, documents.each(np.array(rows)), strict=True):
+        yield maker(document, rounds, np.random.default_rng([seed, row]))
