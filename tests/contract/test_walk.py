@@ -25,7 +25,8 @@ WALK = [
     "run/inputs.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
     "run/train.py -> run/prepare.py:prepare",
     "run/prepare.py -> encoder/load.py:load",
-    "run/prepare.py -> text/corpus.py:open_corpus",  # read and cleaned
+    "run/prepare.py -> run/reading.py:read_text",  # texts, or pairs of documents
+    "run/reading.py -> text/corpus.py:open_corpus",  # read and cleaned
     "text/corpus.py -> store/cache.py:cached",
     "run/prepare.py -> objective/preset.py:build_objective",
     "run/prepare.py -> objective/preset.py:open_teachers",

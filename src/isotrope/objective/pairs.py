@@ -41,7 +41,7 @@ def _parts(table: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
     if not isinstance(kind, str):
         remedy = f"choose one of {', '.join(kinds(READING))}, or name a module:Class"
         raise UserError("pairs.kind is missing" if kind is None else f"pairs.kind = {kind!r} is not a name", remedy)
-    if not isinstance(rounds, int) or not 1 <= rounds <= MOST_ROUNDS:
+    if type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS:
         raise UserError(f"pairs.rounds = {rounds!r} is not possible", f"choose a whole number from 1 to {MOST_ROUNDS}")
     return kind, rounds, {key: value for key, value in table.items() if key not in ("kind", "rounds")}
 
@@ -52,4 +52,5 @@ def _named_by_preset(kind: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(error.problem.replace(f"{READING}.{kind}", READING), error.remedy) from error
+        problem, remedy = (said.replace(f"{READING}.{kind}", READING) for said in (error.problem, error.remedy))
+        raise UserError(problem, remedy) from error
