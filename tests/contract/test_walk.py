@@ -22,10 +22,10 @@ SOURCE = f"{Path(isotrope.__file__).parent}/"
 WALK = [
     "run/train.py -> run/inputs.py:read_inputs",
     "run/inputs.py -> objective/preset.py:read_preset",  # the preset, resolved
-    "run/inputs.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
+    "run/reading.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
     "run/train.py -> run/prepare.py:prepare",
     "run/prepare.py -> encoder/load.py:load",
-    "run/prepare.py -> run/reading.py:read_text",  # texts, or pairs of documents
+    "run/prepare.py -> run/reading.py:open_text",  # texts, or pairs of documents
     "run/reading.py -> text/corpus.py:open_corpus",  # read and cleaned
     "text/corpus.py -> store/cache.py:cached",
     "run/prepare.py -> objective/preset.py:build_objective",

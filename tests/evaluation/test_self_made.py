@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from conftest import WORDS, sentences
-from isotrope.evaluation.self_made import _jaccard, compare_self_made, make_tasks, usable, words_of
+from isotrope.evaluation.self_made import _jaccard, compare_self_made, make_tasks, usable
+from isotrope.text.words import words_of
 
 TEXTS = [text for text in sentences(400, seed=9) if len(text.split()) >= 12][:60]
 

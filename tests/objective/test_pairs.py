@@ -65,8 +65,8 @@ def test_a_preset_without_pairs_says_nothing_of_them() -> None:
         ("pairs.shortest=0", "pairs.shortest = 0 is not possible"),
         ("pairs.shortest=30", "pairs.longest = 24 is less than shortest = 30"),
         (
-            "pairs.longst=9",
-            "pairs.longst is an unknown key: did you mean 'pairs.longest'? pairs takes shortest",
+            "pairs.longer=9",
+            "pairs.longer is an unknown key: did you mean 'pairs.longest'? pairs takes shortest",
         ),
     ],
 )

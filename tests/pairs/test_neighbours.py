@@ -7,7 +7,7 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.objective.registry import component
-from isotrope.pairs.neighbours import Neighbours, neighbours
+from isotrope.pairs.neighbours import Neighbours, neighbour_pairs
 from isotrope.text.document_rows import Document
 
 SENTENCES = [f"This is the sentence number {number} of the text." for number in range(6)]
@@ -15,8 +15,8 @@ DOCUMENT = Document("A title", ["A heading", " ".join(SENTENCES[:4]), "Short one
 
 
 def test_each_part_with_the_next() -> None:
-    assert neighbours(["a", "b", "b", "c"]) == [("a", "b"), ("b", "c")]
-    assert neighbours(["a"]) == neighbours([]) == []
+    assert neighbour_pairs(["a", "b", "b", "c"]) == [("a", "b"), ("b", "c")]
+    assert neighbour_pairs(["a"]) == neighbour_pairs([]) == []
 
 
 def test_sentences_next_to_each_other_without_short_ones() -> None:
@@ -47,7 +47,7 @@ def test_a_document_of_one_sentence_gives_none() -> None:
 
 
 def test_languages_have_rules_of_their_own() -> None:
-    text = "Am 3. Mai kam der gute Dr. Müller z. B. nach Berlin. Dort ist es im Sommer schön und ruhig."
+    text = "Am 3. Mai kam der gute Dr. Müller z. B. nach Berlin. Dort war es im Sommer schön und ruhig."
     german = Neighbours(language="de")(Document("", [text]), 9, np.random.default_rng(0))
     assert len(german) == 1
 

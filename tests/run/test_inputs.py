@@ -99,7 +99,7 @@ def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
             monkeypatch.setenv(name, "0")
         for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
             monkeypatch.setenv(name, "2")
-    for name in ("read_text", "load"):
+    for name in ("open_text", "load"):
         monkeypatch.setattr(f"isotrope.run.prepare.{name}", lambda *_, **__: pytest.fail("it has begun to work"))
     expected = {"corpus": "the contents of the corpus", "backbone": "the files of the backbone", "dev": "the dev pairs"}
     expected |= {"test": "the test pairs", "processes": "processes = 2 .then 1.", "sentences": "sentences = 304"}

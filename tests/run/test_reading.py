@@ -16,7 +16,7 @@ from conftest import sentences
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.objective.preset import read_preset
-from isotrope.run.reading import read_text, text_key
+from isotrope.run.reading import open_text, text_key
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import Run
 from isotrope.text.collection import open_documents
@@ -88,7 +88,7 @@ def test_other_options_of_the_pairs_are_another_run(on_documents: Run, tiny_mode
 
 def test_held_out_documents_are_never_trained_on(documents_file: Path, tmp_path: Path) -> None:
     asked = settings(documents_file, held_out=10, seed=3)
-    corpus = read_text(asked, read_preset("crops"))
+    corpus = open_text(asked, read_preset("crops"))
     assert corpus.key == text_key(asked, read_preset("crops"))
     documents = open_documents(documents_file, cache=tmp_path)
     train, held = documents.split(10, 3)
@@ -102,13 +102,13 @@ def test_held_out_documents_are_never_trained_on(documents_file: Path, tmp_path:
 
 @pytest.mark.parametrize("name", ["crops", "neighbours", "title-body"])
 def test_every_kind_reads_the_documents(name: str, documents_file: Path) -> None:
-    corpus = read_text(settings(documents_file), read_preset(name, ["pairs.shortest=3"]))
+    corpus = open_text(settings(documents_file), read_preset(name, ["pairs.shortest=3"]))
     assert corpus.rounds == (40, 40)
     assert all(row["text"] != row["positive"] for row in corpus.dataset)
 
 
 def test_a_preset_without_pairs_reads_texts(documents_file: Path) -> None:
-    assert read_text(settings(documents_file, preset="simcse"), read_preset("simcse")).columns == ("text",)
+    assert open_text(settings(documents_file, preset="simcse"), read_preset("simcse")).columns == ("text",)
 
 
 @pytest.mark.parametrize(

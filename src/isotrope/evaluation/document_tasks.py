@@ -29,9 +29,9 @@ from isotrope.evaluation.self_made import (
     halves_of,
     span_of,
     usable_rows,
-    words_of,
 )  # fmt: skip
 from isotrope.text.document_rows import Document
+from isotrope.text.words import words_of
 
 WORDS_USED = 600  # words of a document that are used: more than models read
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has

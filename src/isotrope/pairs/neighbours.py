@@ -21,7 +21,7 @@ from isotrope.text.words import words_of
 from isotrope.types import Count
 
 
-def neighbours(parts: list[str]) -> list[TextPair]:
+def neighbour_pairs(parts: list[str]) -> list[TextPair]:
     """Each part with the next one, but for those that are equal."""
     return [(one, other) for one, other in pairwise(parts) if one != other]
 
@@ -60,6 +60,6 @@ class Neighbours:
         parts = document.paragraphs
         if self.unit == "sentence":
             parts = [" ".join(each.split()) for part in parts for each in split_text(part, self.language)]
-        pairs = neighbours([part for part in parts if len(words_of(part)[0]) >= self.shortest])
+        pairs = neighbour_pairs([part for part in parts if len(words_of(part)[0]) >= self.shortest])
         drawn = generator.permutation(len(pairs))[:count].tolist()
         return [pairs[at] if generator.random() < 0.5 else pairs[at][::-1] for at in drawn]

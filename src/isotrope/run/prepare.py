@@ -27,7 +27,7 @@ from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
 from isotrope.run.pairs import TransferDev
 from isotrope.run.processes import process_count, process_number
-from isotrope.run.reading import read_text
+from isotrope.run.reading import open_text
 from isotrope.run.settings import RunSettings
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus
@@ -77,7 +77,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     settings, preset = inputs.settings, inputs.preset
     trackers = _trackers(settings.log_to)
     model = _student(preset)
-    corpus = read_text(settings, preset)
+    corpus = open_text(settings, preset)
     if corpus.key != inputs.identity["corpus"]:
         raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
     limit, batch = settings.sentences, preset.train.batch_size

@@ -31,7 +31,7 @@ def text_key(settings: RunSettings, preset: Preset) -> str:
     return pairs_key(documents, maker, rounds=rounds, seed=settings.seed, held_out=settings.held_out)
 
 
-def read_text(settings: RunSettings, preset: Preset) -> Corpus:
+def open_text(settings: RunSettings, preset: Preset) -> Corpus:
     """The corpus to train on, from the cache where it was read before.
 
     Raises:
