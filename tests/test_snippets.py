@@ -83,6 +83,11 @@ def workplace(tmp_path: Path, tiny_model: Path, pairs_file: Path, monkeypatch: p
     (place / "more").mkdir()
     with gzip.open(place / "more" / "some.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps({"body": text}) + "\n" for text in sentences(50, seed=3))
+    (place / "DOCS").mkdir()
+    for number in range(90):
+        title, *rest = sentences(7, seed=number + 10)
+        body = " ".join(f"{sentence.capitalize()}." for sentence in rest)
+        (place / "DOCS" / f"{number}.md").write_text(f"# {title} {number}\n\n{body}\n", encoding="utf-8")
     for name in ("pairs.tsv", "my_pairs.tsv", "YOUR-PAIRS.tsv"):
         shutil.copy(pairs_file, place / name)
     rows = [f"{text},{i % 3}" for i, text in enumerate(texts)]

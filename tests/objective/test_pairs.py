@@ -35,7 +35,7 @@ class First:
         ("crops", Crops(8, 24, True)),
         ("crops-raw", Crops(8, 24, True)),
         ("neighbours", Neighbours("sentence", 5)),
-        ("title-body", TitleBody(16, 64)),
+        ("title-body", TitleBody(16, 48)),
     ],
 )
 def test_presets_that_read_documents(name: str, maker: object) -> None:

@@ -19,7 +19,7 @@ def test_a_title_finds_crops_of_its_body() -> None:
     for title, body in pairs:
         assert title == "A title"
         assert body in " ".join(WORDS)
-        assert 16 <= len(body.split()) <= 64
+        assert 16 <= len(body.split()) <= 48
     assert pairs == TitleBody()(DOCUMENT, 4, np.random.default_rng(0))
 
 

@@ -49,13 +49,16 @@ def train(*more: object, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
-    """As under torchrun; the first process alone speaks."""
+@pytest.mark.parametrize("reading", [("--positive", "positive"), ("--preset", "crops", "--set", "pairs.rounds=3")])
+def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(
+    reading: tuple[str, ...], tiny_model: Path, tmp_path: Path
+) -> None:
+    """As under torchrun; the first process alone speaks. Pairs of documents come in rounds, of 324 rows or fewer."""
     text, table = sentences(640), tmp_path / "pairs.jsonl"
     lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:320], text[320:], strict=True))
     table.write_text("\n".join(lines))
     settings = ("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-3")
-    common = [table, "--backbone", tiny_model, "--text", "text", "--positive", "positive"]
+    common = [table, "--backbone", tiny_model, "--text", "text", *reading]
     common += [word for setting in settings for word in ("--set", setting)]
     weights = {}
     for name, processes, batch in (("one", 1, 16), ("two", 2, 8)):

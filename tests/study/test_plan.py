@@ -195,9 +195,11 @@ def test_a_split_or_kept_duplicates_make_other_cells(tiny_model: Path, corpus_fi
         ("terms.infonce.temperature", True, False),
         ("loss_options.scale", False, True),
         ("loss_options.margin", False, False),
+        ("pairs.rounds", False, False),
     ],
 )
 def test_a_common_setting_reaches_the_rows_that_have_its_component(key: str, of_simcse: bool, of_loss: bool) -> None:
     bare = ["views=false", "scores=false", "terms=false", "loss=a:B", "loss_options.scale=10"]
     assert has_component(key, read_preset("simcse")) == of_simcse
     assert has_component(key, read_preset("simcse", bare)) == of_loss
+    assert has_component("pairs.rounds", read_preset("crops"))

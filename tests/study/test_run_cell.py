@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -95,6 +96,19 @@ def test_two_processes_never_work_on_one_cell(
         first, second = both.map(run_cell, [cell, cell])
     assert first == second
     assert calls == [cell.key]
+
+
+def test_pairs_of_documents_are_a_row_beside_rows_of_texts(tiny_model: Path, pairs_file: Path, tmp_path: Path) -> None:
+    """One corpus: one row reads it as documents, the other as texts."""
+    documents = tmp_path / "documents.jsonl"
+    texts = [" ".join(sentences(3, seed=seed)) for seed in range(100)]
+    documents.write_text("".join(json.dumps({"title": "", "text": text}) + "\n" for text in texts))
+    rows = '[rows.SimCSE]\npreset = "simcse"\n[rows.Crops]\npreset = "crops"\nset = ["pairs.rounds=3"]\n'
+    spec = read_study(write_study(tmp_path, tiny_model, documents, pairs_file, rows, seeds=1))
+    results = {cell.label: run_cell(cell) for cell in planned(spec, tmp_path / "out").cells.values()}
+    assert [result["selection"]["steps"] for result in results.values()] == [6, 6]
+    assert results["Crops"]["settings"]["pairs"]["rounds"] == 3
+    assert "pairs" not in results["SimCSE"]["settings"]
 
 
 def test_a_loss_of_sentence_transformers_is_a_row(

@@ -32,7 +32,7 @@ class TitleBody:
 
     stage = "pairs"
     shortest: Count = 16
-    longest: Count = 64
+    longest: Count = 48
     whole: bool = False
 
     def __post_init__(self) -> None:
