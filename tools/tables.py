@@ -30,6 +30,7 @@ SHOWN = (  # these rows alone: the page of each study has all
     "RankCSE-listNet",
     "RankCSE-listNet, then whitening",
 )
+ARROW = {"better": " ↑", "worse": " ↓", "not significant": ""}
 SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
@@ -274,12 +275,34 @@ def whitening() -> str:
             text = row["task"].upper() if row["task"].islower() else row["task"]
             rows.setdefault((row["model"], text, judge), {})[row["exponent"]] = row[key]
     exponents = sorted(next(iter(rows.values())))
-    arrow = {"better": " ↑", "worse": " ↓", "not significant": ""}
     lines = [f"| model | text | judged by | as it is | {' | '.join(f'{e:g}' for e in exponents)} |"]
     lines.append("|---|---|---|" + "--:|" * (len(exponents) + 1))
     for names, found in rows.items():
-        cells = [f"{points(found[e]['after'])}{arrow[found[e]['verdict']]}" for e in exponents]
+        cells = [f"{points(found[e]['after'])}{ARROW[found[e]['verdict']]}" for e in exponents]
         lines.append(f"| {' | '.join([*names, points(found[exponents[0]]['before']), *cells])} |")
+    return "\n".join(lines)
+
+
+def post_steps() -> str:
+    """What each step behind a model does, by labels and by tasks from documents; the highest score of a row is bold."""
+    path = HERE / "post" / "result.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    lines = list[str]()
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        steps: dict[str, Any] = row["steps"]
+        if not lines:
+            lines = [f"| model | collection | judged by | as it is | {' | '.join(steps)} |"]
+            lines.append("|---|---|---|" + "--:|" * (len(steps) + 1))
+        for key, judge in (("labelled", "labels, nDCG@10"), ("self_made", "the documents alone, MRR@10")):
+            found = [step[key] for step in steps.values()]
+            scores = [found[0]["before"], *(one["after"] for one in found)]
+            signs = ["", *(ARROW[one["verdict"]] for one in found)]
+            cells = [
+                f"{f'**{points(score)}**' if score == max(scores) else points(score)}{sign}"
+                for score, sign in zip(scores, signs, strict=True)
+            ]
+            lines.append(f"| {' | '.join([row['model'], row['collection'], judge, *cells])} |")
     return "\n".join(lines)
 
 
@@ -321,7 +344,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
-    DOCS / "whiten.md": (whitening,),
+    DOCS / "whiten.md": (whitening, post_steps),
     DOCS / "methods" / "whitenedcse.md": (first_step,),
 }
 
