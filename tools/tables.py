@@ -306,6 +306,25 @@ def post_steps() -> str:
     return "\n".join(lines)
 
 
+def post_choices() -> str:
+    """The step that tasks from documents score highest, and what the labels say of it."""
+    path = HERE / "post" / "result.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    lines = ["| model | collection | tasks choose | labels change by | best by labels | lost against it |"]
+    lines.append("|---|---|---|--:|---|--:|")
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        first = next(iter(row["steps"].values()))
+        scores = {by: {"as it is": first[by]["before"]} for by in ("labelled", "self_made")}
+        for by, found in scores.items():
+            found |= {name: step[by]["after"] for name, step in row["steps"].items()}
+        chosen, best = (max(scores[by], key=scores[by].__getitem__) for by in ("self_made", "labelled"))
+        labels = scores["labelled"]
+        change, lost = 100 * (labels[chosen] - labels["as it is"]), 100 * (labels[best] - labels[chosen])
+        lines.append(f"| {row['model']} | {row['collection']} | {chosen} | {change:+.2f} | {best} | {lost:.2f} |")
+    return "\n".join(lines)
+
+
 def first_step() -> str:
     """The first step of WhitenedCSE in one pass and in a pass a view, beside SimCSE's."""
     path = HERE / "first-step.json"
@@ -344,7 +363,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
-    DOCS / "whiten.md": (whitening, post_steps),
+    DOCS / "whiten.md": (whitening, post_steps, post_choices),
     DOCS / "methods" / "whitenedcse.md": (first_step,),
 }
 
