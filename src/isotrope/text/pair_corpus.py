@@ -80,7 +80,7 @@ def open_pairs(
                         sizes[number] += len(pairs)
         if sizes[0] < 2:
             problem = f"{sizes[0]} of {len(rows):,} documents {'has' if sizes[0] == 1 else 'have'} {maker.needs}"
-            raise UserError(problem, "give longer documents, or choose another kind of pairs")
+            raise UserError(problem, f"give documents with {maker.needs}, or choose another kind of pairs")
         write_json(draft / _ROUNDS, [size for size in sizes if size])
 
     folder = cached(cache / key, make)
