@@ -143,7 +143,7 @@ def test_a_guide_stays_as_it_was(tiny_model: Path, corpus_file: Path, pairs_file
     assert done.result["selection"]["best_step"]
     assert load_file(done.folder / "checkpoints" / "checkpoint-6" / WEIGHTS).keys() == {"_extra_state"}
     card = (done.model / "README.md").read_text(encoding="utf-8")
-    assert "GISTEmbedLoss" in card
+    assert "  - action: Trained with\n    method: GISTEmbedLoss\n" in card, "not the preset that it replaces"
     assert "solatorio2024gistembed" in card
     assert str(tiny_model) not in card
     student = isotrope.load(tiny_model, "mean", dropout=0.1, device="cpu")
@@ -225,6 +225,9 @@ def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> No
         ("GISTEmbedLoss", {}, "loss_options.guide is missing, which GISTEmbedLoss needs"),
         ("MultipleNegativesRankingLoss", {"scal": 1.0}, "loss_options.scal is an unknown key.*takes scale"),
         ("DenoisingAutoEncoderLoss", {"decoder_name_or_path": "gpt2"}, "unknown key.*takes tie_encoder_decoder$"),
+        ("GISTEmbedLoss", {"guide": "before"}, r"guide = 'before' is no teacher: add it under \[teachers\]"),
+        ("GISTEmbedLoss", {"guide": ["before"]}, "is no teacher"),
+        ("MatryoshkaLoss", {}, "MatryoshkaLoss wraps another loss, .* name that other loss alone"),
     ],
 )
 def test_options_are_checked_before_a_model_is_loaded(loss: str, options: dict[str, object], message: str) -> None:

@@ -237,6 +237,19 @@ def test_a_value_of_a_wrong_type_is_told_in_plain_words(typed: str, wanted: str)
         read_preset("simcse", [typed])
 
 
+@pytest.mark.parametrize(
+    ("preset", "typed", "said"),
+    [
+        ("rankcse-listnet", "teachers.rank.max_length=trains",
+         r"^teachers\.rank\.max_length = 'trains' is not possible: it should be a whole number or 'train' or a list$"),
+        ("whitenedcse", "views.sgw.running=after", "it should be true, false or 'before'$"),
+    ],
+)  # fmt: skip
+def test_a_key_of_several_kinds_of_values_names_them_all(preset: str, typed: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        read_preset(preset, [typed])
+
+
 def test_a_mistyped_preset_gets_the_nearest_one() -> None:
     with pytest.raises(UserError, match=r"'simsce' is unknown: did you mean 'simcse'. choose one of"):
         read_preset("simsce")

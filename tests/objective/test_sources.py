@@ -19,3 +19,8 @@ def test_show_names_the_source_of_every_line() -> None:
     text = annotated("simcse-bert-base", ["train.batch_size=32"])
     assert "batch_size = 32                     # --set" in text
     assert all("#" in line for line in text.splitlines() if " = " in line and not line.startswith("description"))
+
+
+def test_a_source_stands_apart_from_a_long_value() -> None:
+    lines = annotated("all-three").splitlines()
+    assert 'order = ["hard_negatives", "noise", "instance_weight"] # DCLR Eq. 6' in lines

@@ -93,16 +93,22 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
     published = {"Avg." = 1}
     [rows.raw]
     train = false
+    [claims.words]
+    better = "SIF"
+    than = "GloVe"
+    text = "weights help"
     """
     file = write_study(tmp_path, Path("isotrope/tiny"), corpus_file, pairs_file, rows)
     unnamed = read_study(file)
     assert list(unnamed.rows) == ["raw"]
     assert unnamed.reference["GloVe"].published == {"Avg.": 61.32}
+    assert "words" not in planned(unnamed, tmp_path / "without").spec.claims, "printed numbers answer no claim"
     done = study(file, output=tmp_path / "out", vectors=str(tmp_path / "words.txt"), rows=["GloVe", "SIF", "white"],
                  console=quiet())  # fmt: skip
     assert not done.failed
     scores = {row["label"]: row["scores"]["0"]["Avg."] for row in done.record["rows"]}
     assert len(set(scores.values())) == 3
+    assert [claim["claim"] for claim in done.record["claims"]] == ["words"]
     assert "words.txt" in str(done.record["scale"]["backbones"])
     assert str(tmp_path) not in json.dumps(done.record)
     (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()

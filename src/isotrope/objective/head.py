@@ -34,7 +34,7 @@ def check_head(preset: Preset) -> None:
         return
     if not (found := head_classes(preset)):
         problem = f"train.keep_head = true, and the preset {preset.name} has no head"
-        raise UserError(problem, "leave it out, or add a table [views.mlp]")
+        raise UserError(problem, "leave it out" + ("" if preset.loss else ", or add a table [views.mlp]"))
     for label, cls in found.items():
         if not hasattr(cls, "layers"):
             problem = f"train.keep_head = true, and views.{label} cannot be part of a model"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
@@ -171,22 +171,27 @@ def refuse_beside_loss(preset: Any) -> None:
             raise UserError(f"[teachers.{label}] must be one model, since an outside loss encodes with it", remedy)
 
 
-def check_options(loss: str, options: Mapping[str, Any]) -> None:
-    """Check the names of a loss's options. Its class is imported.
+def check_options(loss: str, options: Mapping[str, Any], teachers: Collection[str] = ()) -> None:
+    """Check the names of a loss's options, and those of the teachers that they name. Its class is imported.
 
     Raises:
-        UserError: as `outside_class`; an option that the class does not have, or one that it needs.
+        UserError: as `outside_class`; an option that the class does not have, or one that it needs; a model that is no
+            teacher; a class that wraps another loss.
     """
     cls = outside_class(loss)
     parameters = list(inspect.signature(cls).parameters.values())[1:]  # without the student
     # A path would be opened past isotrope's own checks of a model's files.
     known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and not p.name.endswith("name_or_path")]
+    if "loss" in known:
+        raise UserError(f"{cls.__name__} wraps another loss, which no preset can give", "name that other loss alone")
     if unknown := [key for key in options if key not in known]:
         problem = f"loss_options.{unknown[0]} is an unknown key"
         raise UserError(problem, f"{cls.__name__} takes {', '.join(known) or 'none'}")
     for p in parameters:
         if p.name in known and p.default is p.empty and p.name not in options:
             raise UserError(f"loss_options.{p.name} is missing, which {cls.__name__} needs", "give it a value")
+        if p.name in options and "SentenceTransformer" in str(p.annotation) and str(options[p.name]) not in teachers:
+            raise UserError(f"loss_options.{p.name} = {options[p.name]!r} is no teacher", "add it under [teachers]")
 
 
 def build_outside(preset: Any, model: SentenceTransformer, seed: int, context: BuildContext) -> OutsideLoss:
@@ -198,7 +203,7 @@ def build_outside(preset: Any, model: SentenceTransformer, seed: int, context: B
         UserError: the loss cannot be made for this student, or a teacher cannot be loaded.
     """
     options, teachers = preset.loss_options or {}, preset.teachers
-    check_options(preset.loss, options)
+    check_options(preset.loss, options, teachers)
     cls, device = outside_class(preset.loss), model.device
     named = {key: value for key, value in options.items() if isinstance(value, str) and value in teachers}
     guides = {key: _guide(teachers[value], model) for key, value in named.items()}

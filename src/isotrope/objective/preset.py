@@ -94,6 +94,11 @@ class Preset(_Record):
     terms: TomlTable = {}
     teachers: TomlTable = {}
 
+    @property
+    def method(self) -> str:
+        """What is trained: the class of the outside loss, else the preset's name."""
+        return (self.loss or self.name).rpartition(":")[2]
+
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
         settings = self.model_dump(exclude_none=True, exclude={"name"})
@@ -141,7 +146,7 @@ def check_third_parties(preset: Preset) -> None:
         UserError: no such class, one that is not a component of its stage, a wrong option.
     """
     if preset.loss:
-        check_options(preset.loss, preset.loss_options or {})
+        check_options(preset.loss, preset.loss_options or {}, preset.teachers)
     _check_components(preset, third_parties=True)
 
 

@@ -110,6 +110,7 @@ _PLAIN = {  # what pydantic calls "a valid …"
     "integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "text in quotes",
     "dictionary": "a table of keys", "list": "a list", "tuple": "a list",
 }  # fmt: skip
+_KIND = re.compile(r"constrained-\w+$|(literal|tuple|list)\[")  # as in ('max_length', 'constrained-int')
 
 
 def explain(error: ValidationError, where: str, known: list[str], keys: Iterable[str] = ()) -> UserError:
@@ -117,8 +118,8 @@ def explain(error: ValidationError, where: str, known: list[str], keys: Iterable
 
     ``known`` are the keys that stand beside the wrong one, ``keys`` others that may be meant, with their tables.
     """
-    first = error.errors()[0]
-    key = ".".join([where, *(str(part) for part in first["loc"])]).strip(".")
+    first, *others = error.errors()
+    key = _key(where, first)
     if first["type"] == "extra_forbidden":
         table = key.rpartition(".")[0]
         near = _meant(key, first["input"], [*keys, *(f"{table}.{name}".strip(".") for name in known)])
@@ -126,9 +127,23 @@ def explain(error: ValidationError, where: str, known: list[str], keys: Iterable
         return UserError(f"{key} is an unknown key", f"{near}{takes} {', '.join(known) or 'none'}")
     if first["type"] == "missing":
         return UserError(f"{key} is missing", "give it a value")
-    message = re.sub(r"^(Input|Value) ", "it ", first["msg"])
-    message = re.sub(r"a valid (\w+).*", lambda found: _PLAIN.get(found[1], found[0]), message)
+    message = _wanted(first)
+    for other in others:  # a key that takes several kinds of values has a finding for each
+        if _key(where, other) == key:
+            message += " or " + _wanted(other).removeprefix("it should be ")
     return UserError(f"{key} = {first['input']!r} is not possible", message)
+
+
+def _key(where: str, finding: Mapping[str, Any]) -> str:
+    """The key of a finding, without pydantic's name for one of several kinds of values."""
+    parts = [where, *(str(part) for part in finding["loc"])]
+    return ".".join(part for part in parts if not _KIND.match(part)).strip(".")
+
+
+def _wanted(finding: Mapping[str, Any]) -> str:
+    message = re.sub(r"^(Input|Value) ", "it ", finding["msg"])
+    message = re.sub(r"a valid (\w+).*", lambda found: _PLAIN.get(found[1], found[0]), message)
+    return message.replace("True", "true").replace("False", "false")  # as TOML writes them
 
 
 def _meant(key: str, value: object, keys: list[str]) -> str:

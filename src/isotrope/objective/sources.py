@@ -76,5 +76,5 @@ def annotated(name: str, overrides: Sequence[str] = ()) -> str:
             key = f"{table}.{line.partition(' =')[0]}".strip(".")
         source = "--set" if key in changed else cited.get(key) or ("default" if " = " in line and table else "")
         source = source if line else ""
-        lines.append(f"{line:<36}# {source}" if source else line)
+        lines.append(f"{line:<35} # {source}" if source else line)
     return "\n".join(lines)

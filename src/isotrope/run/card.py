@@ -41,7 +41,7 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     settings, preset, corpus = plan.settings, plan.preset, plan.sample.corpus
     step = Step(
         action="Trained with",
-        method=preset.name,
+        method=preset.method,
         data=Data.of(settings.paths, len(corpus), len(plan.sample), corpus.key),
         settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
         cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],

@@ -193,7 +193,7 @@ def _announce(console: Console, settings: RunSettings, preset: Preset, sample: S
     rows = "sentences" if preset.pairs is None else "pairs"
     epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
-        f"{preset.name} from {preset.encoder.backbone}: {len(sample):,} {rows}, {epochs}, "
+        f"{preset.method} from {preset.encoder.backbone}: {len(sample):,} {rows}, {epochs}, "
         f"batches of {preset.train.batch_size}"
     )
     if (pooling := preset.encoder.pooling) is not None:

@@ -220,7 +220,7 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
 
 
 def _with_vectors(spec: Spec) -> Spec:
-    """The study, its rows of word vectors as rows that are not trained; without a file they are references."""
+    """The study, its rows of word vectors as rows that are not trained; without a file, references without claims."""
     kept = {label: row for label, row in spec.rows.items() if not row.vectors}
     named = {label: row for label, row in spec.rows.items() if row.vectors}
     if spec.run.vectors:
@@ -232,7 +232,8 @@ def _with_vectors(spec: Spec) -> Spec:
             raise UserError(problem, "add --vectors FILE, or run.vectors")
     fields = Reference.model_fields
     told = {label: Reference(**row.model_dump(include=set(fields))) for label, row in named.items()}
-    return spec.model_copy(update={"rows": kept, "reference": told | spec.reference})
+    claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & named.keys()}
+    return spec.model_copy(update={"rows": kept, "reference": told | spec.reference, "claims": claims})
 
 
 def with_tuned(spec: Spec, file: str | Path) -> Spec:
