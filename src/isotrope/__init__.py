@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isotrope.bulk.encode import encode
+    from isotrope.choice.improve import improve
     from isotrope.encoder import load
     from isotrope.evaluation.evaluator import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _FACE = {
     "train": "isotrope.run.train:train",
     "evaluate": "isotrope.evaluation.suite:run",
+    "improve": "isotrope.choice.improve:improve",
     "encode": "isotrope.bulk.encode:encode",
     "load": "isotrope.encoder:load",
     "component": "isotrope.objective.registry:component",
@@ -31,7 +33,8 @@ _FACE = {
     "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
 }
 __all__ = [
-    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "encode", "evaluate", "load", "train",
+    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "encode", "evaluate", "improve",
+    "load", "train",
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
 from isotrope.cli.evaluate import case, evaluate
 from isotrope.cli.export import export
+from isotrope.cli.improve import improve
 from isotrope.cli.presets import app as presets_app
 from isotrope.cli.pretrain import pretrain
 from isotrope.cli.quickstart import quickstart
@@ -47,7 +48,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
-for command in (quickstart, train, report, encode, evaluate, case, whiten, export, pretrain, study):
+for command in (quickstart, improve, train, report, encode, evaluate, case, whiten, export, pretrain, study):
     app.command()(working(command))
 errors = plain_console(stderr=True)
 

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.util import is_sentence_transformer_model
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
@@ -186,6 +187,16 @@ def locate(model: str) -> str:
     if looks_like_path:
         raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
     return model
+
+
+def is_bare(model: str | Path) -> bool:
+    """Whether a model is an encoder without a pooling of its own, such as a raw language model."""
+    where = locate(str(model))
+    return (
+        not (Path(where) / "modules.json").is_file()
+        if Path(where).is_dir()
+        else not is_sentence_transformer_model(where)
+    )
 
 
 def public_name(model: str | Path) -> str:

@@ -1,0 +1,105 @@
+"""The candidates of a race: the model as it is, other poolings, post steps, and trainings on the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isotrope.choice.decide import AS_IS
+from isotrope.post.fitted import LinearStep
+from isotrope.post.names import post_step
+
+SPAN, TITLE = "span → rest", "title → body"  # tasks of `isotrope.evaluation.document_tasks`
+# Centring alone is not among them: it cost a raw model 4 to 6 points of search, and tasks from text did not see it.
+POST_STEPS = {"soft whitening": "whitening:exponent=0.25", "full whitening": "whitening", "top removed": "removal:k=1"}
+RAW_POOLINGS = ("mean", "first_last", "cls")  # of a bare language model, whose best one nobody knows
+SHARES = (1.0, 0.5)  # of the trained weights; the rest is the model before training
+
+_RAW = (  # a raw language model knows no order that is worth holding
+    "train.learning_rate=1e-3", "terms.infonce.temperature=0.2", "terms.hold=false", "scores.instance_weight=false",
+    "teachers.before=false",
+)  # fmt: skip
+
+_BM25 = (  # as in the preset bm25
+    "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
+    "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A way to train: a preset with a few settings.
+
+    Attributes:
+        name: as tables show it.
+        preset: its file or name.
+        overrides: ``key=value`` over the preset's keys.
+        alike: tasks that resemble its training pairs.
+        titles: whether its pairs need titles.
+    """
+
+    name: str
+    preset: str
+    overrides: tuple[str, ...] = ()
+    alike: frozenset[str] = frozenset()
+    titles: bool = False
+
+
+def recipes(raw: bool, titled: bool) -> list[Training]:
+    """The trainings that are tried.
+
+    Args:
+        raw: whether the start is a bare language model, which learns with high rates.
+        titled: whether most documents have titles.
+    """
+    crops = frozenset({SPAN})
+    found = [
+        Training("crops", "crops", alike=crops),
+        Training("crops at a high rate", "crops", ("train.learning_rate=8e-5",), crops),
+        Training("titles", "title-body", alike=frozenset({TITLE}), titles=True),
+        Training("crops ranked by BM25", "crops", _BM25, crops),
+    ]
+    if raw:
+        found = [
+            Training("crops", "crops-raw", alike=crops),
+            Training("crops at a low rate", "crops-raw", ("train.learning_rate=3e-4",), crops),
+            Training("titles", "title-body", _RAW, frozenset({TITLE}), titles=True),
+        ]
+    return [recipe for recipe in found if titled or not recipe.titles]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One encoder that is measured once; each post step behind it is a candidate that costs nothing more.
+
+    Attributes:
+        name: of the encoder, as in tables.
+        alike: tasks that resemble its training.
+        recipe: the name of its training; "" if it has none.
+        steps: names of the post steps that are tried behind it.
+    """
+
+    name: str
+    alike: frozenset[str] = frozenset()
+    recipe: str = ""
+    steps: tuple[str, ...] = tuple(POST_STEPS)
+
+    def candidates(self) -> Iterator[tuple[str, str]]:
+        """Candidate -> post step, as `linear_step` takes it; the encoder alone, with "", comes first."""
+        yield self.name, ""
+        for words in self.steps:
+            yield joined(self.name, words), POST_STEPS[words]
+
+
+def linear_step(text: str) -> LinearStep:
+    """A post step that can be saved with a model."""
+    step = post_step(text, text)
+    if not isinstance(step, LinearStep):  # pragma: no cover  # a mistake in POST_STEPS
+        raise TypeError(f"{text} is not linear")
+    return step
+
+
+def joined(*parts: str) -> str:
+    """The name of a candidate that does one thing after the other."""
+    told = [part for part in parts if part and part != AS_IS]
+    return ", ".join(told) or AS_IS

@@ -1,0 +1,241 @@
+"""Documents in; the best model for them out, or the honest answer "keep yours"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from isotrope.cards.base import Base
+from isotrope.choice.candidates import POST_STEPS, RAW_POOLINGS, recipes
+from isotrope.choice.card import choice_card
+from isotrope.choice.clock import Clock
+from isotrope.choice.decide import AS_IS, CandidateGain, choose_candidate
+from isotrope.choice.judges import Judges, judges_of
+from isotrope.choice.page import choice_page
+from isotrope.choice.race import Race, Start, mean_score
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
+from isotrope.console.threads import threads_line
+from isotrope.encoder import save
+from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.load import is_bare
+from isotrope.errors import Stopped, UserError
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.own_domain import read_domain
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.evaluation.significance import compare
+from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.run.environment import environment
+from isotrope.store.atomic import check_replaceable, write_json, write_text
+from isotrope.store.cache import cache_folder
+from isotrope.store.lock import hold
+from isotrope.store.mark import kind_of
+from isotrope.store.records import Record, read_record
+from isotrope.text.collection import Documents, documents_key, open_documents
+
+KIND, RESULT, IDENTITY, PAGE = "improve", "improve.json", "identity.json", "report.html"
+MINUTES = 20.0
+HELD_OUT, FEWEST_HELD_OUT = 300, 50  # documents that judge
+FITTED_ON = 1500  # texts for the post steps
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What `improve` found.
+
+    Attributes:
+        folder: what it wrote, with ``report.html``, ``improve.json`` and the model.
+        choice: the name of the chosen candidate; "keep": nothing is significantly better than the model as it is.
+        table: candidate → task → score, as a fraction.
+        gains: candidate → what it changes, and how sure that is.
+        record: all that ``improve.json`` holds.
+    """
+
+    folder: Path
+    choice: str
+    table: Mapping[str, Mapping[str, float]]
+    gains: Mapping[str, CandidateGain]
+    record: Mapping[str, Any]
+
+    @property
+    def model(self) -> Path:
+        """The chosen model, a plain sentence-transformers folder. With "keep", it is the model as it was."""
+        return self.folder / "model"
+
+
+def improve(
+    model: str | Path,
+    documents: str | Path | Sequence[str | Path],
+    *,
+    output: str | Path,
+    minutes: float | None = None,
+    domain: str | Path | None = None,
+    seed: int = 0,
+    pooling: str | None = None,
+    title: str | None = None,
+    text: str | None = None,
+    console: Console | None = None,
+) -> Choice:
+    """Make a model better for some documents, without labels, or find that it is best to keep it.
+
+    Some documents are held out. Tasks are made from them: a title must find its text, a half its other half. Candidates
+    (poolings, post steps, trainings on the other documents) are compared with the model as it is on these tasks, within
+    the given time. A candidate is chosen only if it is significantly better (`isotrope.choice.decide`).
+
+    Called again after a stop or a kill, it goes on. After its end, it gives the same result again.
+
+    Args:
+        model: as `isotrope.load` takes it.
+        documents: files and folders: see `isotrope.text.collection.open_documents`.
+        output: a folder for the model, the report and the work.
+        minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its count.
+        domain: labelled queries or texts of the user's own, which then judge: see
+            `isotrope.evaluation.sets.own_domain.read_domain`.
+        seed: of all random numbers.
+        pooling: as `isotrope.load` takes it.
+        title: the column of the titles, in tables; None: ``title`` if there is one.
+        text: the column of the texts, in tables.
+        console: where to report; None reports to the terminal.
+
+    Raises:
+        UserError: no such model or documents, too few of them to judge by, an output that is not ours or holds the
+            result of something else.
+        Stopped: Ctrl-C. The best candidate so far is in the folder, with its evidence.
+    """
+    console, folder = console or plain_console(), Path(output)
+    if minutes is not None and not 0 < minutes < 1e5:
+        raise UserError(f"minutes = {minutes}", "choose a number above 0")
+    own = None if domain is None else read_domain(domain)
+    paths = [documents] if isinstance(documents, str | Path) else list(documents)
+    identity = {
+        "model": files_checksum(str(model)), "documents": documents_key(paths, title=title, text=text),
+        "domain": own and own.checksum(), "pooling": pooling, "seed": seed,
+        "minutes": MINUTES if minutes is None else float(minutes),
+    }  # fmt: skip
+    with hold(folder, KIND, again="give the same command again"):
+        _refuse_other(folder, identity)
+        if (folder / RESULT).is_file() and kind_of(folder / "model") == "model":
+            record = read_record(folder / RESULT, ["choice", "table", "gains", "finished"])
+            if record["finished"]:
+                return _choice(folder, record)
+        check_replaceable(folder / "model", "model")
+        return _Improvement(str(model), paths, folder, identity, own, pooling, title, text, console).made()
+
+
+def _choice(folder: Path, record: Record) -> Choice:
+    gains = {name: CandidateGain(**gain) for name, gain in record["gains"].items()}
+    return Choice(folder, record["choice"], record["table"], gains, record)
+
+
+def _refuse_other(folder: Path, identity: Mapping[str, Any]) -> None:
+    path = folder / IDENTITY
+    if not path.is_file():
+        write_json(path, dict(identity))
+        return
+    then = read_record(path, list(identity), "choose another --output")
+    for key, value in identity.items():
+        if then[key] != value:
+            what = (
+                f"{key} = {then[key]!r}, not {value!r}" if key in ("seed", "minutes", "pooling") else f"another {key}"
+            )
+            raise UserError(f"{folder} was begun with {what}", "choose another --output")
+
+
+class _Improvement:
+    """One call of `improve`."""
+
+    def __init__(
+        self, model: str, paths: Sequence[str | Path], folder: Path, identity: Mapping[str, Any],
+        domain: Domain | None, pooling: str | None, title: str | None, text: str | None, console: Console,
+    ) -> None:  # fmt: skip
+        self.model, self.paths, self.folder, self.identity, self.console = model, paths, folder, identity, console
+        self.domain, self.pooling, self.title, self.text = domain, pooling, title, text
+
+    def made(self) -> Choice:
+        """Race, decide, save."""
+        spent = (
+            read_record(self.folder / "race.json").get("spent", 0.0) if (self.folder / "race.json").is_file() else 0.0
+        )
+        clock = Clock(60 * self.identity["minutes"], spent)
+        with watch("reading", self.console):
+            found = open_documents(self.paths, cache=cache_folder("documents"), title=self.title, text=self.text)
+        self.console.print(str(found.report))
+        start, judges, fitted_on = self._prepared(found)
+        self.console.print(threads_line())
+        race = Race(start, self.folder, judges.tasks, fitted_on, clock, self.console)
+        stopped = False
+        try:
+            self._run(race, start, judges)
+        except (Stopped, KeyboardInterrupt):
+            if not clock.rang:
+                stopped = True
+        if AS_IS not in race.scores:
+            raise Stopped("stopped before the model as it is was measured; give the same command again to go on")
+        record = self._decided(race, judges, found, finished=not stopped)
+        if stopped:
+            raise Stopped(
+                f"stopped; the best so far ({record['choice']}) is in {self.folder}; the same command goes on"
+            )
+        return _choice(self.folder, record)
+
+    def _prepared(self, found: Documents) -> tuple[Start, Judges, list[str]]:
+        held_out = min(HELD_OUT, max(len(found) // 5, min(len(found) // 2, 2 * FEWEST_HELD_OUT)))
+        trained, held = found.split(held_out, self.identity["seed"])
+        judges = judges_of(list(found.each(held)), self.domain, self.identity["seed"])
+        for line in judges.told:
+            self.console.print(line)
+        start = Start(
+            self.model, self.pooling, self.paths, self.title, self.text, held_out, len(trained), self.identity["seed"]
+        )
+        some = trained[np.linspace(0, len(trained) - 1, min(len(trained), FITTED_ON)).astype(np.int64)]
+        texts = found.texts(some)
+        if len(texts) < FITTED_ON:
+            texts += [paragraph for document in found.each(some) for paragraph in document.paragraphs]
+        return start, judges, list(dict.fromkeys(texts))[:FITTED_ON]
+
+    def _run(self, race: Race, start: Start, judges: Judges) -> None:
+        raw = is_bare(self.model) and self.pooling is None
+        pooling = race.poolings(RAW_POOLINGS if raw else [self.pooling])
+        steps = [name for name in POST_STEPS if self._helps(race, name)]
+        race.trainings(recipes(raw or self.pooling is not None, judges.titled), pooling, steps)
+
+    def _helps(self, race: Race, step: str) -> bool:
+        """Whether a post step raised the score of any model that is not trained."""
+        pairs = [(name, made) for name, made in race.made.items() if made.step == POST_STEPS[step] and not made.run]
+        alone = {made.pooling: name for name, made in race.made.items() if not made.step and not made.run}
+        return any(
+            name in race.scores and mean_score(race.scores[name]) > mean_score(race.scores[alone[made.pooling]])
+            for name, made in pairs
+        )
+
+    def _decided(self, race: Race, judges: Judges, found: Documents, finished: bool) -> Record:
+        choice, gains = choose_candidate(race.scores, race.alike, seed=self.identity["seed"])
+        self.console.print(f"saving the model: {choice}")
+        before, after = race.model(AS_IS), race.model(choice)
+        record: Record = {
+            **{key: value for key, value in self.identity.items() if key in ("seed", "minutes", "pooling")},
+            "choice": choice, "finished": finished, "seconds": race.clock.spent, "judged_by": judges.told,
+            "left_out": race.left_out,
+            "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
+            "gains": {name: asdict(gain) for name, gain in gains.items()},
+            "made": {name: asdict(made) for name, made in race.made.items()},
+            "similarity": _similarity(before, after) if choice != AS_IS else None,
+            "environment": environment(),
+        }  # fmt: skip
+        card = choice_card(race, choice, record, found, after)
+        save(after, self.folder / "model", card=card.markdown(self.folder / "model"))
+        write_text(self.folder / PAGE, choice_page(record, Base.of(self.model).name).html())
+        write_json(self.folder / RESULT, record)
+        return record
+
+
+def _similarity(before: Any, after: Any) -> dict[str, Any]:
+    """What the choice changes on graded pairs of general English, which had no part in it."""
+    sets = {"similarity": {"test": similarity_pairs()}}
+    old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
+    return asdict(compare(old, new))

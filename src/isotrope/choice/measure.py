@@ -1,0 +1,98 @@
+"""How good an encoder is on the tasks, with each post step behind it. Every text is encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from zipfile import BadZipFile
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from isotrope.choice.candidates import Trial, linear_step
+from isotrope.choice.decide import TaskScores
+from isotrope.encoder.embed import vectors_of
+from isotrope.errors import UserError
+from isotrope.evaluation.embed import Known
+from isotrope.store.atomic import new_file
+from isotrope.types import Encoder, Matrix, Vector
+
+JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
+_BETWEEN = "\t"  # of a candidate's name and a task's, in a file of scores
+
+
+class Task(Protocol):
+    """What judges: texts to encode, and a score for each query."""
+
+    @property
+    def name(self) -> str:
+        """As tables show it."""
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded."""
+
+    def score(self, encoder: Encoder) -> Vector:
+        """(Q,) one number a query."""
+
+
+@contextmanager
+def cut(model: SentenceTransformer, length: int = JUDGED_LENGTH) -> Iterator[None]:
+    """Let a model read at most ``length`` tokens of a text for a while."""
+    own = model.max_seq_length
+    model.max_seq_length = min(length, own or length)
+    try:
+        yield
+    finally:
+        model.max_seq_length = own
+
+
+def measure_trial(
+    model: SentenceTransformer, trial: Trial, tasks: Sequence[Task], fitted_on: Sequence[str]
+) -> dict[str, TaskScores]:
+    """Candidate -> task -> (Q,). A post step that cannot be fitted on so few texts is left out.
+
+    Args:
+        model: the encoder of the trial.
+        trial: names the candidates.
+        tasks: what judges.
+        fitted_on: texts for the post steps; no task may hold them.
+    """
+    texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts)]))
+    with cut(model):
+        known = Known(texts, vectors_of(model, texts, batch_size=32))
+    fit: Matrix = np.asarray(known.encode(fitted_on), dtype=np.float64) if fitted_on else np.empty((0, 1))
+    found: dict[str, TaskScores] = {}
+    for name, step in trial.candidates():
+        try:
+            encoder = _moved(known, texts, *linear_step(step).linear(fit)) if step else known
+        except UserError:
+            continue
+        found[name] = {task.name: task.score(encoder) for task in tasks}
+    return found
+
+
+def write_scores(path: Path, scores: Mapping[str, TaskScores]) -> None:
+    """Keep the scores of a trial's candidates."""
+    arrays = {f"{name}{_BETWEEN}{task}": cases for name, of in scores.items() for task, cases in of.items()}
+    with new_file(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_scores(path: Path) -> dict[str, dict[str, Any]]:
+    """What `write_scores` wrote; {} if it is missing or damaged, since it can be measured again."""
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                name, _, task = key.partition(_BETWEEN)
+                found.setdefault(name, {})[task] = file[key]
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile):
+        return {}
+    return found
+
+
+def _moved(known: Known, texts: Sequence[str], mean: Matrix, matrix: Matrix) -> Known:
+    return Known(texts, (known.vectors - mean) @ matrix)

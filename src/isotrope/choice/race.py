@@ -1,0 +1,236 @@
+"""The race: cheap candidates first, then trainings, until the time is over.
+
+Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs. The
+speed of this machine decides how many pairs fit into the time. The plan is kept: a stopped race goes on with it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+
+from isotrope.choice.candidates import SHARES, Training, Trial, joined, linear_step
+from isotrope.choice.clock import Clock
+from isotrope.choice.decide import AS_IS, TaskScores
+from isotrope.choice.measure import JUDGED_LENGTH, Task, cut, measure_trial, read_scores, write_scores
+from isotrope.console.progress import watch
+from isotrope.encoder import load
+from isotrope.encoder.average import average
+from isotrope.encoder.embed import vectors_of
+from isotrope.errors import UserError
+from isotrope.post.saved import with_linear
+from isotrope.run.folder import RunFolder
+from isotrope.run.settings import RunSettings
+from isotrope.run.train import run_training
+from isotrope.store.atomic import write_json
+from isotrope.store.records import read_record
+
+BATCH, FEWEST_PAIRS, MOST_ROUNDS = 64, 1024, 8
+FIRST_SHARE = 0.4  # of the time: the short trainings
+STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
+PAIR_WORDS = 32  # of two crops
+PLAN = "race.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the race begins with.
+
+    Attributes:
+        model, pooling: as `isotrope.load` takes them.
+        documents: files and folders.
+        title, text: their columns, in tables.
+        held_out: documents that no candidate is trained or fitted on.
+        trained_on: how many others there are.
+        seed: of all random numbers.
+    """
+
+    model: str
+    pooling: str | None
+    documents: Sequence[str | Path]
+    title: str | None
+    text: str | None
+    held_out: int
+    trained_on: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a candidate is made: an encoder, and a post step behind it."""
+
+    pooling: str | None
+    run: str = ""  # the name of its training; "" for the start model
+    share: float = 1.0  # of the trained weights
+    step: str = ""
+
+
+class Race:
+    """Measures candidates in a folder. What is there already is not measured again.
+
+    Attributes:
+        scores: candidate -> task -> (Q,).
+        alike: candidate -> tasks that resemble its training.
+        made: candidate -> how it is made.
+        left_out: recipe -> why it could not be tried.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        folder: Path,
+        tasks: Sequence[Task],
+        fitted_on: Sequence[str],
+        clock: Clock,
+        console: Console,
+    ) -> None:
+        self.start, self.folder, self.tasks, self.fitted_on = start, folder, tasks, fitted_on
+        self.clock, self.console = clock, console
+        self.scores: dict[str, TaskScores] = {}
+        self.alike: dict[str, frozenset[str]] = {}
+        self.made: dict[str, Made] = {}
+        self.left_out: dict[str, str] = {}
+        self._recipes: dict[str, str] = {}  # candidate -> recipe
+        self._plan: dict[str, Any] = read_record(folder / PLAN) if (folder / PLAN).is_file() else {}
+
+    def poolings(self, poolings: Sequence[str | None]) -> str | None:
+        """Measure the model as it is, which comes first, and with other poolings -> the best of them alone."""
+        names = {AS_IS if place == 0 else f"pooling {pooling}": pooling for place, pooling in enumerate(poolings)}
+        for name, pooling in names.items():
+            began = time.monotonic()
+            if self._measured(Trial(name), Made(pooling)) and name == AS_IS:
+                seconds = time.monotonic() - began
+                texts = [*self.fitted_on, *(text for task in self.tasks for text in task.texts)]
+                words = sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
+                self._note(measuring=seconds, speed=words / seconds)
+        return names[max(names, key=lambda name: mean_score(self.scores[name]))]
+
+    def trainings(self, recipes: Sequence[Training], pooling: str | None, steps: Sequence[str]) -> None:
+        """Train and measure: all recipes for a short time, then the better half for longer.
+
+        Args:
+            recipes: those that come first are kept where the time is too short for all.
+            pooling: of the students.
+            steps: post steps behind the trained models.
+        """
+        by_name = {recipe.name: recipe for recipe in recipes}
+        first = self._pairs("first", list(by_name), FIRST_SHARE)
+        for name, pairs in first.items():
+            self._trained(by_name[name], pairs, pooling, steps)
+        best = sorted(first, key=self._best_of, reverse=True)[: (len(first) + 1) // 2]
+        for place, name in enumerate(best):
+            for pairs in self._pairs(f"second: {name}", [name], 1 / (len(best) - place)).values():
+                if pairs > 1.5 * first[name]:
+                    self._trained(by_name[name], pairs, pooling, steps)
+
+    def model(self, candidate: str) -> SentenceTransformer:
+        """The encoder of a candidate, with its post step as its last layer."""
+        made = self.made[candidate]
+        encoder = self._encoder(made)
+        if not made.step:
+            return encoder
+        with cut(encoder):
+            vectors = vectors_of(encoder, list(self.fitted_on), batch_size=32)
+        return with_linear(encoder, *linear_step(made.step).linear(np.asarray(vectors, dtype=np.float64)))
+
+    def run(self, name: str) -> RunFolder:
+        """The folder of a training."""
+        return RunFolder(self.folder / "runs" / name)
+
+    def _encoder(self, made: Made) -> SentenceTransformer:
+        start = load(self.start.model, made.pooling)
+        if not made.run:
+            return start
+        trained = load(self.run(made.run).model)
+        return trained if made.share == 1 else average(start, trained, made.share)
+
+    def _measured(self, trial: Trial, made: Made) -> bool:
+        """Add the scores of a trial's candidates -> whether they were measured in this call."""
+        path = self.folder / "scores" / f"{_slug(trial.name)}.npz"
+        if not (found := read_scores(path)):
+            with watch("measuring", self.console, trial.name):
+                measured = measure_trial(self._encoder(made), trial, self.tasks, self.fitted_on)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_scores(path, measured)
+        self.scores |= found or measured
+        for name, step in trial.candidates():
+            self.made[name], self.alike[name] = Made(made.pooling, made.run, made.share, step), trial.alike
+            self._recipes[name] = trial.recipe
+        self.console.print(f"{trial.name}: {100 * mean_score(self.scores[trial.name]):.2f}")
+        return not found
+
+    def _trained(self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str]) -> None:
+        name = f"{_slug(recipe.name)}-{pairs}"
+        run, kept = self.run(name), self._plan.setdefault("trained", {})
+        settings = RunSettings(
+            corpus=self.start.documents, output=run.path, preset=recipe.preset, backbone=self.start.model,
+            title=self.start.title, text=self.start.text, held_out=self.start.held_out, dev="none", test="none",
+            seed=self.start.seed, sentences=pairs, resume=True,
+            overrides=(
+                *recipe.overrides, f"pairs.rounds={-(-pairs // self.start.trained_on)}", f"train.batch_size={BATCH}",
+                "train.eval_steps=1000000", *([f"encoder.pooling={pooling}"] if pooling else []),
+            ),
+        )  # fmt: skip
+        began = time.monotonic()
+        try:
+            with self.clock.alarm():
+                run_training(settings, self.console)
+        except UserError as error:  # of this recipe, such as texts that are too long for the model
+            self.left_out[recipe.name] = error.problem
+            self.console.print(f"{recipe.name}: left out, {error.problem}")
+            return
+        if name not in kept:
+            kept[name] = {"pairs": pairs, "seconds": time.monotonic() - began}
+            self._note()
+        for share in SHARES:
+            told = joined(recipe.name, f"{pairs:,} pairs", "averaged" if share != 1 else "")
+            self._measured(Trial(told, recipe.alike, recipe.name, tuple(steps)), Made(pooling, name, share))
+
+    def _pairs(self, stage: str, recipes: Sequence[str], share: float) -> Mapping[str, int]:
+        """Training -> how many pairs it gets in this stage; the last ones are left out if the time is too short."""
+        plans = self._plan.setdefault("plans", {})
+        if stage not in plans:
+            plans[stage] = {}
+            for count in range(len(recipes), 0, -1):
+                seconds = share * (self.clock.left - self._plan["measuring"]) / count
+                seconds -= len(SHARES) * self._plan["measuring"]
+                pairs = min(int(self._pairs_a_second() * seconds), MOST_ROUNDS * self.start.trained_on)
+                if pairs >= FEWEST_PAIRS:
+                    plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)
+                    break
+            self._note()
+        found: Mapping[str, int] = plans[stage]
+        return found
+
+    def _pairs_a_second(self) -> float:
+        """As the trainings so far were; before the first one, estimated from the speed of encoding."""
+        if trained := list(self._plan.get("trained", {}).values()):
+            return float(sum(of["pairs"] for of in trained) / sum(of["seconds"] for of in trained))
+        return float(self._plan["speed"] / (PAIR_WORDS * STEP_COST))
+
+    def _best_of(self, recipe: str) -> float:
+        return max(
+            (mean_score(scores) for name, scores in self.scores.items() if self._recipes[name] == recipe),
+            default=float("-inf"),
+        )
+
+    def _note(self, **more: Any) -> None:
+        self._plan |= more
+        write_json(self.folder / PLAN, self._plan | {"spent": self.clock.spent})
+
+
+def mean_score(scores: TaskScores) -> float:
+    """Mean over the tasks of the mean over their queries."""
+    return float(np.mean([np.mean(cases) for cases in scores.values()]))
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

@@ -1,0 +1,52 @@
+"""The command line's `isotrope improve`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from isotrope.console.plain import plain_console
+
+
+def improve(
+    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    documents: Annotated[
+        list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+    ],
+    output: Annotated[str, typer.Option(help="Folder for the new model, the report and the work.")],
+    minutes: Annotated[float, typer.Option(min=0.1, help="Time for all of it.")] = 20,
+    domain: Annotated[
+        str | None,
+        typer.Option(help="Queries and judgements, or labelled texts, that judge: as in evaluate --texts."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
+    pooling: Annotated[
+        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="In tables: the column of the titles; default: title.")] = None,
+    text: Annotated[str | None, typer.Option(help="In tables: the column of the texts; default: text.")] = None,
+) -> None:
+    """Make a model better for your documents, without labels, or find that it is best to keep it.
+
+    Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
+    """
+    from isotrope.choice.improve import PAGE
+    from isotrope.choice.improve import improve as run
+    from isotrope.choice.page import candidates_table, keep_or_use
+    from isotrope.errors import Stopped
+    from isotrope.report.tables import print_table
+
+    console = plain_console()
+    try:
+        found = run(
+            model, documents, output=output, minutes=minutes, domain=domain, seed=seed, pooling=pooling, title=title,
+            text=text, console=plain_console(stderr=True),
+        )  # fmt: skip
+    except Stopped as stopped:
+        plain_console(stderr=True).print(str(stopped))
+        raise KeyboardInterrupt from stopped
+    print_table(candidates_table(found.record), console)
+    console.print(keep_or_use(found.record))
+    console.print(f"model:  {found.model}")
+    console.print(f"report: {found.folder / PAGE}")

@@ -1,0 +1,33 @@
+"""The candidates: their names, their presets, and that each step can be saved."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotrope.choice.candidates import POST_STEPS, Trial, joined, linear_step, recipes
+from isotrope.choice.decide import AS_IS
+from isotrope.objective.preset import read_preset
+
+
+def test_a_candidate_is_named_by_what_is_done() -> None:
+    assert joined(AS_IS, "soft whitening") == "soft whitening"
+    assert joined("crops", "", "averaged") == "crops, averaged"
+    assert joined(AS_IS) == AS_IS
+    assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **POST_STEPS}
+    assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == ["crops", "crops, soft whitening"]
+
+
+@pytest.mark.parametrize("text", POST_STEPS.values())
+def test_each_step_can_be_a_layer(text: str) -> None:
+    linear_step(text)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_each_recipe_is_a_preset_with_pairs(raw: bool) -> None:
+    found = recipes(raw, titled=True)
+    assert len({recipe.name for recipe in found}) == len(found) >= 3
+    for recipe in found:
+        preset = read_preset(recipe.preset, [*recipe.overrides, "pairs.rounds=2"])
+        assert preset.pairs is not None
+    assert not any(recipe.titles for recipe in recipes(raw, titled=False))
+    assert any(recipe.titles for recipe in found)
