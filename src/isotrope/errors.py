@@ -17,8 +17,9 @@ def nearest(name: object, known: Iterable[str]) -> str:
     >>> nearest("simsce", ["simcse", "dclr"])
     "did you mean 'simcse'? "
     """
-    near = get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    plain = {str(one).lower(): one for one in known}
+    near = get_close_matches(str(name).lower(), plain, n=1)
+    return f"did you mean {plain[near[0]]!r}? " if near else ""
 
 
 def one_of(name: object, known: Iterable[str], also: str = "") -> str:

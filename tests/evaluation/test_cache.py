@@ -55,6 +55,14 @@ def test_data_checksum_sees_bytes_and_names(tmp_path: Path) -> None:
     assert len({first, renamed, cache.data_checksum(tmp_path, ("senteval",))}) == 3
 
 
+def test_a_folder_without_the_data_is_not_read(tmp_path: Path) -> None:
+    """It may be somebody's whole disk; loading says what is missing."""
+    (tmp_path / "mine").write_text("1")
+    first = cache.data_checksum(tmp_path, ("domain",))
+    (tmp_path / "mine").write_text("2")
+    assert cache.data_checksum(tmp_path, ("domain",)) == first
+
+
 @pytest.mark.parametrize("given", ["", "senteval", "senteval/downstream"])
 def test_data_checksum_sees_the_data_from_wherever_they_are_named(tmp_path: Path, given: str) -> None:
     """The data folder may be SentEval's own, or what lies in it: a changed score is another result there too."""

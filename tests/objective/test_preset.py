@@ -253,3 +253,5 @@ def test_a_key_of_several_kinds_of_values_names_them_all(preset: str, typed: str
 def test_a_mistyped_preset_gets_the_nearest_one() -> None:
     with pytest.raises(UserError, match=r"'simsce' is unknown: did you mean 'simcse'. choose one of"):
         read_preset("simsce")
+    with pytest.raises(UserError, match="did you mean 'simcse'"):
+        read_preset("SIMCSE")

@@ -30,13 +30,15 @@ def remembered_result(key: Mapping[str, Any], compute: Callable[[], dict[str, An
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
     """Checksum over names and bytes of all files in some folders of the data folder.
 
-    Where it holds none of them, as when it is one of them itself, all of its files count.
+    All files of the data folder count if it is one of those folders itself. A folder that is neither is not read: it may
+    be a whole disk, and loading says what is missing.
 
     Raises:
         UserError: a file cannot be read.
     """
     digest = xxhash.xxh3_128()
-    for folder in [name for name in subfolders if (data / name).is_dir()] or ["."]:
+    itself = ["."] if data.name in subfolders else []
+    for folder in [name for name in subfolders if (data / name).is_dir()] or itself:
         for path in sorted(path for path in (data / folder).rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
             try:
