@@ -36,6 +36,7 @@ BAD = {
     'title = "t"\n[rows.a]\ntrain = false\nthen = "whitening"\nsweep = {"train.epochs" = [1]}': "a.sweep has no effect",
     'title = "t"\n[rows.a]\nvectors = true\npreset = "dclr"\n': "rows.a.preset has no effect",
     'title = "t"\n[rows.a]\n[run]\nvectors = "glove.txt"': "run.vectors has no effect",
+    'title = "t"\n[rows.a]\nsweep = {sentences = [1, 0.5]}\npublished = {STS12 = 1}': "a.published has no effect",
     'title = "t"\n[rows.a]\n[rows.b]\nvectors = true': "rows.b has word vectors, and no file is named",
     'title = "t"\n[rows.b]\nvectors = true\n[run]\nvectors = "missing.tsv"': "missing.tsv cannot be read",
     'title = "t"\n[rows.a]\n[figures.f]\nkind = "bars"\ntitle = ""\nx = "y"': "figures.f.x has no effect",

@@ -230,8 +230,7 @@ def _with_vectors(spec: Spec) -> Spec:
         if not (row.published and kept):
             problem = f"study {spec.name}: rows.{label} has word vectors, and no file is named"
             raise UserError(problem, "add --vectors FILE, or run.vectors")
-    fields = Reference.model_fields
-    told = {label: Reference(**row.model_dump(include=set(fields))) for label, row in named.items()}
+    told = {label: Reference(**row.model_dump(include=set(Reference.model_fields))) for label, row in named.items()}
     claims = {label: one for label, one in spec.claims.items() if not {one.better, one.than} & named.keys()}
     return spec.model_copy(update={"rows": kept, "reference": told | spec.reference, "claims": claims})
 
@@ -281,6 +280,8 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
     if spec.run.vectors and not any(row.vectors for row in spec.rows.values()):
         yield "run.vectors", "no row has vectors = true"
     for label, row in spec.rows.items():
+        if row.sweep and row.published:
+            yield f"rows.{label}.published", "the sweep makes several rows of this one"
         if row.vectors:
             given = row.model_fields_set & {"preset", "set", "teachers", "sweep", "train"}
             yield from ((f"rows.{label}.{key}", "word vectors have no preset") for key in sorted(given))
