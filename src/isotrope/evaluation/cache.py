@@ -30,8 +30,8 @@ def remembered_result(key: Mapping[str, Any], compute: Callable[[], dict[str, An
 def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
     """Checksum over names and bytes of all files in some folders of the data folder.
 
-    All files of the data folder count if it is one of those folders itself. A folder that is neither is not read: it may
-    be a whole disk, and loading says what is missing.
+    All files of the data folder count if it is one of those folders itself. Any other folder is not read: it may be a
+    whole disk, and loading says what is missing.
 
     Raises:
         UserError: a file cannot be read.

@@ -75,7 +75,10 @@ class _Planner:
         for suite, asked in run.suites.items():
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
-            checked_tasks(suite, asked.tasks or None, asked.setting)
+            try:
+                checked_tasks(suite, asked.tasks or None, asked.setting)
+            except UserError as error:
+                raise UserError(f"study {spec.name}: run.suites: {error.problem}", error.remedy) from error
         self.measured_on = {
             suite: [data_checksum(data_folder(place.data), MEASURED_BY[suite].folders), asked.model_dump(mode="json")]
             for suite, asked in run.suites.items()
