@@ -25,7 +25,7 @@ BAD = {
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.001]}\n[run]\nsentences = 100': "do not fill a batch",
     'title = "t"\n[rows.a]\nsweep = {sentences = [0.5]}': "is a share, but the run states no number",
     'title = "t"\n[rows.a]\n[run]\nsuites = ["transfers"]': "'transfers' has no columns",
-    'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "run.suites: suite transfer has no setting 'quick'",
+    'title = "t"\n[rows.a]\n[run.suites]\ntransfer = {setting = "quick"}': "run.suites: suite transfer has no",
     'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {tasks = ["FIQA"]}': "suite retrieval has no task 'FIQA'",
     'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {length = 3}': "length is an unknown key",
     'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {max_length = 2}': "max_length = 2 is not possible",
