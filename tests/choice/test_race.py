@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from conftest import WORDS
 from isotrope.choice.candidates import recipes
 from isotrope.choice.clock import Clock
+from isotrope.choice.judges import judges_of
 from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, PLAN, Made, Race, Start, mean_score
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
+from isotrope.text.collection import open_documents
+from library import write_library
 
 
 def race(folder: Path, seconds: float, trained_on: int = 10_000, **plan: Any) -> Race:
@@ -78,3 +82,18 @@ def test_the_mean_is_over_tasks_not_over_queries() -> None:
 
 def test_how_a_candidate_is_made_can_be_compared() -> None:
     assert Made(None) == Made(None, "", 1.0, "") != Made("cls")
+
+
+def test_short_documents_have_fewer_pairs_than_planned_and_are_trained_all_the_same(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    path = write_library(tmp_path / "library.jsonl", 80)
+    short = "".join(f'{{"title": "", "text": "the old king of {word} day"}}\n' for word in WORDS[:40])
+    path.write_text(path.read_text() + short)
+    found = judges_of(list(open_documents(path, cache=tmp_path / "cache").each()), None, 0)
+    start = Start(str(tiny_model), None, [path], None, None, 20, 100, 0)
+    raced = Race(start, tmp_path / "out", found.tasks, [], Clock(600), Console(quiet=True))
+    recipe = recipes(raw=True, titled=False)[0]
+    raced._trained(recipe, 192, "mean", ())
+    assert not raced.left_out
+    assert set(raced.scores) == {"crops, 192 pairs", "crops, 192 pairs, averaged"}

@@ -170,13 +170,15 @@ class Race:
     def _trained(self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str]) -> None:
         name = f"{_slug(recipe.name)}-{pairs}"
         run, kept = self.run(name), self._plan.setdefault("trained", {})
+        rounds = -(-pairs // self.start.trained_on)  # a short document may have fewer pairs: then training is shorter
         settings = RunSettings(
             corpus=self.start.documents, output=run.path, preset=recipe.preset, backbone=self.start.model,
             title=self.start.title, text=self.start.text, held_out=self.start.held_out, dev="none", test="none",
-            seed=self.start.seed, sentences=pairs, resume=True,
+            seed=self.start.seed, resume=True,
             overrides=(
-                *recipe.overrides, f"pairs.rounds={-(-pairs // self.start.trained_on)}", f"train.batch_size={BATCH}",
-                "train.eval_steps=1000000", *([f"encoder.pooling={pooling}"] if pooling else []),
+                *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
+                f"train.epochs={pairs / (rounds * self.start.trained_on):.4f}",
+                *([f"encoder.pooling={pooling}"] if pooling else []),
             ),
         )  # fmt: skip
         began = time.monotonic()
