@@ -156,7 +156,7 @@ def studies() -> dict[str, dict[str, Any]]:
 
 def methods() -> str:
     """The main studies' chosen rows on each backbone that they were run from; nothing before one was run."""
-    found = {name: record for name, record in studies().items() if record["name"] in MAIN}
+    found = {name: record for name, record in studies().items() if name in MAIN}
     if not found:
         return ""
     from isotrope.report.tables import Table, best_marks, markdown
