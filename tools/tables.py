@@ -19,6 +19,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 HERE = DOCS / "results"
 README = DOCS.parent / "README.md"
 MAIN = ("first", "first-minilm")  # the studies whose rows the README shows
+UNFINISHED = ("first-search",)  # left out of the README until all its rows are run
 SHOWN = (  # these rows alone: the page of each study has all
     "Before training (not trained)",
     "Before training, then whitening (not trained)",
@@ -156,7 +157,7 @@ def studies() -> dict[str, dict[str, Any]]:
 
 def methods() -> str:
     """The main studies' chosen rows on each backbone that they were run from; nothing before one was run."""
-    found = {name: record for name, record in studies().items() if name in MAIN}
+    found = {name: of for name, of in studies().items() if of["name"] in MAIN and name not in UNFINISHED}
     if not found:
         return ""
     from isotrope.report.tables import Table, best_marks, markdown
