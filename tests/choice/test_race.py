@@ -13,7 +13,7 @@ from conftest import WORDS
 from isotrope.choice.candidates import recipes
 from isotrope.choice.clock import Clock
 from isotrope.choice.judges import judges_of
-from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, PLAN, Made, Race, Start, mean_score
+from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, PLAN, Race, Start, mean_score
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
 from isotrope.text.collection import open_documents
@@ -78,10 +78,6 @@ def test_a_plan_is_kept_for_a_race_that_goes_on(tmp_path: Path, trained: list[tu
 
 def test_the_mean_is_over_tasks_not_over_queries() -> None:
     assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
-
-
-def test_how_a_candidate_is_made_can_be_compared() -> None:
-    assert Made(None) == Made(None, "", 1.0, "") != Made("cls")
 
 
 def test_short_documents_have_fewer_pairs_than_planned_and_are_trained_all_the_same(
