@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from conftest import sentences
 from isotrope.choice.candidates import POST_STEPS, Trial, linear_step
-from isotrope.choice.measure import cut, measure_trial, read_scores, write_scores
+from isotrope.choice.measure import measure_trial, read_scores, write_scores
 from isotrope.encoder import load
 from isotrope.evaluation.self_made import make_tasks
 from isotrope.post.fitted import FittedEncoder
@@ -43,11 +42,3 @@ def test_scores_are_found_again_and_damage_counts_as_missing(tmp_path: Path) -> 
     np.testing.assert_array_equal(found["keep, soft"]["a → b"], scores["keep, soft"]["a → b"])
     path.write_bytes(path.read_bytes()[:40])
     assert read_scores(path) == {}
-
-
-@pytest.mark.parametrize(("length", "read"), [(5, 5), (1000, 64)])
-def test_a_model_reads_less_for_a_while(tiny_model: Path, length: int, read: int) -> None:
-    model = load(tiny_model)
-    with cut(model, length):
-        assert model.max_seq_length == read
-    assert model.max_seq_length == 64

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from isotrope import load
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 
 
@@ -100,3 +100,11 @@ def test_a_model_gives_the_same_vectors_in_any_order(tiny_model: Path) -> None:
     vectors = vectors_of(model, texts, batch_size=2)
     np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
     np.testing.assert_array_equal(vectors[0], vectors[2])
+
+
+@pytest.mark.parametrize(("length", "read"), [(5, 5), (1000, 64), (None, 64)])
+def test_a_model_reads_less_for_a_while(tiny_model: Path, length: int | None, read: int) -> None:
+    model = load(tiny_model)
+    with cut(model, length):
+        assert model.max_seq_length == read
+    assert model.max_seq_length == 64

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile
@@ -13,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.choice.candidates import Trial, linear_step
 from isotrope.choice.decide import TaskScores
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.store.atomic import new_file
@@ -38,17 +37,6 @@ class Task(Protocol):
         """(Q,) one number a query."""
 
 
-@contextmanager
-def cut(model: SentenceTransformer, length: int = JUDGED_LENGTH) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text for a while."""
-    own = model.max_seq_length
-    model.max_seq_length = min(length, own or length)
-    try:
-        yield
-    finally:
-        model.max_seq_length = own
-
-
 def measure_trial(
     model: SentenceTransformer, trial: Trial, tasks: Sequence[Task], fitted_on: Sequence[str]
 ) -> dict[str, TaskScores]:
@@ -61,7 +49,7 @@ def measure_trial(
         fitted_on: texts for the post steps; no task may hold them.
     """
     texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts)]))
-    with cut(model):
+    with cut(model, JUDGED_LENGTH):
         known = Known(texts, vectors_of(model, texts, batch_size=32))
     fit: Matrix = np.asarray(known.encode(fitted_on), dtype=np.float64) if fitted_on else np.empty((0, 1))
     found: dict[str, TaskScores] = {}

@@ -20,11 +20,11 @@ from sentence_transformers import SentenceTransformer
 from isotrope.choice.candidates import SHARES, Training, Trial, joined, linear_step
 from isotrope.choice.clock import Clock
 from isotrope.choice.decide import AS_IS, TaskScores
-from isotrope.choice.measure import JUDGED_LENGTH, Task, cut, measure_trial, read_scores, write_scores
+from isotrope.choice.measure import JUDGED_LENGTH, Task, measure_trial, read_scores, write_scores
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.average import average
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.post.saved import with_linear
 from isotrope.run.folder import RunFolder
@@ -137,7 +137,7 @@ class Race:
         encoder = self._encoder(made)
         if not made.step:
             return encoder
-        with cut(encoder):
+        with cut(encoder, JUDGED_LENGTH):
             vectors = vectors_of(encoder, list(self.fitted_on), batch_size=32)
         return with_linear(encoder, *linear_step(made.step).linear(np.asarray(vectors, dtype=np.float64)))
 

@@ -154,3 +154,14 @@ def _as_array(output: Any) -> Vectors:
     vectors = np.asarray(output)
     # Half precision widens exactly.
     return vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
+
+
+@contextmanager
+def cut(model: SentenceTransformer, length: int | None) -> Iterator[None]:
+    """Let a model read at most ``length`` tokens of a text for a while; None: as many as before."""
+    own = model.max_seq_length
+    model.max_seq_length = own if length is None else min(length, own or length)
+    try:
+        yield
+    finally:
+        model.max_seq_length = own

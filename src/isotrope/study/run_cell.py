@@ -14,6 +14,7 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load, save
+from isotrope.encoder.embed import cut
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
@@ -172,13 +173,8 @@ def reading(model: SentenceTransformer | WordVectors, length: int | None, precis
     if isinstance(model, WordVectors):
         yield
         return
-    own = model.max_seq_length
-    model.max_seq_length = own if length is None else min(length, own or length)
-    try:
-        with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
-            yield
-    finally:
-        model.max_seq_length = own
+    with cut(model, length), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        yield
 
 
 def _gold(cell: Cell) -> dict[str, str]:
