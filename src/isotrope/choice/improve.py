@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 
 from isotrope.cards.base import Base
@@ -127,6 +128,20 @@ def improve(
         return _Improvement(str(model), paths, folder, identity, own, pooling, title, text, console).made()
 
 
+def fitting_texts(found: Documents, trained: npt.NDArray[np.int64]) -> list[str]:
+    """Texts for the post steps, at most 1,500, from the documents that are not held out.
+
+    Args:
+        found: all documents.
+        trained: (N,) the numbers of those that are not held out.
+    """
+    some = trained[np.linspace(0, len(trained) - 1, min(len(trained), FITTED_ON)).astype(np.int64)]
+    texts = found.texts(some)
+    if len(texts) < FITTED_ON:
+        texts += [paragraph for document in found.each(some) for paragraph in document.paragraphs]
+    return list(dict.fromkeys(texts))[:FITTED_ON]
+
+
 def _choice(folder: Path, record: Record) -> Choice:
     gains = {name: CandidateGain(**gain) for name, gain in record["gains"].items()}
     return Choice(folder, record["choice"], record["table"], gains, record)
@@ -192,11 +207,7 @@ class _Improvement:
         start = Start(
             self.model, self.pooling, self.paths, self.title, self.text, held_out, len(trained), self.identity["seed"]
         )
-        some = trained[np.linspace(0, len(trained) - 1, min(len(trained), FITTED_ON)).astype(np.int64)]
-        texts = found.texts(some)
-        if len(texts) < FITTED_ON:
-            texts += [paragraph for document in found.each(some) for paragraph in document.paragraphs]
-        return start, judges, list(dict.fromkeys(texts))[:FITTED_ON]
+        return start, judges, fitting_texts(found, trained)
 
     def _run(self, race: Race, start: Start, judges: Judges) -> None:
         raw = is_bare(self.model) and self.pooling is None
@@ -220,7 +231,7 @@ class _Improvement:
         record: Record = {
             **{key: value for key, value in self.identity.items() if key in ("seed", "minutes", "pooling")},
             "choice": choice, "finished": finished, "seconds": race.clock.spent, "judged_by": judges.told,
-            "left_out": race.left_out,
+            "left_out": race.left_out, "held_out": race.start.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()},
             "made": {name: asdict(made) for name, made in race.made.items()},

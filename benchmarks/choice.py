@@ -1,0 +1,259 @@
+"""Does `isotrope improve` choose well? Its choices without labels, judged by labels that it never sees.
+
+    python benchmarks/choice.py WORK --data DATA                       # all cells; one that is done is not run again
+    python benchmarks/choice.py WORK --data DATA --only minilm CACM    # cells whose names hold all these words
+
+A cell is a start model and a collection. `improve` gets the collection's documents (2,500 at most: all that are
+relevant to a query, and others at random), no query and no label. Then labels judge every candidate of the race:
+nDCG@10 of at most 300 queries, all texts cut at 128 tokens. Where there are classes, a text of the query's class is
+relevant. Beside the choice stand fixed policies: keep, whiten always, crops always, TSDAE always, and the best on
+STS-B's dev set. TSDAE is sentence-transformers' loss on as many texts as the longest training had; it takes
+architectures like BERT's alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from scipy.sparse import csr_array
+from scipy.stats import spearmanr
+
+import isotrope
+from isotrope.choice.candidates import POST_STEPS, Trial
+from isotrope.choice.clock import Clock
+from isotrope.choice.decide import AS_IS
+from isotrope.choice.improve import Choice, fitting_texts
+from isotrope.choice.measure import JUDGED_LENGTH, Task, measure_trial
+from isotrope.choice.race import Made, Race, Start
+from isotrope.encoder.embed import cut
+from isotrope.errors import UserError
+from isotrope.evaluation.own_task import OwnTask
+from isotrope.evaluation.sets.domain import Domain, same_class
+from isotrope.evaluation.sets.domains import _abstracts, load_domain
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.evaluation.sets.transfer import load_transfer
+from isotrope.evaluation.significance import compare_means
+from isotrope.run.environment import environment
+from isotrope.store.atomic import write_json
+from isotrope.store.cache import cache_folder
+from isotrope.text.collection import open_documents
+from isotrope.types import Encoder, Vector
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"
+DOCUMENTS, QUERIES, SEED = 2500, 300, 0
+MODELS = {  # name -> model, pooling, minutes
+    "tiny": ("isotrope/tiny", None, 8.0),
+    "minilm": ("isotrope/minilm", None, 12.0),
+    "minilm-cls": ("isotrope/minilm", "cls", 12.0),
+}
+RETRIEVAL = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow")
+CLASSES = ("TREC", "SUBJ", "MR")
+TSDAE = (
+    "views=false", "scores=false", "terms=false", "teachers=false", "train.batch_size=16", "train.learning_rate=3e-5",
+    "train.max_length=64", "train.eval_steps=1000000",
+    "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StsTask:
+    """STS-B's dev set as a task with a single case: Spearman's correlation."""
+
+    pairs: Any
+    name: str = "STS-B dev"
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded."""
+        return [*self.pairs.first, *self.pairs.second]
+
+    def score(self, encoder: Encoder) -> Vector:
+        """(1,)"""
+        one, two = (np.asarray(encoder.encode(side)) for side in (self.pairs.first, self.pairs.second))
+        norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
+        return np.array([spearmanr((one * two).sum(axis=1) / norms, self.pairs.gold).statistic])
+
+
+def collection(data: str, name: str) -> tuple[Domain, list[str]]:
+    """Queries with their relevant documents, and the documents' titles ("" where there is none)."""
+    if name in CLASSES:
+        parts = load_transfer(data, name).values()  # TREC has two
+        texts, labels = ([one for part in parts for one in getattr(part, side)] for side in ("first", "labels"))
+        return halves(name, texts, [str(label) for label in labels]), []
+    domain = load_domain(data, name, "test")
+    titles = [""] * len(domain.corpus)
+    if name == "SciFact":
+        titles = [title for title, _ in _abstracts(Path(data) / "domain" / "scifact").values()]
+    elif name == "CACM":
+        rows = (Path(data) / "domain" / "cacm" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+        titles = [json.loads(row)["title"] or "" for row in rows]
+    if domain.own:  # one half of the texts searches the other
+        assert domain.labels is not None
+        domain, titles = halves(name, domain.queries, [str(label) for label in domain.labels]), []
+    return domain, titles
+
+
+def halves(name: str, texts: Sequence[str], labels: Sequence[str]) -> Domain:
+    """Even texts find odd ones of their class."""
+    mixed = np.random.default_rng(SEED).permutation(len(texts))
+    one, two = ([(texts[i], labels[i]) for i in mixed[start::2]] for start in (0, 1))
+    (queries, of), (corpus, others) = (zip(*part, strict=True) for part in (one, two))
+    return same_class(name, list(queries), list(of), list(corpus), list(others))
+
+
+def part_of(domain: Domain, titles: list[str]) -> tuple[Domain, list[str]]:
+    """At most 300 queries and 2,500 documents: relevant ones first, where most are not relevant to any query."""
+    generator = np.random.default_rng(SEED)
+    asked = np.sort(generator.permutation(np.flatnonzero(np.diff(domain.grades.indptr)))[:QUERIES])
+    grades = csr_array(domain.grades[asked])
+    found = np.unique(grades.indices)
+    order = generator.permutation(len(domain.corpus))
+    if len(found) <= DOCUMENTS:
+        order = np.concatenate([found, np.setdiff1d(order, found, assume_unique=True)])
+    kept = generator.permutation(order[:DOCUMENTS])
+    queries, corpus = [domain.queries[i] for i in asked], [domain.corpus[i] for i in kept]
+    cut_down = replace(domain, queries=queries, corpus=corpus, grades=csr_array(grades[:, kept]), labels=None)
+    return cut_down, [titles[i] for i in kept] if titles else [""] * len(kept)
+
+
+def write_documents(domain: Domain, titles: Sequence[str], path: Path) -> None:
+    """A JSON line a document. The text of a titled one does not repeat its title."""
+    rows = (
+        {"title": title, "text": text.removeprefix(title).strip()}
+        for text, title in zip(domain.corpus, titles, strict=True)
+    )
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def cell(data: str, name: str, model_name: str, work: Path, console: Console) -> dict[str, Any]:
+    """Improve one model for one collection, and judge all candidates by labels."""
+    model, pooling, minutes = MODELS[model_name]
+    domain, titles = part_of(*collection(data, name))
+    work.mkdir(parents=True, exist_ok=True)
+    documents = work / "documents.jsonl"
+    if not documents.is_file():
+        write_documents(domain, titles, documents)
+    found = isotrope.improve(
+        model, documents, output=work / "improved", minutes=minutes, seed=SEED, pooling=pooling, console=console
+    )
+    tasks: list[Task] = [OwnTask(domain), StsTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])]
+    began = time.monotonic()
+    labels, sts, race = judged(found, model, pooling, documents, tasks)
+    denoised = tsdae(found, model, pooling, documents, work / "tsdae", tasks[0], console)
+    if denoised is not None:
+        labels["TSDAE"] = denoised
+    record = found.record
+    return {
+        "model": model_name, "collection": name, "minutes": minutes, "seconds": record["seconds"],
+        "judging_seconds": time.monotonic() - began, "documents": len(domain.corpus), "queries": len(labels[AS_IS]),
+        "titled": sum(map(bool, titles)), "judged_by": record["judged_by"], "left_out": record["left_out"],
+        "choice": found.choice, "policies": policies(found, labels, sts, race.made),
+        "similarity": record["similarity"], "environment": environment(),
+        "candidates": {
+            of: {"labels": float(scores.mean()), "self_made": float(np.mean(list(found.table[of].values()))),
+                 "sts": sts[of], "tasks": found.table[of]}
+            for of, scores in labels.items() if of in found.table
+        },
+    }  # fmt: skip
+
+
+def judged(
+    found: Choice, model: str, pooling: str | None, documents: Path, tasks: Sequence[Task]
+) -> tuple[dict[str, Vector], dict[str, float], Race]:
+    """Candidate -> nDCG@10 of each query; candidate -> its correlation on STS-B dev; the race, which makes models."""
+    record = found.record
+    collection = open_documents([documents], cache=cache_folder("documents"))
+    trained, _ = collection.split(record["held_out"], SEED)
+    start = Start(model, pooling, [documents], None, None, record["held_out"], len(trained), SEED)
+    race = Race(start, found.folder, [], fitting_texts(collection, trained), Clock(0), Console(quiet=True))
+    race.made = {name: Made(**made) for name, made in record["made"].items()}
+    words = {step: name for name, step in POST_STEPS.items()}
+    labels: dict[str, Vector] = {}
+    sts: dict[str, float] = {}
+    for name, made in race.made.items():
+        if made.step:
+            continue
+        behind = {of: other.step for of, other in race.made.items() if other == replace(made, step=other.step)}
+        steps = tuple(words[step] for step in behind.values() if step)
+        scores = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.fitted_on)
+        labels |= {of: cases[tasks[0].name] for of, cases in scores.items()}
+        sts |= {of: float(cases[tasks[1].name][0]) for of, cases in scores.items()}
+    return labels, sts, race
+
+
+def tsdae(
+    found: Choice, model: str, pooling: str | None, documents: Path, folder: Path, task: Task, console: Console
+) -> Vector | None:
+    """nDCG@10 of each query after TSDAE on as many texts as the longest training had; None: it cannot train this."""
+    trained = json.loads((found.folder / "race.json").read_text(encoding="utf-8")).get("trained", {})
+    count = max((of["pairs"] for of in trained.values()), default=0)
+    if not count:
+        return None
+    texts = folder.with_suffix(".txt")
+    rows = [json.loads(line) for line in documents.read_text(encoding="utf-8").splitlines()]
+    lines = [" ".join(f"{row['title']} {row['text']}".split()) for row in rows]
+    texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        run = isotrope.train(
+            texts, output=folder, preset="simcse", backbone=model, dev="none", test="none", seed=SEED, resume=True,
+            console=console, overrides=[*TSDAE, f"train.epochs={count / len(lines):.4f}",
+                                        *([f"encoder.pooling={pooling}"] if pooling else ["encoder.pooling=mean"])],
+        )  # fmt: skip
+    except UserError as error:
+        console.print(f"TSDAE: {error.problem}")
+        return None
+    trained_model = isotrope.load(run.model)
+    with cut(trained_model, JUDGED_LENGTH):
+        return measure_trial(trained_model, Trial("TSDAE", steps=()), [task], [])["TSDAE"][task.name]
+
+
+def policies(
+    found: Choice, labels: dict[str, Vector], sts: dict[str, float], made: dict[str, Made]
+) -> dict[str, dict[str, Any]]:
+    """Policy -> the candidate that it takes, and by how much labels change against keep."""
+    best = max(found.table, key=lambda name: labels[name].mean())
+    crops = [name for name, of in made.items() if of.run.startswith("crops-") and of.share == 1 and not of.step]
+    taken: dict[str, str | None] = {
+        "improve": found.choice,
+        "the best by labels": best,
+        "keep": AS_IS,
+        "whiten": next((n for n, of in made.items() if of.step == POST_STEPS["full whitening"] and not of.run), None),
+        "crops": max(crops, key=lambda name: int(made[name].run.rsplit("-", 1)[1]), default=None),
+        "TSDAE": "TSDAE" if "TSDAE" in labels else None,
+        "the best by STS-B dev": max(sts, key=sts.__getitem__),
+    }
+    return {
+        policy: {"candidate": name, **asdict(compare_means(labels[AS_IS], labels[name]))}
+        for policy, name in taken.items() if name is not None and name in labels
+    }  # fmt: skip
+
+
+def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path, help="a folder for the races")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--only", nargs="*", default=[], help="words in the cells' names")
+    args = parser.parse_args()
+    console = Console()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for model in MODELS:
+        for name in (*RETRIEVAL, *CLASSES):
+            place = f"{model}-{name.lower()}"
+            target = RESULTS / f"{place}.json"
+            words = [word.lower() for word in args.only]
+            if target.is_file() or not all(word == model or word == name.lower() for word in words):
+                continue
+            console.rule(place)
+            write_json(target, judge(args.data, name, model, args.work / place, console))
+
+
+if __name__ == "__main__":
+    main()
