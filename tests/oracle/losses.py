@@ -54,3 +54,34 @@ def cosine(x: list[float], y: list[float]) -> float:
 def cosines(first: Tensor, second: Tensor) -> Tensor:
     """(N, D), (M, D) -> (N, M) in float64."""
     return torch.tensor([[cosine(a, b) for b in second.tolist()] for a in first.tolist()], dtype=torch.float64)
+
+
+def nt_xent(a: Tensor, b: Tensor, temperature: float) -> float:
+    """Mean over all 2N views; an anchor's candidates are all views but itself (float64)."""
+    rows, count = a.tolist() + b.tolist(), len(a)
+    total = 0.0
+    for i, row in enumerate(rows):
+        other = (i + count) % (2 * count)
+        denominator = sum(math.exp(cosine(row, one) / temperature) for k, one in enumerate(rows) if k != i)
+        total -= math.log(math.exp(cosine(row, rows[other]) / temperature) / denominator)
+    return total / (2 * count)
+
+
+def arc(cosines: Tensor, temperature: float, margin: float) -> float:
+    """Mean over anchors; the positive's angle is widened by the margin (float64)."""
+    total = 0.0
+    for i, row in enumerate(cosines.double().tolist()):
+        positive = math.exp(math.cos(math.acos(row[i]) + margin) / temperature)
+        others = sum(math.exp(value / temperature) for j, value in enumerate(row) if j != i)
+        total -= math.log(positive / (positive + others))
+    return total / len(cosines)
+
+
+def ct(a: Tensor, b: Tensor) -> float:
+    """Mean over all pairs of the binary cross-entropy of their dot product (float64)."""
+    total = 0.0
+    for i, x in enumerate(a.tolist()):
+        for j, y in enumerate(b.tolist()):
+            same = 1 / (1 + math.exp(-sum(p * q for p, q in zip(x, y, strict=True))))
+            total -= math.log(same if i == j else 1 - same)
+    return total / len(a) ** 2

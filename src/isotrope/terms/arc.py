@@ -1,0 +1,55 @@
+"""ArcCSE's contrast: a margin is added to the angle between a sentence's two views (Zhang et al., ACL 2022).
+
+https://aclanthology.org/2022.acl-long.336
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from isotrope.terms.infonce import infonce
+from isotrope.types import AboveZero, NonNegative, Scores
+
+
+def with_margin(cosine: Tensor, margin: float) -> Tensor:
+    """cos(θ + ``margin``) of cosines cos θ, any shape; finite gradients also at cos θ = ±1, where sin θ has none."""
+    cosine = cosine.clamp(-1, 1)  # rounding may go beyond
+    square = 1 - cosine.square()
+    sine = torch.where(square > 0, square.where(square > 0, 1.0).sqrt(), 0.0)
+    return cosine * math.cos(margin) - sine * math.sin(margin)
+
+
+def arc(
+    cosines: Tensor,  # (N, M) or (P, N, M), M >= N
+    temperature: float,
+    margin: float,  # radians
+    keep: Tensor | None = None,  # (N, M)
+) -> Tensor:
+    """-log e^{cos(θ_ii + m)/τ} / (e^{cos(θ_ii + m)/τ} + Σ_{j≠i} e^{cos θ_ij/τ}), mean over anchors i -> ().
+
+    It is summed over positives. ``keep`` is as in `isotrope.terms.infonce`.
+    """
+    diagonal = torch.eye(*cosines.shape[-2:], dtype=torch.bool, device=cosines.device)  # (N, M)
+    return infonce(torch.where(diagonal, with_margin(cosines, margin), cosines), temperature, keep)
+
+
+@dataclass(frozen=True)
+class Arc:
+    """InfoNCE, where a positive must be nearer than the negatives by an angle. BibTeX: zhang2022arccse.
+
+    ``margin`` is in radians: 10 degrees are 0.1745.
+    """
+
+    stage = "terms"
+    temperature: AboveZero = 0.05
+    margin: Annotated[float, Field(ge=0, le=math.pi / 2)] = 0.1745
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        return self.weight * arc(scores.cosines, self.temperature, self.margin, scores.keep)

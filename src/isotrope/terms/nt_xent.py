@@ -1,0 +1,48 @@
+"""NT-Xent: each view of a sentence looks for the other among all views of the batch (SimCLR's loss, in ConSERT).
+
+Yan et al., ACL 2021. https://aclanthology.org/2021.acl-long.393
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.types import AboveZero, NonNegative, Scores
+
+
+def nt_xent(
+    a: Tensor,  # (N, D)
+    b: Tensor,  # (N, D)
+    temperature: float,
+) -> Tensor:
+    """-log e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ}, mean over all 2N anchors i -> ().
+
+    s are the cosines of all 2N rows, a before b. j is the other view of anchor i's sentence. So the negatives are the
+    2N - 2 views of other sentences, in both views.
+    """
+    unit = F.normalize(torch.cat([a, b]), dim=-1)  # (2N, D)
+    own = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    logits = (unit @ unit.T / temperature).masked_fill(own, -torch.inf)  # (2N, 2N)
+    other = torch.arange(len(unit), device=unit.device).roll(len(a))  # (2N,) the place of each row's other view
+    return F.cross_entropy(logits, other)
+
+
+@dataclass(frozen=True)
+class NTXent:
+    """NT-Xent of the anchors and each positive, mean over the positives. BibTeX: yan2021consert.
+
+    It compares sentences alone: candidates and removals of score steps have no place in it.
+    """
+
+    stage = "terms"
+    temperature: AboveZero = 0.1
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        anchors, *positives = scores.views.stack.to(scores.cosines)  # float32 or better
+        losses = [nt_xent(anchors, positive, self.temperature) for positive in positives]
+        return self.weight * torch.stack(losses).mean()
