@@ -23,8 +23,8 @@ SMOOTH = [each for each in EVERY if each[0] in ("views", "scores", "terms")]
 HELD = {"noise": {"steps": 0}, "released.against_batch": {"steps": 0}}
 CANDIDATES = {"infonce", "arc", "multi_positive_inside", "released.softmax_bce"}  # terms that see noise and queues
 LENGTHS = {"ct"}  # terms of dot products, which see how long embeddings are
-# Drops a part of its gradient, as the released code does: it is not that of its value.
-PARTIAL = {("views", "released.detach")}
+# Drop a part of their gradients, as the released code and MixCSE do: they are not those of their values.
+PARTIAL = {("views", "released.detach"), ("scores", "mixed")}
 
 
 def test_every_released_file_is_a_component() -> None:

@@ -1,0 +1,49 @@
+"""Mixed negatives: between a sentence's positive and another's, so hard for it (MixCSE: Zhang et al., AAAI 2022).
+
+https://doi.org/10.1609/aaai.v36i10.21428
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.types import Fraction, Scores
+
+
+def mix_negatives(
+    positive: Tensor,  # (N, D)
+    partner: Tensor,  # (N,) for each sentence, another one
+    share: float,
+) -> Tensor:
+    """λ p_i + (1 − λ) p_partner(i) of unit rows p, with λ = ``share``; (N, D) unit rows without gradient."""
+    unit = F.normalize(positive.detach(), dim=-1)
+    return F.normalize(share * unit + (1 - share) * unit[partner], dim=-1)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A mixture for each sentence joins every anchor's denominator, but for its partner's. BibTeX: zhang2022mixcse.
+
+    A sentence's partner is the one with the next row number in the batch; the last one's partner is the first. So the
+    order of the batch does not matter. The partner itself does not see the mixture: it is mostly its own positive.
+    Mixtures are made of the first positives.
+
+    Args:
+        share: λ, of a sentence's own positive.
+    """
+
+    stage = "scores"
+    share: Fraction = 0.2
+
+    def __call__(self, scores: Scores) -> Scores:
+        order = scores.views.batch.rows.argsort(stable=True)
+        partner = torch.empty_like(order).scatter_(0, order, order.roll(-1))  # (N,)
+        mixtures = mix_negatives(scores.views.stack[1].to(scores.cosines), partner, self.share)
+        known, grown = scores.keep.shape[1], scores.with_extra(mixtures)
+        keep = grown.keep.clone()
+        keep[partner, known + torch.arange(len(partner), device=partner.device)] = 0
+        return replace(grown, keep=keep)
