@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from choices import choices, policies
 from guide import differences
 from speed import performance
 
@@ -61,34 +62,30 @@ def runs() -> str:
 
 
 def quickstart() -> str:
-    """The quickstart's measures at every stage."""
+    """The quickstart's measures before and after."""
     path = HERE / "quickstart" / "quickstart.json"
     if not path.is_file():
         return "No quickstart run is committed yet."
-    from isotrope.quickstart.measures import FOUR_MODELS
-
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    measures, text, seconds = result["measures"], result["text"], result["seconds"]["total"]
-    lines = [
-        f"| measure | {' | '.join(FOUR_MODELS.values())} | change (95 %) |",
-        "|---|" + "--:|" * (len(FOUR_MODELS) + 1),
-    ]
+    measures, text = result["measures"], result["text"]
+    lines = ["| measure | before | after | change (95 %) |", "|---|--:|--:|--:|"]
     titles = {
         "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
         "similarity": "Spearman × 100, 330 graded pairs",
     }
     for name, title in titles.items():
         m = {key: 100 * value for key, value in measures[name].items()}
-        stages = " | ".join(f"{m[stage]:.2f}" for stage in FOUR_MODELS)
-        lines.append(f"| {title} | {stages} | {m['difference']:+.2f} ({m['low']:+.2f} … {m['high']:+.2f}) |")
+        change = f"{m['difference']:+.2f} ({m['low']:+.2f} … {m['high']:+.2f})"
+        lines.append(f"| {title} | {m['before']:.2f} | {m['after']:.2f} | {change} |")
     for name in ("alignment", "uniformity"):
-        stages = " | ".join(f"{measures[name][stage]:.3f}" for stage in FOUR_MODELS)
-        change = measures[name]["after"] - measures[name]["before"]
-        lines.append(f"| {name} (lower is better) | {stages} | {change:+.3f} |")
+        m = measures[name]
+        change = f"{m['after'] - m['before']:+.3f}"
+        lines.append(f"| {name} (lower is better) | {m['before']:.3f} | {m['after']:.3f} | {change} |")
     lines += [
         "",
-        f"Verdict: *{result['verdict']}*. {text['sentences_trained_on']:,} sentences, {seconds / 60:.1f} minutes on "
-        f"{result['environment']['cores']} cores, at most {result['peak_memory_mb']:,} MB of memory.",
+        f"Chosen from {result['candidates']} candidates: {result['choice']}. Verdict: *{result['verdict']}*. "
+        f"{text['documents']:,} documents, {result['seconds'] / 60:.1f} minutes on {result['environment']['cores']} "
+        f"cores, at most {result['peak_memory_mb']:,} MB of memory.",
     ]
     return "\n".join(lines)
 
@@ -364,6 +361,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
+    DOCS / "improve.md": (choices, policies),
     DOCS / "whiten.md": (whitening, post_steps, post_choices),
     DOCS / "methods" / "whitenedcse.md": (first_step,),
 }

@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
-from isotrope.cards.card import Card, Data, Step, add_verdict, save_card
+from isotrope.cards.card import Card, Data, Step, save_card
 from isotrope.cards.verdict import COMPARED, Judgement
 from isotrope.encoder import save
 
@@ -70,23 +70,23 @@ def test_its_snippet_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "(2, 32)" in capsys.readouterr().out
 
 
-def test_a_verdict_renews_the_card(folder: Path, tmp_path: Path) -> None:
-    add_verdict(folder, VERDICT)
+def judge(folder: Path, verdict: Judgement) -> None:
+    save_card(folder, Card.of(folder).model_copy(update={"verdict": verdict}))
+
+
+def test_a_verdict_renews_the_card(folder: Path) -> None:
+    judge(folder, VERDICT)
     text = (folder / "README.md").read_text(encoding="utf-8")
     assert "**worse**: keep the old one. On 50 pairs." in text
     assert "| `pairs` | 1.00 | 0.00 | −1.00 | −2.00 … −0.10 | 0.01 | worse |" in text
     assert "Not judged" not in text
     assert "`notes.txt`" in text
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "README.md").write_text("mine")
-    add_verdict(tmp_path / "theirs", VERDICT)
-    assert (tmp_path / "theirs" / "README.md").read_text() == "mine"
 
 
 def test_a_further_step_goes_on_from_the_card_before_and_leaves_its_verdict(
     folder: Path, encoder: SentenceTransformer
 ) -> None:
-    add_verdict(folder, VERDICT)
+    judge(folder, VERDICT)
     further = STEP.model_copy(update={"method": "BERT-whitening", "cites": ["su2021whitening"]})
     card = Card.of(folder).then(further, encoder)
     text = card.markdown(folder.parent / "whitened")
@@ -109,8 +109,7 @@ def test_names_are_never_markup(encoder: SentenceTransformer, tmp_path: Path) ->
                 settings=[(EVIL, EVIL, EVIL)], limits=[EVIL])  # fmt: skip
     verdict = Judgement(word=EVIL, advice=EVIL, how=EVIL, header=["", EVIL], rows=[[EVIL, EVIL]])
     card = Card.of("isotrope/tiny").then(evil, encoder)
-    save_card(tmp_path, card)
-    add_verdict(tmp_path, verdict)
+    save_card(tmp_path, card.model_copy(update={"verdict": verdict}))
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert not re.search("[\x00-\x08\x1b\u202e\ud800-\udfff]", text)
     body = text.split("\n---\n", 1)[1]

@@ -13,8 +13,8 @@ from packages import build_site
 
 @pytest.fixture(scope="session")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Docstrings:
-    site, stdlib = build_site(tmp_path_factory.mktemp("machine"), packages=16)
-    return gather(installed([str(site)], stdlib), limit=320)
+    site, stdlib = build_site(tmp_path_factory.mktemp("machine"), packages=24)
+    return gather(installed([str(site)], stdlib), limit=240)
 
 
 @pytest.fixture(scope="session")

@@ -148,12 +148,6 @@ def save_card(folder: Path, card: Card) -> None:
     write_text(folder / NAME, card.markdown(folder))
 
 
-def add_verdict(folder: Path, verdict: Judgement) -> None:
-    """Renew a model's card when it is judged. A folder without a card of ours is left as it is."""
-    if card := _kept(metadata_of(str(folder))):
-        save_card(folder, card.model_copy(update={"verdict": verdict}))
-
-
 def _kept(metadata: dict[str, Any]) -> Card | None:
     """The record in a card's metadata; None if there is none, or it is damaged."""
     try:

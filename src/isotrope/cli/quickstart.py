@@ -1,4 +1,4 @@
-"""``isotrope quickstart``: this machine's own text, and what it makes of isotrope/tiny."""
+"""``isotrope quickstart``: this machine's own documents, and the best model for them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from isotrope.errors import Stopped
 
 
 def quickstart(
-    output: Annotated[str, typer.Option(help="Folder for the text, the new model and the result.")] = (
+    output: Annotated[str, typer.Option(help="Folder for the documents, the new model and the result.")] = (
         "isotrope-quickstart"
     ),
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
 ) -> None:
-    """Train isotrope/tiny on text of this machine, and judge it.
+    """Improve isotrope/tiny for documents of this machine, and judge it on others.
 
-    The text is the docstrings of the installed packages. The model is whitened, too.
+    The documents are the docstrings of the installed packages.
     """
     from isotrope.quickstart.run import quickstart as run
     from isotrope.quickstart.show import show_result

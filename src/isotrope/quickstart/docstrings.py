@@ -1,7 +1,7 @@
-"""Real text that every machine with Python has: the docstrings of the installed packages, as clean sentences.
+"""Real documents that every machine with Python has: the docstrings of the installed packages.
 
-Files are parsed, never imported. Some packages are held out whole. A model that is adapted to the others is judged on
-these packages, which it has not seen. Given the first sentence of a docstring, it must find the rest.
+The first sentence is the title, the others are the text. Files are parsed, never imported. Some packages are held out
+whole: a model that was made for the others is judged on them. Given a title, it must find the text.
 """
 
 from __future__ import annotations
@@ -42,16 +42,18 @@ class Docstrings:
     """What was gathered.
 
     Attributes:
-        sentences: for training, distinct, from all packages but the held-out ones, and none that those have too.
-        queries: first sentences of docstrings of held-out packages, (Q,), distinct.
+        titles: of the documents to learn from, (N,), distinct; none is a sentence of a held-out package.
+        texts: what followed each of them, (N,), distinct.
+        queries: titles of docstrings of held-out packages, (Q,), distinct.
         bodies: what followed each of them, (Q,), distinct.
-        packages: the packages that `sentences` come from.
+        packages: the packages that `titles` come from.
         held_out: the packages that `queries` come from.
-        found: distinct sentences for training before the limit.
-        shared: sentences that were dropped since a held-out package has them too.
+        found: documents to learn from before the limit.
+        shared: documents that were dropped since a held-out package has one of their sentences too.
     """
 
-    sentences: list[str]
+    titles: list[str]
+    texts: list[str]
     queries: list[str]
     bodies: list[str]
     packages: list[str]
@@ -79,48 +81,47 @@ class Docstrings:
 def gather(
     sources: Mapping[str, Sequence[Path]] | None = None,
     *,
-    limit: int = 12_000,
+    limit: int = 6_000,
     queries: int = 2_000,
     progress: Callable[[int, int], None] | None = None,
 ) -> Docstrings:
-    """Gather the sentences of the docstrings in `sources`: the same files give the same sentences in the same order.
+    """Gather the docstrings in `sources`: the same files give the same documents in the same order.
 
     Packages are held out in the order of their names' hashes, as long as the held-out docstrings stay at or below 15 %
-    of all. If no package fits, the smallest is held out. The limits are filled by taking one sentence (or docstring) of
-    each package in turn, so that large packages do not crowd out the others.
+    of all. If no package fits, the smallest is held out. The limits are filled by taking one docstring of each package
+    in turn, so that large packages do not crowd out the others.
 
     Args:
         sources: package → its .py files; by default `installed()`.
-        limit: sentences for training, at most.
+        limit: documents to learn from, at most.
         queries: docstrings for the retrieval, at most.
         progress: called with the number of packages read so far, and of all.
 
     Raises:
-        UserError: fewer than two packages have docstrings, so none can be held out.
+        UserError: fewer than two packages have docstrings, so none can be held out; those that are left have none.
     """
     sources = installed() if sources is None else sources
     docs: dict[str, list[Doc]] = {}
     for place, name in enumerate(sorted(sources), start=1):
-        docs[name] = list(_docs(sources[name]))
+        docs[name] = sorted(filter(_has_body, _docs(sources[name])), key=lambda doc: _hash(doc[0]))
         if progress:
             progress(place, len(sources))
-    held = hold_out({name: sum(_has_body(doc) for doc in found) for name, found in docs.items()})
+    held = hold_out({name: len(found) for name, found in docs.items()})
     known = {_key(sentence) for name in held for doc in docs[name] for sentence in doc}
-    texts = {name: _ordered(s for doc in found for s in doc if s) for name, found in docs.items() if name not in held}
-    unseen = {name: [s for s in found if _key(s) not in known] for name, found in texts.items()}
-    sentences = _distinct(_in_turn(unseen.values()))
-    if not sentences:
-        raise UserError("no package here has docstrings to train on", "install some, or train on a file of your own")
-    pairs = _in_turn([sorted(filter(_has_body, docs[name]), key=lambda doc: _hash(doc[0])) for name in held])
-    chosen = list(_distinct_pairs((doc[0], " ".join(doc[1 : 1 + BODY_SENTENCES])) for doc in pairs))[:queries]
+    others = {name: found for name, found in docs.items() if name not in held}
+    unseen = {name: [d for d in found if known.isdisjoint(map(_key, d))] for name, found in others.items()}
+    documents, judging = (_distinct_pairs(_in_turn(part)) for part in (unseen.values(), [docs[n] for n in held]))
+    if not documents:
+        raise UserError("no package here has docstrings to learn from", "install some, or use documents of your own")
     return Docstrings(
-        sentences=sentences[:limit],
-        queries=[query for query, _ in chosen],
-        bodies=[body for _, body in chosen],
+        titles=[title for title, _ in documents[:limit]],
+        texts=[text for _, text in documents[:limit]],
+        queries=[query for query, _ in judging[:queries]],
+        bodies=[body for _, body in judging[:queries]],
         packages=[name for name, found in unseen.items() if found],
         held_out=held,
-        found=len(sentences),
-        shared=len({_key(s) for found in texts.values() for s in found} & known),
+        found=len(documents),
+        shared=sum(map(len, others.values())) - sum(map(len, unseen.values())),
     )
 
 
@@ -199,25 +200,16 @@ def _has_body(doc: Doc) -> bool:
     return len(doc) > 1 and bool(doc[0])
 
 
-def _distinct_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Pairs whose query and body both occur for the first time: a repeated one has more than one right answer."""
-    queries, bodies = set(), set()
-    for query, body in pairs:
-        if _key(query) not in queries and _key(body) not in bodies:
-            yield query, body
-        queries.add(_key(query))
-        bodies.add(_key(body))
-
-
-def _ordered(sentences: Iterable[str]) -> list[str]:
-    return sorted(_distinct(sentences), key=_hash)
-
-
-def _distinct(sentences: Iterable[str]) -> list[str]:
-    found: dict[str, str] = {}
-    for sentence in sentences:
-        found.setdefault(_key(sentence), sentence)
-    return list(found.values())
+def _distinct_pairs(docs: Iterable[Doc]) -> list[tuple[str, str]]:
+    """Title and text of those where both occur for the first time: a repeated one has more than one right answer."""
+    titles, texts, found = set[str](), set[str](), list[tuple[str, str]]()
+    for title, *rest in docs:
+        text = " ".join(rest[:BODY_SENTENCES])
+        if _key(title) not in titles and _key(text) not in texts:
+            found.append((title, text))
+        titles.add(_key(title))
+        texts.add(_key(text))
+    return found
 
 
 def _in_turn(lists: Iterable[Sequence[T]]) -> Iterator[T]:

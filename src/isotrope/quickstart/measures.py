@@ -14,7 +14,6 @@ from isotrope.evaluation.sts import spearman
 from isotrope.quickstart.docstrings import Docstrings
 from isotrope.types import Encoder, Vector
 
-FOUR_MODELS = {"before": "before", "whitened": "whitened", "trained": "trained", "after": "both"}  # -> as shown
 CLOSE_GRADE = 4.0  # pairs graded at least so are positives of the alignment
 RESAMPLES = 2000
 LEVEL = 0.05 / 2  # two tests share the 5 % (Bonferroni)

@@ -27,12 +27,12 @@ def show_result(result: Mapping[str, Any], folder: Path, console: Console) -> No
     for name, meaning in MEANINGS.items():
         p = f" p {measures[name]['p']:.3g}" if "p" in measures[name] else ""
         console.print(f"{name}: {meaning}{p}")
+    console.print(f"chosen from {result['candidates']} candidates: {result['choice']}")
     console.print(f"verdict: {result['verdict']}; {WHAT_TO_DO[result['verdict']]}\n{result['rule']}")
-    (minutes, seconds), memory = divmod(round(result["seconds"]["total"]), 60), result["peak_memory_mb"]
+    (minutes, seconds), memory = divmod(round(result["seconds"]), 60), result["peak_memory_mb"]
     console.print(f"took {minutes} min {seconds} s" + (f", at most {memory:,} MB of memory" if memory else ""))
-    console.print(f"model:  {folder / 'model'}")
+    console.print(f"model:  {folder / 'improved' / 'model'}")
     console.print(f"report: {folder / PAGE}")
     console.print(f"result: {folder / 'quickstart.json'}")
-    console.print("your own text, a sentence a line, and your own model:")
-    console.print("  isotrope train YOUR-TEXT.txt --backbone YOUR-MODEL --output runs/mine [--dev YOUR-PAIRS.tsv]")
-    console.print("  isotrope whiten runs/mine/model YOUR-TEXT.txt --output runs/whitened")
+    console.print("your own documents and your own model:")
+    console.print("  isotrope improve YOUR-MODEL YOUR-DOCUMENTS --output better")

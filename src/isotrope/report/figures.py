@@ -98,22 +98,6 @@ def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[flo
     return figure
 
 
-def stages(names: Sequence[str], values: Sequence[float], number: str) -> Figure:
-    """One measure of a model at several stages, in order; the last stage is blue. ``number`` is a value's format."""
-    figure, axes = _new(height=1.9)
-    colours = [*[BEFORE] * (len(names) - 1), AFTER]
-    axes.axhline(0, color=MUTED, lw=1)
-    axes.bar(range(len(names)), values, color=colours, width=0.6)
-    for place, value in enumerate(values):
-        axes.annotate(number.format(value), (place, value), (0, 3 if value >= 0 else -11), ha="center", color=INK,
-                      textcoords="offset points")  # fmt: skip
-    axes.margins(y=0.2)
-    axes.set_xticks(range(len(names)), list(map(escaped, names)))
-    axes.grid(axis="x", visible=False)
-    axes.tick_params(axis="x", labelcolor=INK)
-    return figure
-
-
 def histogram(values: Vector, edges: Vector) -> npt.NDArray[np.int64]:
     """How many values (N,) lie in each bin of edges (B + 1,) -> (B,); those outside count in the outermost bins."""
     return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
