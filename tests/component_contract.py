@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -40,7 +41,7 @@ def unbuilt(stage: str, kind: str, **options: Any) -> Any:
 
 def make(stage: str, kind: str, **options: Any) -> Any:
     torch.manual_seed(0)
-    return built(unbuilt(stage, kind, **options), BuildContext(width=D))
+    return built(unbuilt(stage, kind, **options), BuildContext(width=D, teachers={"guide": SimpleNamespace(width=D)}))
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

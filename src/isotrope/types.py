@@ -65,9 +65,12 @@ class Scores:
 
     @classmethod
     def from_views(cls, views: Views) -> Scores:
-        """In float32 or better: in bf16 a cosine has two digits, and the temperature multiplies the error by 20."""
+        """In float32 or better: in bf16 a cosine has two digits, and the temperature multiplies the error by 20.
+
+        With one view, sentences are compared with themselves: P = 1, and the diagonal is 1.
+        """
         unit = F.normalize(views.stack.to(torch.promote_types(views.stack.dtype, torch.float32)), dim=-1)
-        cosines = unit[0] @ unit[1:].transpose(1, 2)  # (N, D) @ (P, D, N) -> (P, N, N)
+        cosines = unit[0] @ unit[min(1, len(unit) - 1) :].transpose(1, 2)  # (N, D) @ (P, D, N) -> (P, N, N)
         return cls(views, unit.new_zeros(0, unit.shape[-1]), cosines, torch.ones_like(cosines[0]))
 
     @property
@@ -124,13 +127,16 @@ class ScoreStep(Protocol):
 
 
 class Term(Protocol):
-    """One summand of the loss."""
+    """One summand of the loss. One that needs no second view of a sentence has ``one_view = True``."""
 
     def __call__(self, scores: Scores) -> Tensor: ...
 
 
 class Teacher(Protocol):
-    """Embeddings without gradient for a batch. Never an ``nn.Module``: a trainer would take it for the student."""
+    """Embeddings without gradient for a batch. Never an ``nn.Module``: a trainer would take it for the student.
+
+    One whose rows have always as many columns says how many: ``width``. Terms with a projection need it.
+    """
 
     def __call__(self, batch: Batch) -> Tensor:
         """(N, T) unit rows."""

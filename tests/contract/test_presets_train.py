@@ -147,7 +147,7 @@ def test_two_hundred_steps(
     learned(means)
 
 
-@pytest.mark.parametrize("name", ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three"])
+@pytest.mark.parametrize("name", ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "distil"])
 def test_a_papers_preset_resumes_exactly(
     name: str, encoders: dict[str, str], corpus_file: Path, tmp_path: Path
 ) -> None:

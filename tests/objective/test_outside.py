@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss, MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import (
+    EmbedDistillLoss,
+    GISTEmbedLoss,
+    MultipleNegativesRankingLoss,
+)
 from transformers import TrainerCallback, TrainerState
 from typer.testing import CliRunner
 
@@ -33,6 +38,7 @@ from small_runs import small_run
 LOSSES = "sentence_transformers.sentence_transformer.losses:"
 BARE = ["views=false", "scores=false", "terms=false"]
 GUIDED = ["teachers.before.kind=initial", "loss_options.guide=before", "loss_options.temperature=0.05"]
+TAUGHT = ['teachers.labels.models=["isotrope/tiny"]']
 OWN = """
 import torch
 from torch import nn
@@ -70,6 +76,49 @@ def test_the_value_is_that_of_the_loss_itself(tiny_model: Path) -> None:
     assert torch.equal(ours([student.preprocess(text)]), mnrl([dict(c) for c in columns], None))
     guided = built(tiny_model, LOSSES + "GISTEmbedLoss", *GUIDED).eval()
     assert torch.equal(guided([student.preprocess(text)]), gist([dict(c) for c in columns], None))
+
+
+def test_a_teacher_gives_the_labels(tiny_model: Path) -> None:
+    """Its vectors; for a loss of lists, its cosines with the rest of the batch, whose texts are encoded once."""
+    text, rows = sentences(6), torch.arange(6)
+    taught = F.normalize(torch.randn(6, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
+    student = isotrope.load(tiny_model, "mean", device="cpu").eval()
+    ours = built(tiny_model, LOSSES + "EmbedDistillLoss", "loss_options.projection_dim=8", *TAUGHT).eval()
+    theirs = EmbedDistillLoss(student, projection_dim=8)
+    theirs.projection.load_state_dict(ours.inner.projection.state_dict())  # type: ignore[union-attr]
+    ours.teacher = lambda batch: taught[batch.rows]
+    expected = theirs([student.preprocess(text)], taught)
+    assert ours([student.preprocess(text)], rows).item() == pytest.approx(expected.item(), rel=1e-6)
+
+    lists = built(tiny_model, LOSSES + "DistillKLDivLoss", "loss_options.temperature=0.05", *TAUGHT)
+    lists.teacher = ours.teacher
+    found = lists.eval()([student.preprocess(text)], rows)
+    vectors = student.encode(text, convert_to_tensor=True)
+    others = ~torch.eye(6, dtype=torch.bool)
+    cosines, target = ((x @ x.T)[others].reshape(6, 5) / 0.05 for x in (vectors, taught))
+    kl = F.kl_div(cosines.log_softmax(-1), target.softmax(-1), reduction="batchmean")
+    assert found.item() == pytest.approx(0.05**2 * kl.item(), rel=1e-4)
+
+
+def test_a_run_with_labels_trains_and_refuses_another_width(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    loss = LOSSES + "EmbedDistillLoss"
+    more = [*TAUGHT, f"teachers.labels.models=[{json.dumps(str(tiny_model))}]", "teachers.labels.max_length=train"]
+    done = run(tiny_model, corpus_file, tmp_path / "run", loss, *more)
+    lines = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert losses
+    assert 0 < losses[-1] < 0.2, "a student and the teacher are one model but for dropout"
+    with pytest.raises(UserError, match="EmbedDistillLoss cannot be computed from these texts"):
+        run(
+            tiny_model,
+            corpus_file,
+            tmp_path / "wide",
+            LOSSES + "EmbedDistillLoss",
+            "loss_options.projection_dim=8",
+            *more,
+        )
 
 
 @pytest.mark.parametrize(

@@ -46,10 +46,13 @@ class TestMixture:
     ) -> None:
         options = {"pooling": ["cls", "mean"], "max_length": [8, 0], "live": live}
         models = [str(tiny_model), str(other_model)]
-        mixed = teacher("mixture", known(corpus), models=models, weights=[1, 2], **options)(batch(4, 5, 6))
+        of_both = teacher("mixture", known(corpus), models=models, weights=[1, 2], **options)
+        mixed = of_both(batch(4, 5, 6))
         first = teacher("live", known(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
         second = teacher("live", known(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
-        assert mixed.shape == (3, 32 + 16)
+        assert mixed.shape == (3, of_both.width) == (3, 32 + 16)
+        unopened = isotrope.component("teachers", "mixture", models=models)
+        assert unopened.width_in(known(corpus)) == 32 + 16, "before anything is encoded"
         assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
 
     @pytest.mark.parametrize("live", [True, False])

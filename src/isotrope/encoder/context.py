@@ -14,8 +14,8 @@ A component that needs nothing has no such method.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class BuildContext:
         folder: the run's folder.
         max_length: tokens of a text that the student reads in training.
         progress: called during long work, with what is worked on, the rows done and the rows to do.
+        teachers: name -> teacher, or what tells the ``width`` of one that is not open yet.
     """
 
     width: int | None = None
@@ -50,6 +51,7 @@ class BuildContext:
     folder: Path | None = None
     max_length: int | None = None
     progress: Callable[[str, int, int], None] = lambda model, done, total: None
+    teachers: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, student: SentenceTransformer, **known: Any) -> BuildContext:
@@ -66,6 +68,24 @@ class BuildContext:
         if (value := getattr(self, name)) is None:
             raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
         return value
+
+    def with_teachers(self, teachers: Mapping[str, Any]) -> tuple[dict[str, Any], BuildContext]:
+        """The teachers, each built, and a context that knows them too."""
+        opened = {name: built(teacher, self) for name, teacher in teachers.items()}
+        return opened, replace(self, teachers={**self.teachers, **opened})
+
+    def teacher_width(self, name: str) -> int:
+        """T of the teacher ``name``.
+
+        Raises:
+            UserError: there is no such teacher, or its rows have no fixed number of columns.
+        """
+        if name not in self.teachers:
+            raise UserError(f"a component asks for the teacher {name!r}", f'give it: teachers={{"{name}": …}}')
+        if (width := getattr(self.teachers[name], "width", None)) is None:
+            problem = f"the teacher {name!r} has no width, and a projection to it needs one"
+            raise UserError(problem, "take a teacher that is a model; one of your own needs an attribute width")
+        return int(width)
 
 
 def built(component: Any, context: BuildContext) -> Any:

@@ -92,12 +92,18 @@ class Described:
     @property
     def citation(self) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        keys = cited_keys(type(part) for part in (*self.parts, *self.teachers.values()))
+        keys = cited_keys(type(_settings(part)) for part in (*self.parts, *self.teachers.values()))
         return bibtex([*keys, *(["kusupati2022matryoshka"] if self.narrow else [])])
+
+
+def _settings(part: Any) -> Any:
+    """What a component was built from, where that is another object: its options."""
+    return getattr(part, "term", part)
 
 
 def _told(part: Any) -> dict[str, Any]:
     """A component's name and those of its options that are plain values."""
+    part = _settings(part)
     names = inspect.signature(type(part)).parameters
     options = {name: getattr(part, name, None) for name in names}
     plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -15,6 +17,7 @@ from isotrope.encoder.prompts import used_prompt
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn
 from isotrope.text.permutation import derive
+from isotrope.types import Batch, Teacher
 
 DELETED = 0.6  # of a sentence's words: TSDAE Sec. 3
 EVERY = 8  # pairs, of which one has equal sentences: CT Sec. 3
@@ -51,6 +54,17 @@ class LossInput:
             raise UserError("this loss reads texts alone, and the data has positives", "leave --positive out")
         return self.columns[0]
 
+    @property
+    def numbers(self) -> Tensor:
+        """The row ids.
+
+        Raises:
+            UserError: there are none.
+        """
+        if self.rows is None:
+            raise UserError("the data has no row ids", "train with isotrope.train, or isotrope train")
+        return self.rows
+
 
 def twice(batch: LossInput) -> list[TextColumn]:
     """The columns as they are; texts alone twice, each with its own dropout mask."""
@@ -73,9 +87,7 @@ def paired(batch: LossInput) -> list[TextColumn]:
 def damaged(batch: LossInput) -> list[TextColumn]:
     """Each text without most of its words, beside the whole one. Seed and row decide which words."""
     column, corpus = batch.texts, batch.context.needed("corpus")
-    if batch.rows is None:
-        raise UserError("the data has no row ids", "train with isotrope.train, or isotrope train")
-    rows = batch.rows.tolist()
+    rows = batch.numbers.tolist()
     texts = corpus.dataset[rows][corpus.columns[0]]
     few = [delete_words(text, derive(batch.seed, row)) for text, row in zip(texts, rows, strict=True)]
     made = batch.model.preprocess(few, prompt=used_prompt(batch.model) or None, max_length=batch.max_length)
@@ -89,6 +101,32 @@ def delete_words(text: str, seed: int) -> str:
     draws = np.random.default_rng(seed).random(len(words))
     kept = [word for word, draw in zip(words, draws, strict=True) if draw >= DELETED]
     return " ".join(kept) or words[int(draws.argmax())]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """In the place of a teacher that has not read the corpus: rows of its width."""
+
+    width: int
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """(N, T) unit rows."""
+        drawn = torch.randn(len(batch.rows), self.width, generator=batch.generator)
+        return F.normalize(drawn, dim=-1).to(batch.rows.device)
+
+
+def taught_loss(loss: Any, batch: LossInput, teacher: Teacher) -> Any:
+    """The value of a loss whose labels are a teacher's vectors of the texts: (N, T).
+
+    `DistillKLDivLoss` compares a text with candidates. Here these are all other texts of the batch, which are encoded
+    once; its labels are the teacher's cosines.
+    """
+    column, taught = batch.texts, teacher(Batch(batch.numbers, torch.Generator()))
+    if type(loss).__name__ != "DistillKLDivLoss":
+        return loss([column], taught)
+    vectors, shifts = batch.model(dict(column))["sentence_embedding"], range(1, len(taught))
+    cosines = torch.stack([(taught * taught.roll(-by, 0)).sum(dim=-1) for by in shifts], dim=1)  # (N, N - 1)
+    return loss.compute_loss_from_embeddings([vectors, *(vectors.roll(-by, 0) for by in shifts)], cosines)
 
 
 READ_BY: dict[str, Callable[[LossInput], list[TextColumn]]] = {  # all others read `twice`

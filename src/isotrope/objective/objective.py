@@ -68,10 +68,10 @@ class Objective(Described, nn.Module):
         refuse(model, passes, dims, mini_batch_size, (tokens, views, scores, terms, teachers or {}))
         self.model, self.passes, self.seed, self.step = introduce(model), passes, seed, 0
         self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
+        self.teachers, context = context.with_teachers(teachers or {})
         self.tokens = [(built(step, context), on) for step, on in tokens]
-        self.views, self.teachers = built(list(views), context), built(dict(teachers or {}), context)
         ends = [list(scores), dict(terms)]
-        self.scores, self.terms = built(ends, context)
+        self.views, self.scores, self.terms = built([list(views), *ends], context)
         self.narrow = {dim: built(deepcopy(ends), replace(context, width=dim)) for dim in dims}
         used = list(self.narrow.values()) or [[self.scores, self.terms]]
         self.parts = [step for step, _ in self.tokens] + self.views

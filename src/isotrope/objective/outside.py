@@ -11,6 +11,8 @@ A preset names the class, and its options in a table:
     [teachers.before]
     kind = "initial"
 
+The teacher called ``labels``, if there is one, gives the loss its labels: the vectors of the batch's texts.
+
 A third party's class declares ``stage = "loss"``. It is made as ``Class(student, **options)``, and called as
 sentence-transformers calls a loss.
 """
@@ -32,15 +34,16 @@ from isotrope.encoder import load
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.no_bars import without_bars
 from isotrope.errors import UserError
-from isotrope.objective.columns import READ_BY, LossInput, twice
+from isotrope.objective.columns import READ_BY, LossInput, Unread, taught_loss, twice
 from isotrope.objective.passes import TextColumn
 from isotrope.objective.registry import STAGES, imported_class, is_third_party, stage_of
 
+LABELS = "labels"  # the name of the teacher whose vectors are the labels
 REMEDIES = {"DenoisingAutoEncoderLoss": "choose a model with the architecture of BERT or RoBERTa"}
 CITED = {
     "GISTEmbedLoss": "solatorio2024gistembed", "ContrastiveTensionLoss": "carlsson2021tension",
     "ContrastiveTensionLossInBatchNegatives": "carlsson2021tension", "DenoisingAutoEncoderLoss": "wang2021tsdae",
-    "MultipleNegativesRankingLoss": "henderson2017efficient",
+    "MultipleNegativesRankingLoss": "henderson2017efficient", "EmbedDistillLoss": "kim2023embeddistill",
 }  # fmt: skip
 
 
@@ -54,6 +57,8 @@ class OutsideLoss(nn.Module):
         context: the run, whose corpus has the texts.
         seed: of what is drawn.
         max_length: tokens a text.
+        teacher: row ids (N,) -> (N, T), the loss's labels; or what tells its ``width``, until the run opens it. None:
+            the loss has no labels.
     """
 
     def __init__(
@@ -64,9 +69,10 @@ class OutsideLoss(nn.Module):
         context: BuildContext,
         seed: int,
         max_length: int,
+        teacher: Any = None,
     ) -> None:
         super().__init__()
-        self.model, self.inner, self.guides = model, loss, tuple(guides)
+        self.model, self.inner, self.guides, self.teacher = model, loss, tuple(guides), teacher
         self.context, self.seed, self.max_length, self.step = context, seed, max_length, 0
         self.read = READ_BY.get(type(loss).__name__, twice)
 
@@ -74,7 +80,9 @@ class OutsideLoss(nn.Module):
         """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself does not see."""
         batch = LossInput(list(features), labels, self.model, self.context, self.seed, self.max_length)
         self.step += self.training
-        return self.inner(self.read(batch), None)
+        if self.teacher is None:
+            return self.inner(self.read(batch), None)
+        return taught_loss(self.inner, batch, self.teacher)
 
     def train(self, mode: bool = True) -> OutsideLoss:
         """Training mode, but for the guides."""
@@ -116,7 +124,8 @@ class OutsideLoss(nn.Module):
         Raises:
             UserError: it cannot be computed from the text.
         """
-        before = {name: value.clone() for name, value in self.state_dict().items()}
+        before, teacher = {name: value.clone() for name, value in self.state_dict().items()}, self.teacher
+        self.teacher = teacher and Unread(teacher.width)
         try:
             with torch.no_grad():
                 value = self.train()(columns, rows)
@@ -127,6 +136,8 @@ class OutsideLoss(nn.Module):
         except Exception as error:
             problem = f"{type(self.inner).__name__} cannot be computed from these texts ({_line(error)})"
             raise UserError(problem, "choose a loss that needs no labels, or correct [loss_options]") from error
+        finally:
+            self.teacher = teacher
         self.load_state_dict(before, strict=False)
 
 
@@ -160,10 +171,14 @@ def refuse_beside_loss(preset: Any) -> None:
         if stage != "teachers" and getattr(preset, stage):
             remedy = f"leave it out; what a preset inherits goes with {stage} = false"
             raise UserError(f"[{stage}] has no effect with loss = {loss!r}", remedy)
+    if preset.train.dims is not None:
+        raise UserError(f"train.dims has no effect with loss = {loss!r}", "leave it out")
     if preset.train.mini_batch_size is not None:
         remedy = "leave it out; losses named Cached… have an option for it"
         raise UserError(f"train.mini_batch_size has no effect with loss = {loss!r}", remedy)
     for label, table in preset.teachers.items():
+        if label == LABELS:
+            continue
         if label not in options.values():
             raise UserError(f"no option of the loss names [teachers.{label}]", "name it, or leave the teacher out")
         if table != {"kind": "initial"} and (table.keys() != {"models"} or len(table["models"]) != 1):
@@ -194,7 +209,9 @@ def check_options(loss: str, options: Mapping[str, Any], teachers: Collection[st
             raise UserError(f"loss_options.{p.name} = {options[p.name]!r} is no teacher", "add it under [teachers]")
 
 
-def build_outside(preset: Any, model: SentenceTransformer, seed: int, context: BuildContext) -> OutsideLoss:
+def build_outside(
+    preset: Any, model: SentenceTransformer, seed: int, context: BuildContext, teacher: Any = None
+) -> OutsideLoss:
     """Make a preset's outside loss for this student; its weights are drawn from torch's generator.
 
     An option that is a teacher's name becomes that model: the student as it is now, or the one that the table names.
@@ -214,7 +231,8 @@ def build_outside(preset: Any, model: SentenceTransformer, seed: int, context: B
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
         raise UserError(problem, REMEDIES.get(cls.__name__, "correct [loss_options]")) from error
-    whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length).float().to(device)
+    whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length, teacher)
+    whole.float().to(device)
     model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
     return whole
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.objective.outside import check_options, refuse_beside_loss
 from isotrope.objective.pairs import check_pairs
+from isotrope.objective.refusals import check_passes
 from isotrope.objective.registry import (
     READING,
     STAGES,
@@ -71,6 +73,7 @@ class TrainSettings(_Record):
     select: list[str] = ["stsb-dev"]  # the mean of these dev sets chooses the checkpoint; [] keeps the last
     patience: Count | None = None  # stop after so many evaluations without a better one
     gradient_checkpointing: bool = False  # less memory, a third more time
+    dims: Annotated[list[Count], Field(min_length=1)] | None = None  # Matryoshka: widths that each have the loss
     keep_head: bool | None = None  # the view steps become part of the model; None: no, and no word of it in records
     compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
 
@@ -127,6 +130,7 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     if not preset.loss and not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
     _check_components(preset, third_parties=False)
+    check_passes(preset.views, {label: kind for label, kind, _ in _named(preset.terms, "terms")})
     return preset
 
 
@@ -169,6 +173,11 @@ def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
     return {label: built(made, context) for label, made in _made(preset, "teachers")}
 
 
+def unopened_teachers(preset: Preset, context: BuildContext) -> dict[str, Unopened]:
+    """What is known of the preset's teachers before `open_teachers`."""
+    return {label: Unopened(made, context) for label, made in _made(preset, "teachers")}
+
+
 def build_objective(
     preset: Preset,
     model: SentenceTransformer,
@@ -180,6 +189,7 @@ def build_objective(
 
     ``context`` is what the components are built with; by default what the student tells.
     """
+    context = context or BuildContext.of(model)
     tokens = [(step, preset.tokens[label].get("on", [1])) for label, step in _made(preset, "tokens")]
     parts = [(stage, label, kind) for stage, label, kind, _ in _tables(preset)]
     terms, views, scores = (_made(preset, stage) for stage in ("terms", "views", "scores"))
@@ -192,10 +202,24 @@ def build_objective(
             scores=[step for _, step in scores],
             passes=preset.views.get("passes", 2),
             teachers=teachers,
+            dims=preset.train.dims or (),
             seed=seed,
-            context=context,
+            context=replace(context, teachers=unopened_teachers(preset, context)),
             mini_batch_size=preset.train.mini_batch_size,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Unopened:
+    """A teacher that has not read the corpus: all that is known of it is how wide its rows will be."""
+
+    settings: Any
+    context: BuildContext
+
+    @property
+    def width(self) -> int | None:
+        """None: no fixed width."""
+        return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 
 def component_classes(preset: Preset) -> list[type]:
@@ -254,10 +278,6 @@ def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
         raise UserError(f"{stage}.passes is an unknown key", "passes belong to [views]")
     if not isinstance(passes, int) or not 1 <= passes <= 64:
         raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 1 to 64")
-    copies = [table[label].get("copies", 1) for label in labels]
-    if stage == "views" and passes == 1 and all(count == 1 for count in copies):
-        remedy = "choose 2 or more, or a view step with copies"
-        raise UserError("views.passes = 1 leaves one view, with nothing to compare it with", remedy)
     for label in labels:
         on = table[label].get("on", [1])
         if stage == "tokens" and not (isinstance(on, list) and on and all(number in range(64) for number in on)):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
-from isotrope.objective.registry import STAGES
+from isotrope.objective.registry import STAGES, component_class, is_third_party
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.types import Views
 
@@ -37,6 +37,25 @@ class LossTerms(dict[str, Tensor]):
         raise UserError(problem, "give Objective alone to the trainer; for several widths write Objective(…, dims=[…])")
 
     __rmul__ = __mul__
+
+
+def check_passes(views: Mapping[str, Any], terms: Mapping[str, str]) -> None:
+    """Check a preset's number of views. One is enough where every term compares a sentence with its teacher.
+
+    Args:
+        views: the table of that stage.
+        terms: label -> kind. A third party's term is asked in the first step.
+
+    Raises:
+        UserError: there is one view, and a term that needs two.
+    """
+    copied = any(isinstance(table, Mapping) and table.get("copies", 1) != 1 for table in views.values())
+    if views.get("passes", 2) > 1 or copied:
+        return
+    for label, kind in terms.items():
+        if not is_third_party(kind) and not getattr(component_class("terms", kind), "one_view", False):
+            problem = f"views.passes = 1 leaves one view, with nothing to compare it with (terms.{label})"
+            raise UserError(problem, "choose 2 or more, or a view step with copies")
 
 
 def refuse(model: Any, passes: Any, dims: Any, mini_batch_size: int | None, parts: Sequence[Any]) -> None:
@@ -162,13 +181,14 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     stack, scores = views.stack, objective.scores  # (V, N, D)
     if objective.training and objective.step:
         return views
-    equal = bool((stack[0] - stack[-1]).abs().max() <= EQUAL * stack.abs().max())
+    one = len(stack) == 1 and all(getattr(term, "one_view", False) for term in objective.terms.values())
+    equal = not one and bool((stack[0] - stack[-1]).abs().max() <= EQUAL * stack.abs().max())
     if not objective.training:
         if equal:
             said = "The evaluation loss compares equal views: it only tells how far apart the texts are"
             warnings.warn(f"{said}. Choose checkpoints with an evaluator, or with pairs.", stacklevel=2)
         return views
-    if len(stack) < 2:
+    if len(stack) < 2 and not one:
         remedy = "choose passes=2 or more, or a view step with copies"
         raise UserError("passes = 1 leaves one view, with nothing to compare it with", remedy)
     if stack.shape[1] == 1 and not scores:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from torch import Tensor
 
 from isotrope.terms.listmle import ListMLE, in_order
-from isotrope.types import Scores
 
 
 def floored_listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False) -> Tensor:
@@ -27,6 +26,7 @@ def floored_listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_p
 class Floored(ListMLE):
     """For comparison with runs of the community's code. BibTeX: liu2023rankcse."""
 
-    def __call__(self, scores: Scores) -> Tensor:
-        teacher = scores.teacher(self.teacher)
-        return self.weight * floored_listmle(scores.pairs, teacher, self.temperature, self.drop_positive)
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """`floored_listmle` with this term's options."""
+        drop = self.drop_positive and not self.queue
+        return self.weight * floored_listmle(student, teacher, self.temperature, drop)

@@ -21,8 +21,8 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
 from isotrope.objective.objective import Objective
-from isotrope.objective.outside import OutsideLoss, build_outside
-from isotrope.objective.preset import Preset, build_objective, open_teachers
+from isotrope.objective.outside import LABELS, OutsideLoss, build_outside
+from isotrope.objective.preset import Preset, build_objective, open_teachers, unopened_teachers
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
 from isotrope.run.pairs import TransferDev
@@ -103,6 +103,8 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
             console.print(f"the run began with {then} threads: with another number its last digits may differ")
     if isinstance(objective, Objective):
         objective.teachers = open_teachers(preset, context)
+    elif objective.teacher is not None:
+        objective.teacher = open_teachers(preset, context)[LABELS]
     return TrainingPlan(
         settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
     )
@@ -140,7 +142,7 @@ def _longest(model: SentenceTransformer, preset: Preset) -> int:
 def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext) -> Objective | OutsideLoss:
     if not preset.loss:
         return build_objective(preset, model, seed, context=context)
-    outside = build_outside(preset, model, seed, context)
+    outside = build_outside(preset, model, seed, context, unopened_teachers(preset, context).get(LABELS))
     if outside.has_weights and process_count() > 1:
         raise UserError(f"loss = {preset.loss!r} has weights, which {process_count()} processes train apart", "run one")
     return outside

@@ -50,6 +50,11 @@ class CorpusEmbeddings:
         folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
         return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
 
+    @property
+    def width(self) -> int:
+        """T."""
+        return int(self.vectors.shape[1])
+
     def __call__(self, batch: Batch) -> Tensor:
         """(N, T) for the batch's rows, on their device."""
         places = places_of(batch.rows, self.rows, len(self.vectors))

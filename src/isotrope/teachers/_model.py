@@ -65,6 +65,14 @@ class TeacherModel:
         encoder.max_seq_length = max_length or encoder.max_seq_length
         return TeacherEncoder(self._cut(encoder, context), self)
 
+    def width_in(self, context: BuildContext) -> int:
+        """T, which the loaded model tells. For a term with a projection, which is made before the corpus is encoded.
+
+        Raises:
+            UserError: as `load`.
+        """
+        return self.load(context).dim
+
     def _cut(self, encoder: SentenceTransformer, context: BuildContext) -> SentenceTransformer:
         if self.max_length == TRAIN:
             limit = int(context.needed("max_length"))

@@ -27,4 +27,12 @@ class Initial:
         Raises:
             UserError: the context has no student, the embeddings cannot be kept.
         """
-        return Cached(INITIAL, max_length=self.max_length, precision=self.precision).build(context)
+        return self._cached.build(context)
+
+    def width_in(self, context: BuildContext) -> int:
+        """T, the student's own width."""
+        return self._cached.width_in(context)
+
+    @property
+    def _cached(self) -> Cached:
+        return Cached(INITIAL, max_length=self.max_length, precision=self.precision)

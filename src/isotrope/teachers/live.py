@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.encoder.context import BuildContext
-from isotrope.teachers._model import TeacherModel
+from isotrope.teachers._model import TeacherEncoder, TeacherModel
+from isotrope.text.corpus import Corpus
 from isotrope.types import Batch, Teacher
 
 
@@ -23,9 +24,17 @@ class Live(TeacherModel):
         Raises:
             UserError: the model cannot be loaded.
         """
-        encoder, corpus = self.load(context), context.needed("corpus")
+        return _Encoding(self.load(context), context.needed("corpus"))
 
-        def embed(batch: Batch) -> Tensor:
-            return encoder(corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)
 
-        return embed
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    encoder: TeacherEncoder
+    corpus: Corpus
+
+    @property
+    def width(self) -> int:
+        return self.encoder.dim
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return self.encoder(self.corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)

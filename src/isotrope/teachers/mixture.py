@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -58,18 +59,38 @@ class Mixture:
         Raises:
             UserError: a model cannot be loaded, its embeddings cannot be kept.
         """
+        return _Mixed([model.build(context) for model in self._single()], self.weights or [1.0] * len(self.models))
+
+    def width_in(self, context: BuildContext) -> int:
+        """ΣT_i, which the loaded models tell.
+
+        Raises:
+            UserError: a model cannot be loaded.
+        """
+        return sum(model.width_in(context) for model in self._single())
+
+    def _single(self) -> list[Live | Cached]:
+        """A teacher's settings for each model."""
         count, kind = len(self.models), Live if self.live else Cached
         lengths = self.max_length if isinstance(self.max_length, tuple) else [self.max_length] * count
         options = zip(
             self.models, self.pooling or ["own"] * count, lengths or [0] * count, [self.precision] * count,
             self.prompt or [None] * count, strict=True,
         )  # fmt: skip
-        teachers = [kind(*each).build(context) for each in options]
+        return [kind(*each) for each in options]
 
-        def embed(batch: Batch) -> Tensor:
-            return mix([teacher(batch) for teacher in teachers], self.weights or [1.0] * count)
 
-        return embed
+@dataclass(frozen=True, slots=True)
+class _Mixed:
+    teachers: Sequence[Any]
+    weights: Sequence[float]
+
+    @property
+    def width(self) -> int:
+        return sum(teacher.width for teacher in self.teachers)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        return mix([teacher(batch) for teacher in self.teachers], self.weights)
 
 
 def _check(count: int, weights: Sequence[float]) -> None:

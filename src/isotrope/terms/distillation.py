@@ -29,6 +29,7 @@ class Distillation:
     """The student's similarities follow the teacher's. BibTeX: hinton2015distilling."""
 
     stage = "terms"
+    one_view = True
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0

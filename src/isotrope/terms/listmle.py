@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from isotrope.encoder.context import BuildContext
 from isotrope.terms._lists import without_positive
+from isotrope.terms._queue import OverQueue, QueueSize
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def listmle(
-    cosines: Tensor,  # (N, N) or (P, N, N): the student's
-    teacher: Tensor,  # (N, N)
+    cosines: Tensor,  # (N, N) or (P, N, N): the student's; over a queue (N, K)
+    teacher: Tensor,  # (N, N), or (N, K)
     temperature: float,
     drop_positive: bool = False,
 ) -> Tensor:
@@ -39,14 +41,27 @@ def in_order(cosines: Tensor, teacher: Tensor, drop_positive: bool) -> Tensor:
 
 @dataclass(frozen=True)
 class ListMLE:
-    """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse."""
+    """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse.
+
+    ``queue``: not the batch is ranked, but so many texts of earlier batches, among which is no positive
+    (`isotrope.terms._queue.OverQueue`). The loss is a sum over all ranks, so it grows with the queue.
+    """
 
     stage = "terms"
+    one_view = True
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     drop_positive: bool = False
+    queue: QueueSize = 0
+
+    def build(self, context: BuildContext) -> ListMLE | OverQueue:
+        """The term, with a queue if it has one."""
+        return OverQueue(self, context) if self.queue else self
+
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """`listmle` with this term's options."""
+        return self.weight * listmle(student, teacher, self.temperature, self.drop_positive and not self.queue)
 
     def __call__(self, scores: Scores) -> Tensor:
-        loss = listmle(scores.pairs, scores.teacher(self.teacher), self.temperature, self.drop_positive)
-        return self.weight * loss
+        return self.of_lists(scores.pairs, scores.teacher(self.teacher))

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from isotrope.encoder.context import BuildContext
 from isotrope.terms._lists import without_positive
+from isotrope.terms._queue import OverQueue, QueueSize
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
 def listnet(
-    cosines: Tensor,  # (N, N) or (P, N, N): the student's
-    teacher: Tensor,  # (N, N)
+    cosines: Tensor,  # (N, N) or (P, N, N): the student's; over a queue (N, K)
+    teacher: Tensor,  # (N, N), or (N, K)
     temperature: float,
     teacher_temperature: float,
     drop_positive: bool = True,
@@ -35,17 +37,28 @@ def listnet(
 class ListNet:
     """Learn the teacher's distribution over the batch; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse.
 
-    The temperatures τ₂ and τ₃ are those of Table 9 for BERT-base.
+    The temperatures τ₂ and τ₃ are those of Table 9 for BERT-base. ``queue``: the list of a sentence is not its batch,
+    but so many texts of earlier batches, among which is no positive (`isotrope.terms._queue.OverQueue`). Over a queue,
+    `isotrope.terms.queue_kl` has the same gradient.
     """
 
     stage = "terms"
+    one_view = True
     teacher: str
     temperature: AboveZero = 0.025
     teacher_temperature: AboveZero = 0.0125
     weight: NonNegative = 1.0
     drop_positive: bool = True
+    queue: QueueSize = 0
+
+    def build(self, context: BuildContext) -> ListNet | OverQueue:
+        """The term, with a queue if it has one."""
+        return OverQueue(self, context) if self.queue else self
+
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """`listnet` with this term's options."""
+        drop = self.drop_positive and not self.queue
+        return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, drop)
 
     def __call__(self, scores: Scores) -> Tensor:
-        teacher = scores.teacher(self.teacher)
-        loss = listnet(scores.pairs, teacher, self.temperature, self.teacher_temperature, self.drop_positive)
-        return self.weight * loss
+        return self.of_lists(scores.pairs, scores.teacher(self.teacher))

@@ -1,0 +1,62 @@
+"""Distillation of the similarities to a queue of other texts: ConGen (Limkonchotiwat et al., Findings of EMNLP 2022).
+
+Sec. 3, https://aclanthology.org/2022.findings-emnlp.483, after SEED (Fang et al., ICLR 2021) for images. SCT
+(Limkonchotiwat et al., TACL 2023) has it for training without a larger teacher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from isotrope.encoder.context import BuildContext
+from isotrope.terms._queue import OverQueue
+from isotrope.types import AboveZero, Count, NonNegative
+
+
+def queue_kl(
+    student: Tensor,  # (N, K) cosines of the student's vectors with the queue
+    teacher: Tensor,  # (N, K) cosines of the teacher's vectors with the queue
+    temperature: float,
+    teacher_temperature: float,
+) -> Tensor:
+    """KL(p^T ‖ p), p^T = softmax_k(S^T_ik / τ_T) and p = softmax_k(S_ik / τ), mean over anchors i -> ()."""
+    log_p = (student / temperature).log_softmax(dim=-1)
+    log_target = (teacher / teacher_temperature).log_softmax(dim=-1)
+    return (log_target.exp() * (log_target - log_p)).sum(dim=-1).mean()
+
+
+@dataclass(frozen=True)
+class QueueKL:
+    """The student is as near to each text of a queue as its teacher is. BibTeX: limkonchotiwat2022congen.
+
+    See `isotrope.terms._queue.OverQueue` for the queue and the projection. ConGen's student reads a second text, a
+    back-translation or the same sentence with another dropout mask; here student and teacher read one text.
+
+    Attributes:
+        teacher: whose similarities are followed. Its vectors must have a fixed width.
+        queue: K, texts in the queue.
+        temperature: τ, of the student.
+        teacher_temperature: τ_T.
+    """
+
+    stage = "terms"
+    one_view = True
+    teacher: str
+    queue: Count = 2048
+    temperature: AboveZero = 0.05
+    teacher_temperature: AboveZero = 0.05
+    weight: NonNegative = 1.0
+
+    def build(self, context: BuildContext) -> OverQueue:
+        """The term with its queue and its projection.
+
+        Raises:
+            UserError: there is no such teacher, or it has no width.
+        """
+        return OverQueue(self, context)
+
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """`queue_kl` with this term's options."""
+        return self.weight * queue_kl(student, teacher, self.temperature, self.teacher_temperature)
