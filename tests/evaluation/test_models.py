@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
 from isotrope.evaluation.sets.domain import same_class
 from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.post.shortened import shortenings
 from isotrope.report import scores
 from wordbag import Bag, own_pairs, results_of
 
@@ -125,3 +127,24 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
 def test_two_own_files_of_one_name_are_refused() -> None:
     with pytest.raises(UserError, match="two of the given files are called 'mine'"):
         EvaluationRequest.read("sts", None, None, [own_pairs(), own_pairs(seed=1)])
+
+
+def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = list[str]()
+    encode = SentenceTransformer.encode
+
+    def spy(self: SentenceTransformer, texts: list[str], **options: Any) -> Any:
+        encoded.extend(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", spy)
+    asked = EvaluationRequest.read("sts", None, None, [own_pairs()])
+    name, steps = "isotrope/tiny", shortenings("64", "int8,binary")
+    found = evaluate_models([name], asked, steps=steps)
+    assert list(found) == [name, *(f"{name}, {step}" for step in steps)]
+    spearman = {label: of["sts, own data"]["mine"]["spearman"]["test"] for label, of in found.items()}
+    assert len(set(spearman.values())) > 3
+    assert len(encoded) == len(set(encoded))
+    assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
+    with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 257"):
+        evaluate_models([name], asked, steps=shortenings("257", None))

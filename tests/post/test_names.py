@@ -68,7 +68,10 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
     ("name", "words"),
     [
         ("isotrope/tiny@middle", "pooling 'middle' is unknown: choose one of cls, mean"),
-        ("isotrope/tiny+whitenin", r"no step 'whitenin': write one of \+whitening, \+removal, \+flow, \+sif"),
+        (
+            "isotrope/tiny+whitenin",
+            r"no step 'whitenin': write one of \+whitening, \+removal, \+flow, \+shortened, \+sif",
+        ),
         ("isotrope/tiny+whitening:q=3", r"\+whitening has no option 'q': choose from fit, sentences, k"),
         ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
         ("isotrope/tiny+whitening:exponent=0.6", "exponent=0.6 is not possible"),

@@ -66,6 +66,12 @@ def evaluate(
     prompt_name: PromptName = None,
     query_prompt: QueryPrompt = None,
     document_prompt: DocumentPrompt = None,
+    truncate: Annotated[
+        str | None, typer.Option(help="Also score the first dimensions of the vectors: 64,128.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Also score vectors of 8-bit numbers or of bits: int8,binary.")
+    ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Test each model against the first.")] = False,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % intervals of the STS scores.")] = False,
     json_file: Annotated[str | None, typer.Option("--json", help="Write all results to this .json file.")] = None,
@@ -81,24 +87,26 @@ def evaluate(
     from isotrope.evaluation.models import EvaluationRequest, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
     from isotrope.evaluation.sets.pairs import read_pairs
+    from isotrope.post.shortened import shortenings
     from isotrope.report import scores, table_files, tables
 
+    steps = shortenings(truncate, precision)
     asked = EvaluationRequest.read(
         suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or []))
     )
     prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
     targets = [table_files.check_table_file(path) for path in table or []]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
-    if compare and len(set(models)) < 2:
+    if compare and len(set(models)) + len(steps) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
-    count, errors = len(models) * asked.parts, plain_console(stderr=True)
+    count, errors = len(models) * (1 + len(steps)) * asked.parts, plain_console(stderr=True)
     with watch("loading", errors) as bar:
 
         def comes(done: int, doing: str) -> None:
             bar.update(note=f"{doing}, result {done + 1} of {count}")
 
         begins = cache(lambda: errors.print(threads_line()))  # once
-        results = evaluate_models(models, asked, pooling, prompts, comes, errors.print, begins)
+        results = evaluate_models(models, asked, pooling, prompts, comes, errors.print, begins, steps)
     if results_file:  # before anything is drawn: nothing that was computed is lost
         _write_json(results, results_file)
     shown = scores.all_tables(results, compare, intervals)

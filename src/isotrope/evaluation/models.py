@@ -24,6 +24,7 @@ from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
+from isotrope.post.shortened import Shortened
 from isotrope.types import Encoder
 
 Say = Callable[[str], None]
@@ -141,8 +142,12 @@ def evaluate_models(
     progress: Callable[[int, str], None] = lambda done, doing: None,
     say: Say = lambda line: None,
     begins: Callable[[], None] = lambda: None,
+    steps: Sequence[Shortened] = (),
 ) -> dict[str, dict[str, Any]]:
     """Evaluate models by name: model -> suite -> task -> result. Own data stands under "SUITE, own data".
+
+    Each model is evaluated as it is, then with each of the ``steps`` behind it, as "MODEL, 64 dimensions". It encodes
+    its texts once.
 
     A result that this code has computed before from the same weights and data is taken from the cache.
 
@@ -154,33 +159,46 @@ def evaluate_models(
         progress: is told how many of ``len(models) * asked.parts`` results are there, and which one comes now.
         say: is told of a model whose prompts nobody uses.
         begins: called before the long work, when the data of the suite are read and checked.
+        steps: ways to shorten the vectors.
 
     Raises:
-        UserError: prompts for a search without one; as `isotrope.evaluate` and `open_encoder` do. All names are
-            checked before work begins.
+        UserError: a model has fewer dimensions than a step keeps; prompts for a search without one; as
+            `isotrope.evaluate` and `open_encoder` do. All names are checked before work begins.
     """
     if not asked.searches and (prompts.query is not None or prompts.document is not None):
         remedy = "name the suite retrieval, give texts of your own, or give the words as the prompt"
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
+    for name in models[1:] if steps else ():  # before the first one works; that one is checked when it is opened
+        _check_width(open_encoder(name, pooling, prompts), name, steps)
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
+        _check_width(opened, name, steps)
         own = asked.searches and has_roles(opened)  # a search uses the model's prompts for queries and documents
         if not (own and asked.only_searches) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
         # One that is fitted on the target wants it whole.
         encoder: Encoder = RememberingEncoder(opened, begins) if known else opened
-        results[name] = {}
-        for suite, key, compute in _parts(encoder, asked):
-            progress(done, f"{name}: {suite}")
-            done += 1
-            found = remembered_result({"model": known, **key}, compute) if known else compute()
-            results[name].setdefault(suite, {}).update(found)
+        behind = {f"{name}, {step}": (step.behind(encoder), {"step": step.model_dump()}) for step in steps}
+        for label, (shown, how) in {name: (encoder, dict[str, Any]()), **behind}.items():
+            results[label] = {}
+            for suite, key, compute in _parts(shown, asked):
+                progress(done, f"{label}: {suite}")
+                done += 1
+                found = remembered_result({"model": known, **key, **how}, compute) if known else compute()
+                results[label].setdefault(suite, {}).update(found)
     return results
+
+
+def _check_width(encoder: Encoder, name: str, steps: Sequence[Shortened]) -> None:
+    width = encoder.get_embedding_dimension() if isinstance(encoder, SentenceTransformer) else None
+    most = max((step.k or 0 for step in steps), default=0)
+    if width and most > width:
+        raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
 
 
 def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:

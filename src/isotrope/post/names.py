@@ -12,6 +12,7 @@ A name is a source, then any steps behind it, each after a ``+`` as the papers' 
     MODEL@first_last+whitening:exponent=0    centring alone
     MODEL@first_last+removal:k=2             all-but-the-top: without the two directions of largest variance
     MODEL@first_last+flow:epochs=2           BERT-flow
+    MODEL+shortened:k=64,precision=int8      the first 64 dimensions, as 8-bit numbers; or precision=binary
     glove.6B.300d.txt+sif+whitening:k=100    one after the other
 
 Options follow a ``:`` as key=value, with commas. Every step is fitted on sentences, and a name says which: those that
@@ -37,11 +38,14 @@ from isotrope.errors import UserError, one_of
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.removal import Removal
+from isotrope.post.shortened import Shortened
 from isotrope.post.sif import Sif
 from isotrope.post.whitening import Whitening
 from isotrope.types import Encoder
 
-STEPS: dict[str, type[PostStep]] = {"whitening": Whitening, "removal": Removal, "flow": Flow, "sif": Sif}
+STEPS: dict[str, type[PostStep]] = {
+    "whitening": Whitening, "removal": Removal, "flow": Flow, "shortened": Shortened, "sif": Sif,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,10 @@ Distance = Literal["cosine", "l2"]
 def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
     """Mean distance of the sentences' vectors: (N, T), (N, T) -> (). "cosine": 1 − cos(s, t); "l2": ‖s − t‖."""
     if measure == "cosine":
-        return (1 - F.cosine_similarity(student, teacher, dim=-1)).mean()
-    return torch.linalg.vector_norm(student - teacher, dim=-1).mean()
+        distances = 1 - F.cosine_similarity(student, teacher, dim=-1)
+    else:
+        distances = torch.linalg.vector_norm(student - teacher, dim=-1)
+    return distances.mean()
 
 
 @dataclass(frozen=True)
