@@ -22,8 +22,8 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     """Rows (N, D) -> what is left of their first k dimensions, (N, k); k is D by default.
 
     Rows are cut and get unit length. "int8" rounds each dimension to 256 steps between its least and its largest value
-    among ``vectors``. This moves the origin to the middle of the ranges, so cosines change as by centring, and the
-    scores of a raw model may even rise. "binary" keeps the signs, -1 or 1, so that cosines order texts as the Hamming distance does.
+    among ``vectors``. This moves the origin to the middle of the ranges, so cosines change as by centring, and a raw
+    model may even gain. "binary" keeps the signs, -1 or 1: cosines then order texts as the Hamming distance does.
 
     Raises:
         UserError: k is more than D; "int8" of fewer than two vectors.
