@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 import isotrope.bulk.encode
+import isotrope.choice.race
 import isotrope.cli.main
 import isotrope.evaluation.models
 import isotrope.pretraining
@@ -31,8 +32,10 @@ import isotrope.study.study
 from conftest import build_bert, sentences
 from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe
+from library import write_library
 
 torch.set_num_threads(1)
+isotrope.choice.race.FEWEST_PAIRS, isotrope.choice.race.MOST_ROUNDS = 64, 2  # then the clock decides nothing
 TOY = Recipe(
     layers=2, width=16, inner=16, heads=2, vocabulary=120, batch=4, tokens=1_280, block=16, warmup_steps=5,
     learning_rate=2e-2, max_positions=32, held_out_blocks=8,
@@ -64,6 +67,12 @@ def files(*names: str) -> Callable[[Path], str]:
 def trained(folder: Path) -> str:
     selection = json.loads((folder / "out" / "result.json").read_text())["selection"]
     return files("out/model/model.safetensors")(folder) + f" best {selection['best_step']} {selection['best_score']}"
+
+
+def choice(folder: Path) -> str:
+    record = json.loads((folder / "out" / "improve.json").read_text())
+    told = {key: record[key] for key in ("choice", "finished", "left_out", "judged_by", "table", "gains")}
+    return files("out/model/model.safetensors")(folder) + json.dumps(told)
 
 
 def scores(folder: Path) -> str:
@@ -101,6 +110,8 @@ def cases(base: Path) -> dict[str, Case]:
             and None
         )
 
+    library = write_library(base / "library.jsonl")
+    improve = ["improve", model, str(library), "--minutes", "60"]
     vectors = ["encode", model, str(more), "--batch-size", "8"]
     judged = [str(model), "--suite", "sts", "--tasks", "STSBenchmark"]
     found = {
@@ -110,6 +121,7 @@ def cases(base: Path) -> dict[str, Case]:
         "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], (), files("out.npy")),
         "encode parts": Case(5, lambda f: [*vectors, *out(f)], (), files("out/part-00000.parquet")),
         "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], (), files("out/2_Dense/model.safetensors")),
+        "improve": Case(12, lambda f: [*improve, *out(f)], (), choice),
         "study": Case(4, lambda f: ["study", str(study), "--jobs", "1", *out(f)], (), scores),
     }
     if os.environ.get("ISOTROPE_DATA"):

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 
-COMMANDS = ("train", "teacher", "pretrain", "encode npy", "encode parts", "whiten", "study", "evaluate")
+COMMANDS = ("train", "teacher", "pretrain", "encode npy", "encode parts", "whiten", "improve", "study", "evaluate")
 
 
 def kill(folder: Path, commands: str, share: float, data: Path | None) -> dict[str, list[str]]:
@@ -29,7 +29,7 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_sixty_kills(tmp_path: Path, data: Path) -> None:
+def test_seventy_kills(tmp_path: Path, data: Path) -> None:
     told = kill(tmp_path, "all", 1.0, data)
     assert set(told) == set(COMMANDS)
     assert not any(told.values()), told

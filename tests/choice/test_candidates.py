@@ -23,11 +23,13 @@ def test_each_step_can_be_a_layer(text: str) -> None:
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_each_recipe_is_a_preset_with_pairs(raw: bool) -> None:
-    found = recipes(raw, titled=True)
+@pytest.mark.parametrize("short", [True, False])
+def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
+    found = recipes(raw, titled=True, short=short)
     assert len({recipe.name for recipe in found}) == len(found) >= 3
     for recipe in found:
         preset = read_preset(recipe.preset, [*recipe.overrides, "pairs.rounds=2"])
         assert preset.pairs is not None
-    assert not any(recipe.titles for recipe in recipes(raw, titled=False))
-    assert any(recipe.titles for recipe in found)
+    names = {recipe.name for recipe in found}
+    assert names - {recipe.name for recipe in recipes(raw, titled=False, short=short)} == {"titles"}
+    assert ("neighbours" in names) is not short

@@ -31,12 +31,28 @@ def test_no_alarm_after_the_work_is_done_or_in_another_thread() -> None:
         pass
     time.sleep(0.2)
     assert not clock.rang
-    other = threading.Thread(target=lambda: _slept(clock))
+    soon = Clock(0.1)
+    other = threading.Thread(target=lambda: _slept(soon))
     other.start()
     other.join()
-    assert not clock.rang
+    assert not soon.rang
 
 
 def _slept(clock: Clock) -> None:
     with clock.alarm():
         time.sleep(0.2)
+
+
+def test_time_is_kept_back_for_what_comes_after_the_race() -> None:
+    times = iter([0.0, 10.0])
+    clock = Clock(100, now=lambda: next(times))
+    clock.kept_back = 30
+    assert clock.left == 60
+
+
+def test_when_the_time_is_over_nothing_begins() -> None:
+    clock, began = Clock(10, spent=11), []
+    with pytest.raises(KeyboardInterrupt), clock.alarm():
+        began.append(True)
+    assert clock.rang
+    assert not began

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.choice.candidates import SPAN, TITLE
-from isotrope.choice.judges import judges_of
+from isotrope.choice.candidates import HALF, SPAN, TITLE
+from isotrope.choice.judges import held_out_count, judges_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import same_class
 from isotrope.text.collection import open_documents
@@ -40,3 +40,27 @@ def test_too_few_documents_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no task can be made from 20 held-out documents") as caught:
         judges_of(documents(tmp_path, 20), None, 0)
     assert "--domain" in str(caught.value.remedy)
+
+
+def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> None:
+    """A third of these documents is long enough: three times as many are held out, but a fifth at most."""
+    lines = write_library(tmp_path / "long.jsonl", 1200).read_text().splitlines()
+    short = [f'{{"title": "", "text": "a day of king {number}"}}' for number in range(2400)]
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("\n".join(part for three in zip(lines, short[::2], short[1::2], strict=True) for part in three))
+    mixed = open_documents(path, cache=tmp_path / "cache")
+    assert len(mixed) == 3600
+    assert 600 < held_out_count(mixed, 0) <= 720
+    all_long = open_documents(write_library(tmp_path / "all.jsonl", 140), cache=tmp_path / "cache")
+    assert held_out_count(all_long, 0) == 70, "of few documents, half"
+
+
+def test_most_are_short(tmp_path: Path) -> None:
+    questions = [Document("", [f"where is the {one} {other} of my card {place}"]) for place, (one, other) in enumerate(
+        (one, other) for one in ("red", "blue", "green", "old", "new", "big", "small", "grey")
+        for other in ("lake", "sea", "king", "queen", "day", "year", "bird", "island")
+    )]  # fmt: skip
+    found = judges_of(questions, None, 0)
+    assert found.short
+    assert [task.name for task in found.tasks] == [HALF]
+    assert not judges_of(documents(tmp_path), None, 0).short

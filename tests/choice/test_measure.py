@@ -8,7 +8,8 @@ import numpy as np
 
 from conftest import sentences
 from isotrope.choice.candidates import POST_STEPS, Trial, linear_step
-from isotrope.choice.measure import measure_trial, read_scores, write_scores
+from isotrope.choice.clock import Clock
+from isotrope.choice.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
 from isotrope.encoder import load
 from isotrope.evaluation.self_made import make_tasks
 from isotrope.post.fitted import FittedEncoder
@@ -42,3 +43,12 @@ def test_scores_are_found_again_and_damage_counts_as_missing(tmp_path: Path) -> 
     np.testing.assert_array_equal(found["keep, soft"]["a → b"], scores["keep, soft"]["a → b"])
     path.write_bytes(path.read_bytes()[:40])
     assert read_scores(path) == {}
+
+
+def test_the_speed_is_that_of_a_few_texts(tiny_model: Path) -> None:
+    texts = ["a b c", "one two " * 100] * 20
+    assert words_read(texts) == 20 * (3 + JUDGED_LENGTH)
+    ticks = iter(range(99))
+    speed, dimensions = speed_of(load(tiny_model), texts, Clock(100, now=lambda: float(next(ticks))))
+    assert dimensions == 32
+    assert speed == words_read(texts[:32]), "32 texts in one second"

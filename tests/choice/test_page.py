@@ -16,11 +16,17 @@ def test_the_table_has_every_candidate_the_best_mean_first() -> None:
 
 
 def test_the_page_says_what_to_do_and_escapes_names() -> None:
-    similarity = {"before": 0.5, "after": 0.4, "verdict": "worse"}
+    lost = {"before": 0.5, "after": 0.4, "verdict": "worse"}
+    similarity = {"per_task": {"similarity": lost, "STSBenchmark": lost}}
     html = choice_page(race_record(similarity=similarity, left_out={"crops": "it is too long"}), "my model").html()
     assert "<b>odd" not in html
     assert "&lt;b&gt;odd" in html
-    for words in ("my model", "50.0 → 40.0", "crops was left out: it is too long.", "use the new model"):
+    for words in (
+        "my model",
+        "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0",
+        "crops was left out: it is too long.",
+        "use the new model",
+    ):
         assert words in html
     kept = choice_page(race_record("keep"), "my model").html()
     assert KEEP_ADVICE in kept

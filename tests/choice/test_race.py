@@ -10,10 +10,16 @@ import pytest
 from rich.console import Console
 
 from conftest import WORDS
-from isotrope.choice.candidates import recipes
+from isotrope.choice import race as racing
+from isotrope.choice.candidates import Trial, recipes
 from isotrope.choice.clock import Clock
+from isotrope.choice.decide import AS_IS
 from isotrope.choice.judges import judges_of
-from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, PLAN, Race, Start, mean_score
+from isotrope.choice.measure import words_read
+from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, NO_TIME, PLAN, Made, Race, Start, mean_score
+from isotrope.errors import UserError
+from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.run.settings import RunSettings
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
 from isotrope.text.collection import open_documents
@@ -47,11 +53,11 @@ def test_each_recipe_is_trained_shortly_and_the_better_half_for_longer(
 ) -> None:
     found = recipes(raw=True, titled=True)
     race(tmp_path, 1200, measuring=10, speed=10_000).trainings(found, None, ())
-    assert [name for name, _ in trained[:3]] == [recipe.name for recipe in found]
-    short = {pairs for _, pairs in trained[:3]}
+    assert [name for name, _ in trained[:4]] == [recipe.name for recipe in found]
+    short = {pairs for _, pairs in trained[:4]}
     assert len(short) == 1
-    assert [name for name, _ in trained[3:]] == [found[2].name, found[1].name], "the best ones by their scores"
-    assert all(pairs > 1.5 * max(short) for _, pairs in trained[3:])
+    assert [name for name, _ in trained[4:]] == [found[3].name, found[2].name], "the best ones by their scores"
+    assert all(pairs > 1.5 * max(short) for _, pairs in trained[4:])
     assert all(pairs <= MOST_ROUNDS * 10_000 for _, pairs in trained)
 
 
@@ -88,8 +94,108 @@ def test_short_documents_have_fewer_pairs_than_planned_and_are_trained_all_the_s
     path.write_text(path.read_text() + short)
     found = judges_of(list(open_documents(path, cache=tmp_path / "cache").each()), None, 0)
     start = Start(str(tiny_model), None, [path], None, None, 20, 100, 0)
-    raced = Race(start, tmp_path / "out", found.tasks, [], Clock(600), Console(quiet=True))
+    raced = Race(start, tmp_path, found.tasks, [], Clock(600), Console(quiet=True))
+    raced.note(measuring=1.0, speed=10_000.0)
     recipe = recipes(raw=True, titled=False)[0]
     raced._trained(recipe, 192, "mean", ())
     assert not raced.left_out
     assert set(raced.scores) == {"crops, 192 pairs", "crops, 192 pairs, averaged"}
+
+
+class Machine:
+    """A machine that does nothing, and says how long it would have taken.
+
+    Args:
+        speed: words a second that its model reads.
+        pairs: pairs a second that it is trained on; each training takes ten seconds more.
+    """
+
+    def __init__(self, speed: float, pairs: float, patch: pytest.MonkeyPatch) -> None:
+        self.speed, self.pairs, self.time, self.trained = speed, pairs, 0.0, list[int]()
+        self.clock = Clock(1200, now=lambda: self.time)
+        for name, does in (("measure_trial", self.measure), ("run_training", self.train), ("speed_of", self.probe)):
+            patch.setattr(racing, name, does)
+        patch.setattr(racing, "load", lambda *_: None)
+        patch.setattr(Race, "_encoder", lambda *_: None)
+
+    def work(self, seconds: float) -> None:
+        """Time passes; the alarm rings in between if the race's time is over."""
+        if self.clock.spent and seconds > self.clock.left:
+            self.time += max(0.0, self.clock.left)
+            self.clock.rang = True
+            raise KeyboardInterrupt
+        self.time += seconds
+
+    def probe(self, model: Any, texts: list[str], clock: Clock) -> tuple[float, int]:
+        self.time += 5 + words_read(texts[:32]) / self.speed
+        return self.speed, 384
+
+    def measure(self, model: Any, trial: Trial, tasks: Any, fitted_on: list[str]) -> dict[str, Any]:
+        self.work(words_read([*fitted_on, *(text for task in tasks for text in task.texts)]) / self.speed)
+        return {name: {"task": np.array([0.5])} for name, _ in trial.candidates()}
+
+    def train(self, settings: RunSettings, console: Any) -> None:
+        told = dict(setting.split("=") for setting in settings.overrides)
+        pairs = float(told["train.epochs"]) * int(told["pairs.rounds"]) * 4700
+        self.work(10 + pairs / self.pairs)
+        self.trained.append(round(pairs))
+
+
+MACHINES = {  # words and pairs a second: the least number of trainings
+    "MiniLM, two cores": (4500, 50, 3), "MiniLM, one core": (2250, 25, 2), "tiny": (60_000, 800, 5),
+    "trains much slower than it reads": (4500, 10, 1), "BERT-base": (560, 6, 0), "a large model": (160, 1.5, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", MACHINES)
+def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 long documents; 300 of them judge."""
+    speed, pairs, least = MACHINES[which]
+    machine = Machine(speed, pairs, monkeypatch)
+    texts = [f"{place} " + 120 * "word " for place in range(300)]
+    tasks = [SelfMadeTask(name, [f"{name} {text}" for text in texts], texts, np.arange(300)) for name in "abc"]
+    fitted_on = [f"fit {place} " + 120 * "word " for place in range(1500)]
+    start = Start("model", None, ["documents"], None, None, 300, 4700, 0)
+    raced = Race(start, tmp_path, tasks, fitted_on, machine.clock, Console(quiet=True))
+    try:
+        pooling = raced.poolings([None])
+        after = 15 + words_read(raced.fitted_on) / speed
+        machine.clock.kept_back = min(after, 300)
+        raced.trainings(recipes(raw=False, titled=True), pooling, ["slight whitening"])
+    except KeyboardInterrupt:
+        pass
+    assert AS_IS in raced.scores
+    assert machine.time + after <= 1.1 * 1200
+    assert len(machine.trained) >= least, raced.left_out
+    assert machine.time > 500 or not machine.trained, "the time is used"
+
+
+def test_a_model_that_is_too_slow_is_refused_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(20, 0.1, monkeypatch)
+    texts = [f"{place} " + 120 * "word " for place in range(100)]
+    task = SelfMadeTask("a", [f"a {text}" for text in texts], texts, np.arange(100))
+    raced = Race(race(tmp_path, 1).start, tmp_path, [task], [], machine.clock, Console(quiet=True))
+    with pytest.raises(UserError, match="minutes = 20 is too short: the model reads 20 words a second"):
+        raced.poolings([None])
+
+
+def test_what_does_not_fit_any_more_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(5000, 50, monkeypatch)
+    raced = Race(race(tmp_path, 1).start, tmp_path, [], [], machine.clock, Console(quiet=True))
+    raced.note(measuring=10.0, speed=5000.0)
+    machine.time = 1150.0
+    raced._trained(recipes(raw=False, titled=False)[0], 4096, None, ())
+    raced._measured(Trial("pooling cls"), Made("cls"))
+    machine.time = 1195.0
+    raced._measured(Trial("pooling mean"), Made("mean"))
+    assert raced.left_out == {"crops, 4,096 pairs": NO_TIME, "pooling mean": NO_TIME}
+    assert read_record(tmp_path / PLAN)["left_out"] == raced.left_out, "a race that goes on leaves it out too"
+    assert "pooling cls" in raced.scores
+
+
+def test_a_race_that_goes_on_measures_as_much_as_before(tmp_path: Path) -> None:
+    texts = [f"text {place}" for place in range(90)]
+    task = SelfMadeTask("a", texts, [f"{text} more" for text in texts], np.arange(90))
+    write_json(tmp_path / PLAN, {"size": {"queries": 60, "fitted_on": 30}})
+    raced = Race(race(tmp_path, 1).start, tmp_path, [task], texts, Clock(9), Console(quiet=True))
+    assert (raced.tasks[0].size, len(raced.fitted_on), len(raced.told)) == (60, 30, 2)

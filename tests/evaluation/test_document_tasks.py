@@ -10,7 +10,7 @@ import pytest
 
 from conftest import WORDS, sentences
 from isotrope.encoder.embed import vectors_of
-from isotrope.evaluation.document_tasks import make_document_tasks
+from isotrope.evaluation.document_tasks import are_short, make_document_tasks, usable_documents
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.significance import compare_tasks
@@ -137,3 +137,15 @@ def test_known_vectors_score_as_their_encoder_and_a_blurred_model_is_worse() -> 
     found = compare_tasks(before, {task.name: task.score(Bags(3.0)) for task in made})
     assert found.verdict == "worse"
     assert list(found.per_task) == NAMES
+
+
+def test_where_most_documents_are_short_those_of_six_words_count() -> None:
+    texts = list(dict.fromkeys(" ".join(text.split()[:7]) for text in LONG[:60]))
+    short = [Document("", [text]) for text in texts]
+    assert are_short(short)
+    assert usable_documents(short) == short
+    assert {name: task.all_places for name, task in tasks(short).items()} == {"half → half": True}
+    assert not any(task.all_places for task in tasks(DOCUMENTS).values())
+    mixed = [*short, *DOCUMENTS, *[Document("", [text]) for text in LONG[100:160]]]
+    assert not are_short(mixed)
+    assert not set(texts) & {document.paragraphs[0] for document in usable_documents(mixed)}

@@ -44,3 +44,17 @@ def test_labelled_texts_are_a_task_too(tiny_model: Path, tmp_path: Path) -> None
     (tmp_path / "mine.tsv").write_text("".join(f"text {i}\t{i % 2}\n" for i in range(8)))
     task = OwnTask(read_domain(tmp_path / "mine.tsv"))
     assert task.score(load(tiny_model)).shape == (8,)
+
+
+def test_a_part_has_fewer_queries_with_all_that_they_shall_find(tmp_path: Path) -> None:
+    task = OwnTask(read_domain(folder(tmp_path)))
+    assert task.part(3) is task
+    part = task.part(1)
+    assert (part.size, part.domain.queries) == (1, ["what does the cat do"])
+    assert "a cat eats" in part.domain.corpus
+    assert part.domain.grades.shape == (1, len(part.domain.corpus))
+    (tmp_path / "mine.tsv").write_text("".join(f"text {i}\t{i // 4}\n" for i in range(8)))
+    own = OwnTask(read_domain(tmp_path / "mine.tsv")).part(4).domain
+    assert own.own
+    assert own.corpus == own.queries == ["text 0", "text 2", "text 4", "text 6"]
+    assert own.grades.toarray().tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import WORDS, sentences
-from isotrope.evaluation.self_made import _jaccard, compare_self_made, make_tasks, usable
+from isotrope.evaluation.self_made import SelfMadeTask, _jaccard, compare_self_made, make_tasks, usable
 from isotrope.text.words import words_of
 
 TEXTS = [text for text in sentences(400, seed=9) if len(text.split()) >= 12][:60]
@@ -87,3 +87,23 @@ def test_shares_of_common_word_triples_are_those_of_sets() -> None:
     sets = [{tuple(each[i : i + 3]) for i in range(len(each) - 2)} for each in words]
     wanted = [[len(a & b) / len(a | b) for b in sets] for a in sets]
     np.testing.assert_allclose(_jaccard(texts), wanted, atol=1e-7)
+
+
+def test_a_part_asks_fewer_queries_among_their_own_answers() -> None:
+    task = SelfMadeTask("a", list("abcd"), list("wxyz"), np.array([3, 2, 1, 0]))
+    part = task.part(2)
+    assert (part.size, part.queries, part.candidates, part.answers.tolist()) == (2, ["a", "c"], ["z", "x"], [0, 1])
+    assert task.part(9).size == 4
+
+
+def test_all_places_count_where_the_first_ten_say_too_little() -> None:
+    """Directions of four answers; the first query is nearest to its own, the last one meets a tie."""
+    rows = {"a": 0.0, "b": 1.2, "c": 0.1, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
+
+    class Angles:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            return np.array([[np.cos(rows[text]), np.sin(rows[text])] for text in texts])
+
+    task = SelfMadeTask("t", ["a", "b", "c"], list("wxyz"), np.array([1, 2, 0]), all_places=True)
+    assert task.score(Angles()).tolist() == [1 / 3, 2 / 3, 2 / 3]
+    assert task.part(1).all_places

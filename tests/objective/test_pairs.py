@@ -77,7 +77,9 @@ def test_a_mistake_is_named_as_it_stands_in_the_preset(override: str, problem: s
 
 
 def test_without_a_kind_the_kinds_are_listed() -> None:
-    with pytest.raises(UserError, match=r"pairs.kind is missing: choose one of crops, neighbours, title_body, or name"):
+    with pytest.raises(
+        UserError, match=r"pairs.kind is missing: choose one of crops, neighbours, sentence, title_body, or name"
+    ):
         read_preset("simcse", ["pairs.rounds=2"])
     assert read_preset("crops", ["pairs=false"]).pairs is None
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.text.permutation import Permutation, derive
+from isotrope.text.permutation import Permutation, derive, evenly
 
 
 @given(n=st.integers(1, 5000), seed=st.integers(-(2**70), 2**70))
@@ -65,3 +65,9 @@ def test_places_outside_are_refused() -> None:
 
 def test_streams_of_neighbouring_seeds_do_not_meet() -> None:
     assert len({derive(seed, stream) for seed in range(-50, 50) for stream in range(-1, 100)}) == 100 * 101
+
+
+def test_places_are_spread_evenly() -> None:
+    assert evenly(10, 4) == [0, 2, 5, 7]
+    assert evenly(3, 9) == [0, 1, 2]
+    assert evenly(5, 0) == evenly(0, 5) == []

@@ -9,7 +9,8 @@ from isotrope.choice.decide import AS_IS
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
 
-SPAN, TITLE = "span → rest", "title → body"  # tasks of `isotrope.evaluation.document_tasks`
+# Tasks of `isotrope.evaluation.document_tasks`.
+SPAN, TITLE, HALF, NEIGHBOURS = "span → rest", "title → body", "half → half", "neighbouring paragraphs"
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
 POST_STEPS = {
@@ -30,6 +31,9 @@ _BM25 = (  # as in the preset bm25
     "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
 )  # fmt: skip
 
+_SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
+_DROPOUT = ("pairs.kind=sentence",)
+
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -40,37 +44,41 @@ class Training:
         preset: its file or name.
         overrides: ``key=value`` over the preset's keys.
         alike: tasks that resemble its training pairs.
-        titles: whether its pairs need titles.
     """
 
     name: str
     preset: str
     overrides: tuple[str, ...] = ()
     alike: frozenset[str] = frozenset()
-    titles: bool = False
 
 
-def recipes(raw: bool, titled: bool) -> list[Training]:
-    """The trainings that are tried.
+def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
+    """The trainings that are tried, those that help most often first: where the time is short, the last are left out.
 
     Args:
         raw: whether the start is a bare language model, which learns with high rates.
         titled: whether most documents have titles.
+        short: whether most documents are short, as single sentences are.
     """
-    crops = frozenset({SPAN})
+    crops, titles = frozenset({SPAN}), frozenset({TITLE})
+    neighbours, cut = frozenset({HALF, NEIGHBOURS}), _SHORT if short else ()
     found = [
-        Training("crops", "crops", alike=crops),
-        Training("crops at a high rate", "crops", ("train.learning_rate=8e-5",), crops),
-        Training("titles", "title-body", alike=frozenset({TITLE}), titles=True),
-        Training("crops ranked by BM25", "crops", _BM25, crops),
+        Training("crops", "crops", cut, crops),
+        Training("titles", "title-body", (), titles),
+        Training("sentences", "adapt", _DROPOUT),
+        Training("crops at a high rate", "crops", (*cut, "train.learning_rate=8e-5"), crops),
+        Training("crops ranked by BM25", "crops", (*cut, *_BM25), crops),
+        Training("neighbours", "neighbours", (), neighbours),
     ]
     if raw:
         found = [
-            Training("crops", "crops-raw", alike=crops),
-            Training("crops at a low rate", "crops-raw", ("train.learning_rate=3e-4",), crops),
-            Training("titles", "title-body", _RAW, frozenset({TITLE}), titles=True),
+            Training("crops", "crops-raw", cut, crops),
+            Training("titles", "title-body", _RAW, titles),
+            Training("crops at a low rate", "crops-raw", (*cut, "train.learning_rate=3e-4"), crops),
+            Training("neighbours", "neighbours", _RAW, neighbours),
         ]
-    return [recipe for recipe in found if titled or not recipe.titles]
+    left_out = {"neighbours"} if short else set()
+    return [one for one in found if one.name not in left_out | (set() if titled else {"titles"})]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -16,28 +16,40 @@ class Clock:
     Args:
         seconds: the whole time.
         spent: what an earlier call, stopped or killed, has used.
+        now: the present time in seconds.
+
+    Attributes:
+        kept_back: seconds for what comes after the race: the choice, the model, the report.
+        rang: whether the time of the race is over.
     """
 
-    def __init__(self, seconds: float, spent: float = 0.0) -> None:
-        self.seconds, self._began, self.rang = seconds, time.monotonic() - spent, False
+    def __init__(self, seconds: float, spent: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
+        self.seconds, self._now, self._began = seconds, now, now() - spent
+        self.kept_back, self.rang = 0.0, False
 
     @property
     def spent(self) -> float:
         """Seconds so far."""
-        return time.monotonic() - self._began
+        return self._now() - self._began
 
     @property
     def left(self) -> float:
-        """Seconds that are left; negative: over."""
-        return self.seconds - self.spent
+        """Seconds that are left for the race; negative: over."""
+        return self.seconds - self.kept_back - self.spent
 
     @contextmanager
     def alarm(self) -> Iterator[None]:
         """Interrupt the work within, as Ctrl-C does, when the time is over; `rang` then says that it was the clock.
 
         Only in the main thread: elsewhere Python hears no signals.
+
+        Raises:
+            KeyboardInterrupt: the time is over.
         """
-        timer = threading.Timer(max(0.0, self.left), self._ring)
+        if self.left <= 0:
+            self.rang = True
+            raise KeyboardInterrupt
+        timer = threading.Timer(self.left, self._ring)
         timer.daemon = True
         if threading.current_thread() is threading.main_thread():
             timer.start()
@@ -45,6 +57,8 @@ class Clock:
             yield
         finally:
             timer.cancel()
+            if timer.is_alive():  # it may be ringing: then the signal has to arrive here, not later
+                timer.join()
 
     def _ring(self) -> None:
         self.rang = True

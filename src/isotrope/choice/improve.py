@@ -16,9 +16,11 @@ from isotrope.choice.candidates import POST_STEPS, RAW_POOLINGS, recipes
 from isotrope.choice.card import choice_card
 from isotrope.choice.clock import Clock
 from isotrope.choice.decide import AS_IS, CandidateGain, choose_candidate
-from isotrope.choice.judges import Judges, judges_of
+from isotrope.choice.guard import affordable_pairs, general_change, general_pairs, shipped_pairs
+from isotrope.choice.judges import Judges, held_out_count, judges_of
+from isotrope.choice.measure import words_read
 from isotrope.choice.page import choice_page
-from isotrope.choice.race import Race, Start, mean_score
+from isotrope.choice.race import PLAN, Race, Start, mean_score
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
@@ -28,10 +30,9 @@ from isotrope.encoder.load import is_bare
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.own_domain import read_domain
-from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.significance import compare
-from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.sts import Sets
 from isotrope.run.environment import environment
+from isotrope.run.inputs import refuse_output_in_corpus
 from isotrope.store.atomic import check_replaceable, write_json, write_text
 from isotrope.store.cache import cache_folder
 from isotrope.store.lock import hold
@@ -41,8 +42,8 @@ from isotrope.text.collection import Documents, documents_key, open_documents
 
 KIND, RESULT, IDENTITY, PAGE = "improve", "improve.json", "identity.json", "report.html"
 MINUTES = 20.0
-HELD_OUT, FEWEST_HELD_OUT = 300, 50  # documents that judge
 FITTED_ON = 1500  # texts for the post steps
+SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def improve(
     output: str | Path,
     minutes: float | None = None,
     domain: str | Path | None = None,
+    data: str | Path | None = None,
     seed: int = 0,
     pooling: str | None = None,
     title: str | None = None,
@@ -97,6 +99,8 @@ def improve(
         minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its count.
         domain: labelled queries or texts of the user's own, which then judge: see
             `isotrope.evaluation.sets.own_domain.read_domain`.
+        data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R; None takes
+            ISOTROPE_DATA. Without one, 330 graded pairs that ship are compared alone.
         seed: of all random numbers.
         pooling: as `isotrope.load` takes it.
         title: the column of the titles, in tables; None: ``title`` if there is one.
@@ -104,15 +108,19 @@ def improve(
         console: where to report; None reports to the terminal.
 
     Raises:
-        UserError: no such model or documents, too few of them to judge by, an output that is not ours or holds the
-            result of something else.
+        UserError: no such model or documents, too few of them to judge by, too little time for this model, an output
+            that is not ours, lies among the documents or holds the result of something else.
         Stopped: Ctrl-C. The best candidate so far is in the folder, with its evidence.
     """
     console, folder = console or plain_console(), Path(output)
     if minutes is not None and not 0 < minutes < 1e5:
-        raise UserError(f"minutes = {minutes}", "choose a number above 0")
-    own = None if domain is None else read_domain(domain)
+        raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
+    if not str(output):  # an unset variable of the shell would mean the present folder
+        raise UserError("the output is empty", "name a folder")
     paths = [documents] if isinstance(documents, str | Path) else list(documents)
+    refuse_output_in_corpus(folder, paths)
+    own = None if domain is None else read_domain(domain)
+    guards = general_pairs(data)
     identity = {
         "model": files_checksum(str(model)), "documents": documents_key(paths, title=title, text=text),
         "domain": own and own.checksum(), "pooling": pooling, "seed": seed,
@@ -125,7 +133,7 @@ def improve(
             if record["finished"]:
                 return _choice(folder, record)
         check_replaceable(folder / "model", "model")
-        return _Improvement(str(model), paths, folder, identity, own, pooling, title, text, console).made()
+        return _Improvement(str(model), paths, folder, identity, own, guards, pooling, title, text, console).made()
 
 
 def fitting_texts(found: Documents, trained: npt.NDArray[np.int64]) -> list[str]:
@@ -166,17 +174,16 @@ class _Improvement:
 
     def __init__(
         self, model: str, paths: Sequence[str | Path], folder: Path, identity: Mapping[str, Any],
-        domain: Domain | None, pooling: str | None, title: str | None, text: str | None, console: Console,
+        domain: Domain | None, guards: Sets, pooling: str | None, title: str | None, text: str | None,
+        console: Console,
     ) -> None:  # fmt: skip
         self.model, self.paths, self.folder, self.identity, self.console = model, paths, folder, identity, console
-        self.domain, self.pooling, self.title, self.text = domain, pooling, title, text
+        self.domain, self.guards, self.pooling, self.title, self.text = domain, guards, pooling, title, text
 
     def made(self) -> Choice:
         """Race, decide, save."""
-        spent = (
-            read_record(self.folder / "race.json").get("spent", 0.0) if (self.folder / "race.json").is_file() else 0.0
-        )
-        clock = Clock(60 * self.identity["minutes"], spent)
+        plan = self.folder / PLAN
+        clock = Clock(60 * self.identity["minutes"], read_record(plan).get("spent", 0.0) if plan.is_file() else 0.0)
         with watch("reading", self.console):
             found = open_documents(self.paths, cache=cache_folder("documents"), title=self.title, text=self.text)
         self.console.print(str(found.report))
@@ -187,8 +194,8 @@ class _Improvement:
         try:
             self._run(race, start, judges)
         except (Stopped, KeyboardInterrupt):
-            if not clock.rang:
-                stopped = True
+            stopped = not clock.rang
+        race.note()
         if AS_IS not in race.scores:
             raise Stopped("stopped before the model as it is was measured; give the same command again to go on")
         record = self._decided(race, judges, found, finished=not stopped)
@@ -199,7 +206,7 @@ class _Improvement:
         return _choice(self.folder, record)
 
     def _prepared(self, found: Documents) -> tuple[Start, Judges, list[str]]:
-        held_out = min(HELD_OUT, max(len(found) // 5, min(len(found) // 2, 2 * FEWEST_HELD_OUT)))
+        held_out = held_out_count(found, self.identity["seed"])
         trained, held = found.split(held_out, self.identity["seed"])
         judges = judges_of(list(found.each(held)), self.domain, self.identity["seed"])
         for line in judges.told:
@@ -212,8 +219,20 @@ class _Improvement:
     def _run(self, race: Race, start: Start, judges: Judges) -> None:
         raw = is_bare(self.model) and self.pooling is None
         pooling = race.poolings(RAW_POOLINGS if raw else [self.pooling])
+        self._keep_back(race)
         steps = [name for name in POST_STEPS if self._helps(race, name)]
-        race.trainings(recipes(raw or self.pooling is not None, judges.titled), pooling, steps)
+        race.trainings(recipes(raw or self.pooling is not None, judges.titled, judges.short), pooling, steps)
+
+    def _keep_back(self, race: Race) -> None:
+        """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
+        found, seconds = affordable_pairs(self.guards, race.clock.seconds, race.speed)
+        if dropped := self.guards.keys() - found.keys():
+            race.told.append(f"to save time, what changes on {' and '.join(sorted(dropped))} is not measured")
+        self.guards = found
+        seconds += SAVING + words_read(race.fitted_on) / race.speed
+        race.clock.kept_back = min(seconds, race.clock.seconds / 4)
+        for line in race.told:
+            self.console.print(line)
 
     def _helps(self, race: Race, step: str) -> bool:
         """Whether a post step raised the score of any model that is not trained."""
@@ -228,14 +247,15 @@ class _Improvement:
         choice, gains = choose_candidate(race.scores, race.alike, seed=self.identity["seed"])
         self.console.print(f"saving the model: {choice}")
         before, after = race.model(AS_IS), race.model(choice)
+        guards = self.guards if finished else shipped_pairs()  # after Ctrl-C, nobody wants to wait
         record: Record = {
             **{key: value for key, value in self.identity.items() if key in ("seed", "minutes", "pooling")},
-            "choice": choice, "finished": finished, "seconds": race.clock.spent, "judged_by": judges.told,
-            "left_out": race.left_out, "held_out": race.start.held_out,
+            "choice": choice, "finished": finished, "seconds": race.clock.spent, "left_out": race.left_out,
+            "judged_by": [*judges.told, *race.told], "held_out": race.start.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()},
             "made": {name: asdict(made) for name, made in race.made.items()},
-            "similarity": _similarity(before, after) if choice != AS_IS else None,
+            "similarity": general_change(before, after, guards) if choice != AS_IS else None,
             "environment": environment(),
         }  # fmt: skip
         card = choice_card(race, choice, record, found, after)
@@ -243,10 +263,3 @@ class _Improvement:
         write_text(self.folder / PAGE, choice_page(record, Base.of(self.model).name).html())
         write_json(self.folder / RESULT, record)
         return record
-
-
-def _similarity(before: Any, after: Any) -> dict[str, Any]:
-    """What the choice changes on graded pairs of general English, which had no part in it."""
-    sets = {"similarity": {"test": similarity_pairs()}}
-    old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
-    return asdict(compare(old, new))

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from isotrope.choice.candidates import SPAN
+from isotrope.choice.candidates import HALF
 from isotrope.choice.measure import Task
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import make_document_tasks
+from isotrope.evaluation.document_tasks import are_short, make_document_tasks, usable_documents
 from isotrope.evaluation.own_task import OwnTask
 from isotrope.evaluation.sets.domain import Domain
+from isotrope.text.collection import Documents
 from isotrope.text.document_rows import Document
 
 TITLED = 0.5  # of the documents: with fewer titles, nothing is trained on titles
+HELD_OUT, FEWEST_HELD_OUT = 300, 50  # documents that judge
+
+
+class Judge(Task, Protocol):
+    """A task that can be made smaller."""
+
+    @property
+    def size(self) -> int:
+        """Queries."""
+
+    def part(self, count: int) -> Judge:
+        """The task with at most ``count`` queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +37,26 @@ class Judges:
     Attributes:
         tasks: what judges.
         titled: whether most documents have a title.
+        short: whether most documents are short.
         told: a line for each task.
     """
 
-    tasks: Sequence[Task]
+    tasks: Sequence[Judge]
     titled: bool
+    short: bool
     told: list[str]
+
+
+def held_out_count(documents: Documents, seed: int) -> int:
+    """How many documents to hold out: so many that 300 of them can be in a task, if that is a fifth of all at most.
+
+    Of few documents, it may be half.
+    """
+    most = max(len(documents) // 5, min(len(documents) // 2, 2 * FEWEST_HELD_OUT))
+    first = min(HELD_OUT, most)
+    _, rows = documents.split(first, seed)
+    useful = len(usable_documents(list(documents.each(rows)), HELD_OUT))
+    return min(most, first * HELD_OUT // max(1, useful))
 
 
 def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) -> Judges:
@@ -38,14 +66,13 @@ def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) ->
         UserError: too few documents are long enough for any task.
     """
     titled = sum(bool(document.title) for document in held_out) >= TITLED * len(held_out)
+    short = are_short(held_out)
     if domain is not None:
         own = OwnTask(domain)
-        return Judges(
-            [own], titled, [f"{own.name}: your own judgements, nDCG@10 of {len(own.domain.queries):,} queries"]
-        )
-    made = make_document_tasks(held_out, seed)
+        return Judges([own], titled, short, [f"{own.name}: your own judgements, nDCG@10 of {own.size:,} queries"])
+    made = make_document_tasks(held_out, seed, most=HELD_OUT)
     if not made.tasks:
-        why = next((line for line in made.told if line.startswith(SPAN)), made.told[0])
+        why = next((line for line in made.told if line.startswith(HALF)), made.told[0])
         problem = f"no task can be made from {len(held_out):,} held-out documents ({why})"
-        raise UserError(problem, "give more documents of 12 words or more, or your own judgements (--domain)")
-    return Judges(made.tasks, titled, made.told)
+        raise UserError(problem, "give more or longer documents, or your own judgements (--domain)")
+    return Judges(made.tasks, titled, short, made.told)

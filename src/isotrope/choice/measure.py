@@ -11,14 +11,17 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.choice.candidates import Trial, linear_step
+from isotrope.choice.clock import Clock
 from isotrope.choice.decide import TaskScores
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.store.atomic import new_file
+from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Matrix, Vector
 
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
+PROBED = 32  # texts that tell how fast a model reads
 _BETWEEN = "\t"  # of a candidate's name and a task's, in a file of scores
 
 
@@ -37,6 +40,21 @@ class Task(Protocol):
         """(Q,) one number a query."""
 
 
+def words_read(texts: Sequence[str]) -> int:
+    """Words that are read of these texts, about: a word may be several tokens."""
+    return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
+
+
+def speed_of(model: SentenceTransformer, texts: Sequence[str], clock: Clock) -> tuple[float, int]:
+    """Words that a model reads in a second, from a few of the texts; and the dimensions of its vectors."""
+    some = [texts[place] for place in evenly(len(texts), PROBED)]
+    with cut(model, JUDGED_LENGTH):
+        vectors_of(model, some[:2])  # the first call is slower
+        began = clock.spent
+        dimensions = vectors_of(model, some, batch_size=PROBED).shape[1]
+    return words_read(some) / max(clock.spent - began, 1e-6), dimensions
+
+
 def measure_trial(
     model: SentenceTransformer, trial: Trial, tasks: Sequence[Task], fitted_on: Sequence[str]
 ) -> dict[str, TaskScores]:
@@ -48,6 +66,7 @@ def measure_trial(
         tasks: what judges.
         fitted_on: texts for the post steps; no task may hold them.
     """
+    fitted_on = fitted_on if trial.steps else []
     texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts)]))
     with cut(model, JUDGED_LENGTH):
         known = Known(texts, vectors_of(model, texts, batch_size=32))

@@ -7,6 +7,7 @@ from typing import Any
 
 from isotrope.cards.verdict import Judgement, signed
 from isotrope.choice.decide import AS_IS
+from isotrope.choice.guard import GRADED
 from isotrope.report.page import Page, PageVerdict
 from isotrope.report.run_page import SIGNS
 from isotrope.report.tables import Table, best_marks
@@ -16,6 +17,7 @@ RULE = (
     "gains on the tasks that do not resemble its training. Of these, the largest gain is chosen. A paired bootstrap "
     "over the queries gives p, corrected for the number of candidates (max-T)."
 )
+PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 KEEP_ADVICE = "keep your model: no candidate is significantly better on these documents"
 
 
@@ -56,7 +58,7 @@ def choice_judgement(record: Mapping[str, Any]) -> Judgement:
     """The verdict for the card of the chosen model."""
     word, _, _, advice = _verdict(record)
     table = candidates_table(record)
-    how = " ".join(["MRR@10 × 100 or nDCG@10 × 100 of the queries of each task.", *table.notes, *_lead(record)[1:]])
+    how = " ".join(["MRR@10 × 100 of each task, nDCG@10 × 100 of your own.", *table.notes, *_lead(record)[1:]])
     return Judgement(word=word, advice=advice, how=how, header=table.header, rows=table.rows)
 
 
@@ -76,12 +78,18 @@ def _lead(record: Mapping[str, Any]) -> list[str]:
     if not record["finished"]:
         lead.append("The race was stopped before its end. This is the best so far.")
     lead += [f"{name} was left out: {why}." for name, why in record["left_out"].items()]
-    if found := record["similarity"]:
-        lead.append(
-            f"General English: {100 * found['before']:.1f} → {100 * found['after']:.1f} on 330 graded pairs of "
-            f"sentences (Spearman × 100; {found['verdict']}). They had no part in the choice."
-        )
-    return lead
+    return [*lead, *general_lines(record)]
+
+
+def general_lines(record: Mapping[str, Any]) -> list[str]:
+    """What the choice changes on general English, in a line; nothing if the model is kept."""
+    if not (found := record["similarity"]):
+        return []
+    changes = [
+        f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({of['verdict']})"
+        for task, of in found["per_task"].items()
+    ]
+    return [f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."]
 
 
 def keep_or_use(record: Mapping[str, Any]) -> str:

@@ -1,15 +1,16 @@
 """The race: cheap candidates first, then trainings, until the time is over.
 
 Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs. The
-speed of this machine decides how many pairs fit into the time. The plan is kept: a stopped race goes on with it.
+speed of this machine decides how many pairs fit into the time, and how much a candidate is measured on. The plan is
+kept: a stopped race goes on with it.
 """
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ import numpy as np
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
+from isotrope.choice.budget import Amount, Size, measurement_size
 from isotrope.choice.candidates import SHARES, Training, Trial, joined, linear_step
 from isotrope.choice.clock import Clock
 from isotrope.choice.decide import AS_IS, TaskScores
-from isotrope.choice.measure import JUDGED_LENGTH, Task, measure_trial, read_scores, write_scores
+from isotrope.choice.judges import Judge
+from isotrope.choice.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.average import average
@@ -32,11 +35,14 @@ from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
+from isotrope.text.permutation import evenly
 
 BATCH, FEWEST_PAIRS, MOST_ROUNDS = 64, 1024, 8
 FIRST_SHARE = 0.4  # of the time: the short trainings
+SAFETY = 0.85  # of the time that a training is planned for: one that is not done at the end is lost
 STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
 PAIR_WORDS = 32  # of two crops
+NO_TIME = "too little time was left"
 PLAN = "race.json"
 
 
@@ -80,38 +86,43 @@ class Race:
         scores: candidate -> task -> (Q,).
         alike: candidate -> tasks that resemble its training.
         made: candidate -> how it is made.
-        left_out: recipe -> why it could not be tried.
+        left_out: encoder or recipe -> why it could not be tried.
+        told: what was done to save time, in words.
     """
 
     def __init__(
-        self,
-        start: Start,
-        folder: Path,
-        tasks: Sequence[Task],
-        fitted_on: Sequence[str],
-        clock: Clock,
+        self, start: Start, folder: Path, tasks: Sequence[Judge], fitted_on: Sequence[str], clock: Clock,
         console: Console,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.start, self.folder, self.tasks, self.fitted_on = start, folder, tasks, fitted_on
         self.clock, self.console = clock, console
         self.scores: dict[str, TaskScores] = {}
         self.alike: dict[str, frozenset[str]] = {}
         self.made: dict[str, Made] = {}
-        self.left_out: dict[str, str] = {}
         self._recipes: dict[str, str] = {}  # candidate -> recipe
         self._plan: dict[str, Any] = read_record(folder / PLAN) if (folder / PLAN).is_file() else {}
+        self.left_out: dict[str, str] = self._plan.setdefault("left_out", {})
+        self.told: list[str] = []
+        if "size" in self._plan:
+            self._cut(Size(**self._plan["size"]))
+
+    @property
+    def speed(self) -> float:
+        """Words that the model as it is reads in a second."""
+        return float(self._plan["speed"])
 
     def poolings(self, poolings: Sequence[str | None]) -> str | None:
-        """Measure the model as it is, which comes first, and with other poolings -> the best of them alone."""
+        """Measure the model as it is, which comes first, and with other poolings -> the best of them alone.
+
+        Raises:
+            UserError: this model is too slow for the time that there is.
+        """
         names = {AS_IS if place == 0 else f"pooling {pooling}": pooling for place, pooling in enumerate(poolings)}
+        if "size" not in self._plan:
+            self._plan_size(poolings[0])
         for name, pooling in names.items():
-            began = time.monotonic()
-            if self._measured(Trial(name), Made(pooling)) and name == AS_IS:
-                seconds = time.monotonic() - began
-                texts = [*self.fitted_on, *(text for task in self.tasks for text in task.texts)]
-                words = sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
-                self._note(measuring=seconds, speed=words / seconds)
-        return names[max(names, key=lambda name: mean_score(self.scores[name]))]
+            self._measured(Trial(name), Made(pooling))
+        return names[max(self.scores.keys() & names.keys(), key=lambda name: mean_score(self.scores[name]))]
 
     def trainings(self, recipes: Sequence[Training], pooling: str | None, steps: Sequence[str]) -> None:
         """Train and measure: all recipes for a short time, then the better half for longer.
@@ -125,7 +136,8 @@ class Race:
         first = self._pairs("first", list(by_name), FIRST_SHARE)
         for name, pairs in first.items():
             self._trained(by_name[name], pairs, pooling, steps)
-        best = sorted(first, key=self._best_of, reverse=True)[: (len(first) + 1) // 2]
+        done = [name for name in first if name in self._recipes.values()]
+        best = sorted(done, key=self._best_of, reverse=True)[: (len(first) + 1) // 2]
         for place, name in enumerate(best):
             for pairs in self._pairs(f"second: {name}", [name], 1 / (len(best) - place)).values():
                 if pairs > 1.5 * first[name]:
@@ -152,49 +164,83 @@ class Race:
         trained = load(self.run(made.run).model)
         return trained if made.share == 1 else average(start, trained, made.share)
 
-    def _measured(self, trial: Trial, made: Made) -> bool:
-        """Add the scores of a trial's candidates -> whether they were measured in this call."""
+    def _measured(self, trial: Trial, made: Made) -> None:
+        """Add the scores of a trial's candidates."""
         path = self.folder / "scores" / f"{_slug(trial.name)}.npz"
         if not (found := read_scores(path)):
-            with watch("measuring", self.console, trial.name):
+            first = trial.name == AS_IS  # without it there is no choice
+            if not first and self._plan["measuring"] > self.clock.left:
+                self._leave_out(trial.name, NO_TIME)
+                return
+            began = self.clock.spent
+            with watch("measuring", self.console, trial.name), nullcontext() if first else self.clock.alarm():
                 measured = measure_trial(self._encoder(made), trial, self.tasks, self.fitted_on)
+            if first:
+                seconds = self.clock.spent - began
+                self.note(measuring=seconds, speed=words_read(self._texts()) / seconds)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_scores(path, measured)
+            self.note()
         self.scores |= found or measured
         for name, step in trial.candidates():
-            self.made[name], self.alike[name] = Made(made.pooling, made.run, made.share, step), trial.alike
-            self._recipes[name] = trial.recipe
+            if name in self.scores:
+                self.made[name], self.alike[name] = Made(made.pooling, made.run, made.share, step), trial.alike
+                self._recipes[name] = trial.recipe
         self.console.print(f"{trial.name}: {100 * mean_score(self.scores[trial.name]):.2f}")
-        return not found
+
+    def _plan_size(self, pooling: str | None) -> None:
+        """Decide how much is measured, from the speed of the model as it is on a few texts."""
+        speed, dimensions = speed_of(load(self.start.model, pooling), self._texts(), self.clock)
+        fitted = Amount(len(self.fitted_on), words_read(self.fitted_on) / max(1, len(self.fitted_on)))
+        tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
+        size = measurement_size(self.clock.left, speed, fitted, tasks, dimensions)
+        if size is None:
+            problem = f"minutes = {self.clock.seconds / 60:g} is too short: the model reads {speed:.0f} words a second"
+            raise UserError(problem, "give it more time, or choose a smaller model")
+        self.note(size=asdict(size))
+        self._cut(size)
+
+    def _cut(self, size: Size) -> None:
+        """Measure so much from now on, all candidates alike."""
+        self.told = size.told(max((task.size for task in self.tasks), default=0), len(self.fitted_on))
+        self.tasks = [task.part(size.queries) for task in self.tasks]
+        self.fitted_on = [self.fitted_on[place] for place in evenly(len(self.fitted_on), size.fitted_on)]
 
     def _trained(self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str]) -> None:
+        told = joined(recipe.name, f"{pairs:,} pairs")
+        if {recipe.name, told} & self.left_out.keys():
+            return
         name = f"{_slug(recipe.name)}-{pairs}"
         run, kept = self.run(name), self._plan.setdefault("trained", {})
-        rounds = -(-pairs // self.start.trained_on)  # a short document may have fewer pairs: then training is shorter
-        settings = RunSettings(
-            corpus=self.start.documents, output=run.path, preset=recipe.preset, backbone=self.start.model,
-            title=self.start.title, text=self.start.text, held_out=self.start.held_out, dev="none", test="none",
-            seed=self.start.seed, resume=True,
-            overrides=(
-                *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
-                f"train.epochs={pairs / (rounds * self.start.trained_on):.4f}",
-                *([f"encoder.pooling={pooling}"] if pooling else []),
-            ),
-        )  # fmt: skip
-        began = time.monotonic()
-        try:
-            with self.clock.alarm():
-                run_training(settings, self.console)
-        except UserError as error:  # of this recipe, such as texts that are too long for the model
-            self.left_out[recipe.name] = error.problem
-            self.console.print(f"{recipe.name}: left out, {error.problem}")
-            return
+        seconds = pairs / self._pairs_a_second()  # planned
+        if not run.finished:
+            if seconds + len(SHARES) * self._plan["measuring"] > self.clock.left:
+                self._leave_out(told, NO_TIME)
+                return
+            begun, began = run.begun, self.clock.spent
+            self.note()
+            try:
+                with self.clock.alarm():
+                    run_training(training_settings(self.start, recipe, run.path, pairs, pooling), self.console)
+            except UserError as error:  # of this recipe, such as texts that are too long for the model
+                self._leave_out(recipe.name, error.problem)
+                return
+            seconds = max(self.clock.spent - began, seconds if begun else 0)  # of one that was killed, a part is lost
         if name not in kept:
-            kept[name] = {"pairs": pairs, "seconds": time.monotonic() - began}
-            self._note()
+            kept[name] = {"pairs": pairs, "seconds": seconds}
+            self.note()
         for share in SHARES:
-            told = joined(recipe.name, f"{pairs:,} pairs", "averaged" if share != 1 else "")
-            self._measured(Trial(told, recipe.alike, recipe.name, tuple(steps)), Made(pooling, name, share))
+            trial = joined(told, "averaged" if share != 1 else "")
+            self._measured(Trial(trial, recipe.alike, recipe.name, tuple(steps)), Made(pooling, name, share))
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self.left_out[name] = why
+        self.console.print(f"{name}: left out, {why}")
+        self.note()
+
+    def _texts(self) -> list[str]:
+        """All that is read to measure one encoder."""
+        return list(dict.fromkeys([*self.fitted_on, *(text for task in self.tasks for text in task.texts)]))
 
     def _pairs(self, stage: str, recipes: Sequence[str], share: float) -> Mapping[str, int]:
         """Training -> how many pairs it gets in this stage; the last ones are left out if the time is too short."""
@@ -202,13 +248,13 @@ class Race:
         if stage not in plans:
             plans[stage] = {}
             for count in range(len(recipes), 0, -1):
-                seconds = share * (self.clock.left - self._plan["measuring"]) / count
+                seconds = SAFETY * share * (self.clock.left - self._plan["measuring"]) / count
                 seconds -= len(SHARES) * self._plan["measuring"]
                 pairs = min(int(self._pairs_a_second() * seconds), MOST_ROUNDS * self.start.trained_on)
                 if pairs >= FEWEST_PAIRS:
                     plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)
                     break
-            self._note()
+            self.note()
         found: Mapping[str, int] = plans[stage]
         return found
 
@@ -216,15 +262,13 @@ class Race:
         """As the trainings so far were; before the first one, estimated from the speed of encoding."""
         if trained := list(self._plan.get("trained", {}).values()):
             return float(sum(of["pairs"] for of in trained) / sum(of["seconds"] for of in trained))
-        return float(self._plan["speed"] / (PAIR_WORDS * STEP_COST))
+        return self.speed / (PAIR_WORDS * STEP_COST)
 
     def _best_of(self, recipe: str) -> float:
-        return max(
-            (mean_score(scores) for name, scores in self.scores.items() if self._recipes[name] == recipe),
-            default=float("-inf"),
-        )
+        return max(mean_score(scores) for name, scores in self.scores.items() if self._recipes[name] == recipe)
 
-    def _note(self, **more: Any) -> None:
+    def note(self, **more: Any) -> None:
+        """Keep the plan and the time that was used."""
         self._plan |= more
         write_json(self.folder / PLAN, self._plan | {"spent": self.clock.spent})
 
@@ -232,6 +276,20 @@ class Race:
 def mean_score(scores: TaskScores) -> float:
     """Mean over the tasks of the mean over their queries."""
     return float(np.mean([np.mean(cases) for cases in scores.values()]))
+
+
+def training_settings(start: Start, recipe: Training, output: Path, pairs: int, pooling: str | None) -> RunSettings:
+    """The run of a recipe on so many pairs."""
+    rounds = -(-pairs // start.trained_on)  # a short document may have fewer pairs: then training is shorter
+    return RunSettings(
+        corpus=start.documents, output=output, preset=recipe.preset, backbone=start.model, title=start.title,
+        text=start.text, held_out=start.held_out, dev="none", test="none", seed=start.seed, resume=True,
+        overrides=(
+            *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
+            f"train.epochs={pairs / (rounds * start.trained_on):.4f}",
+            *([f"encoder.pooling={pooling}"] if pooling else []),
+        ),
+    )  # fmt: skip
 
 
 def _slug(name: str) -> str:

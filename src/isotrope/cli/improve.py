@@ -20,6 +20,10 @@ def improve(
         str | None,
         typer.Option(help="Queries and judgements, or labelled texts, that judge: as in evaluate --texts."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="The data folder; it holds senteval/. Then STS is compared too.", envvar="ISOTROPE_DATA"),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
     pooling: Annotated[
         str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
@@ -33,20 +37,21 @@ def improve(
     """
     from isotrope.choice.improve import PAGE
     from isotrope.choice.improve import improve as run
-    from isotrope.choice.page import candidates_table, keep_or_use
+    from isotrope.choice.page import candidates_table, general_lines, keep_or_use
     from isotrope.errors import Stopped
     from isotrope.report.tables import print_table
 
     console = plain_console()
     try:
         found = run(
-            model, documents, output=output, minutes=minutes, domain=domain, seed=seed, pooling=pooling, title=title,
-            text=text, console=plain_console(stderr=True),
+            model, documents, output=output, minutes=minutes, domain=domain, data=data, seed=seed, pooling=pooling,
+            title=title, text=text, console=plain_console(stderr=True),
         )  # fmt: skip
     except Stopped as stopped:
         plain_console(stderr=True).print(str(stopped))
         raise KeyboardInterrupt from stopped
     print_table(candidates_table(found.record), console)
-    console.print(keep_or_use(found.record))
+    for line in (keep_or_use(found.record), *general_lines(found.record)):
+        console.print(line)
     console.print(f"model:  {found.model}")
     console.print(f"report: {found.folder / PAGE}")

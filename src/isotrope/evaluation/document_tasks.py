@@ -33,6 +33,7 @@ from isotrope.evaluation.self_made import (
 from isotrope.text.document_rows import Document
 from isotrope.text.words import words_of
 
+FEW_WORDS = 6  # of a document, where most are shorter than 12 words: each half then has three
 WORDS_USED = 600  # words of a document that are used: more than models read
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
@@ -58,7 +59,8 @@ def make_document_tasks(
 ) -> DocumentTasks:
     """The tasks of documents that no candidate was fitted or trained on. Equal documents and seeds give equal tasks.
 
-    Documents of fewer than 12 words and near-duplicates are left out. A text that begins with its title loses it there.
+    Near-duplicates are left out, and documents of fewer than 12 words; where most are shorter than that, those of
+    fewer than 6. A text that begins with its title loses it there.
     A query or an answer that occurs twice in a task is left out, as no model can tell which is meant; so is a query
     that stands in its answer.
 
@@ -69,7 +71,8 @@ def make_document_tasks(
         fewest: a task with fewer queries is left out.
     """
     bodies = [_body(document) for document in documents]
-    rows = usable_rows(bodies, most)
+    shortest = _shortest(bodies)
+    rows = usable_rows(bodies, most, shortest)
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
     made: dict[str, tuple[list[_Pair | None], str]] = {
         "title → body": ([_titled(d, text) for d, text in zip(chosen, texts, strict=True)], "a title of their own"),
@@ -78,6 +81,8 @@ def make_document_tasks(
         "neighbouring paragraphs": ([_neighbours(d, seed) for d in chosen], "two paragraphs that follow each other"),
     }
     tasks, told = [], []
+    if short := shortest < FEWEST_WORDS:
+        del made["span → rest"]
     for name, (pairs, need) in made.items():
         kept = _unambiguous([pair for pair in pairs if pair])
         if len(kept) < fewest:
@@ -86,15 +91,35 @@ def make_document_tasks(
             )
             continue
         told.append(f"{name}: {len(kept):,} documents")
-        tasks.append(SelfMadeTask(name, [a for a, _ in kept], [b for _, b in kept], np.arange(len(kept))))
-    short = sum(len(words_of(body)[0]) < FEWEST_WORDS for body in bodies)
+        queries, answers = [a for a, _ in kept], [b for _, b in kept]
+        tasks.append(SelfMadeTask(name, queries, answers, np.arange(len(kept)), short))
+    if tasks and short:
+        told.append("most documents are short: a score is the share of the other answers behind the right one")
+    few = sum(len(words_of(body)[0]) < shortest for body in bodies)
     for left, why in (
-        (short, f"they have fewer than {FEWEST_WORDS} words"),
-        (len(documents) - short - len(chosen), f"they are near-duplicates, or {most:,} are enough without them"),
+        (few, f"they have fewer than {shortest} words"),
+        (len(documents) - few - len(chosen), f"they are near-duplicates, or {most:,} are enough without them"),
     ):
         if left:
             told.append(f"{left:,} of {len(documents):,} documents are in no task: {why}")
     return DocumentTasks(tasks, told)
+
+
+def usable_documents(documents: Sequence[Document], most: int = MOST_TEXTS) -> list[Document]:
+    """Those that `make_document_tasks` makes tasks from."""
+    bodies = [_body(document) for document in documents]
+    return [documents[row] for row in usable_rows(bodies, most, _shortest(bodies))]
+
+
+def are_short(documents: Sequence[Document]) -> bool:
+    """Whether most documents have fewer than 12 words, as single sentences do."""
+    return _shortest([_body(document) for document in documents]) < FEWEST_WORDS
+
+
+def _shortest(bodies: Sequence[str]) -> int:
+    """Fewest words of a document in a task."""
+    long = sum(len(words_of(body)[0]) >= FEWEST_WORDS for body in bodies)
+    return FEWEST_WORDS if 2 * long >= len(bodies) else FEW_WORDS
 
 
 def _body(document: Document) -> str:

@@ -26,6 +26,15 @@ class OwnTask:
         """All that is encoded."""
         return [*self.domain.queries, *self.domain.corpus]
 
+    @property
+    def size(self) -> int:
+        """Queries."""
+        return len(self.domain.queries)
+
+    def part(self, count: int) -> OwnTask:
+        """At most ``count`` queries, and a like share of the texts that are not relevant to them."""
+        return self if count >= self.size else OwnTask(self.domain.part(count))
+
     def score(self, encoder: Encoder) -> Vector:
         """nDCG@10 of each query that has something to find: (Q,).
 

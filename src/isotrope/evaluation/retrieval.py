@@ -106,6 +106,16 @@ def reciprocal_ranks(queries: Vectors, bodies: Vectors, cutoff: int = CUTOFF) ->
     return reciprocal_rank(rank_corpus(queries, bodies, csr_array(eye_array(len(queries))), cutoff), cutoff)
 
 
+def shares_behind(queries: Vectors, corpus: Vectors, answers: npt.NDArray[np.int64]) -> Vector:
+    """The share of the other texts that come behind a query's answer by cosine: (Q, D), (M, D), (Q,) → (Q,).
+
+    As in `rank_corpus`, ties count against the model. With a single text there is nothing behind it: 0.
+    """
+    cosines = torch.round(_unit(queries) @ _unit(corpus).T, decimals=DECIMALS)  # (Q, M)
+    own = cosines.gather(1, torch.from_numpy(answers)[:, None])  # (Q, 1)
+    return np.asarray((cosines < own).sum(dim=1).numpy() / max(1, len(corpus) - 1))
+
+
 def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int, own: bool = False) -> Ranked:
     """The grades at the first `depth` places of each query, by cosine: (Q, D), (M, D), (Q, M) → K = min(depth, M).
 

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank
+from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank, shares_behind
 from isotrope.evaluation.significance import Comparison, compare_means
+from isotrope.text.permutation import evenly
 from isotrope.text.words import words_of
 from isotrope.types import Encoder, Vector
 
@@ -35,20 +36,39 @@ OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
 
 @dataclass(frozen=True, slots=True)
 class SelfMadeTask:
-    """Q queries, each with one answer among M candidates."""
+    """Q queries, each with one answer among M candidates.
+
+    With ``all_places`` every place counts, not the first ten alone. Parts of a short text say so little that the answer
+    is rarely among the first ten, also with a good model.
+    """
 
     name: str
     queries: list[str]  # (Q,)
     candidates: list[str]  # (M,)
     answers: npt.NDArray[np.int64]  # (Q,) which candidate is the answer
+    all_places: bool = False
 
     @property
     def texts(self) -> list[str]:
         """All that is encoded."""
         return [*self.queries, *self.candidates]
 
+    @property
+    def size(self) -> int:
+        """Q."""
+        return len(self.queries)
+
+    def part(self, count: int) -> SelfMadeTask:
+        """At most ``count`` of the queries, evenly spread, with their answers as the only candidates."""
+        rows = evenly(self.size, count)
+        answers = [self.candidates[self.answers[row]] for row in rows]
+        queries = [self.queries[row] for row in rows]
+        return SelfMadeTask(self.name, queries, answers, np.arange(len(rows)), self.all_places)
+
     def score(self, encoder: Encoder) -> Vector:
         """1 / place of each query's answer by cosine, 0 beyond the tenth place: (Q,). Their mean is MRR@10.
+
+        With ``all_places``, the share of the other candidates that come behind the answer: 0.5 is chance.
 
         Raises:
             UserError: the encoder gives no usable vectors.
@@ -56,6 +76,8 @@ class SelfMadeTask:
         embedded = Embedded(encoder, self.texts)
         shape = len(self.queries), len(self.candidates)
         grades = csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.answers)), shape=shape)
+        if self.all_places:
+            return shares_behind(embedded(self.queries), embedded(self.candidates), self.answers)
         ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), grades, CUTOFF)
         return reciprocal_rank(ranked, CUTOFF)
 
@@ -81,12 +103,12 @@ def usable(texts: Sequence[str], most: int = MOST_TEXTS) -> list[str]:
     return [texts[row] for row in usable_rows(texts, most)]
 
 
-def usable_rows(texts: Sequence[str], most: int = MOST_TEXTS) -> list[int]:
-    """Which texts are `usable`. At most 2 · ``most`` are compared with each other."""
+def usable_rows(texts: Sequence[str], most: int = MOST_TEXTS, shortest: int = FEWEST_WORDS) -> list[int]:
+    """Which texts are `usable`, of at least ``shortest`` words. At most 2 · ``most`` are compared with each other."""
     place: dict[str, int] = {}  # of each text's first occurrence
     for row, text in enumerate(texts):
         place.setdefault(text, row)
-    long = list(islice((text for text in place if len(words_of(text)[0]) >= FEWEST_WORDS), 2 * most))
+    long = list(islice((text for text in place if len(words_of(text)[0]) >= shortest), 2 * most))
     if not long:
         return []
     near = _jaccard(long) >= NEAR  # (N, N)

@@ -25,6 +25,16 @@ def derive(seed: int, stream: int) -> int:
     return _mix(_mix(seed & _MASK) ^ (stream & _MASK))
 
 
+def evenly(n: int, count: int) -> list[int]:
+    """At most ``count`` of ``n`` places, rising and evenly spread.
+
+    >>> evenly(10, 4)
+    [0, 2, 5, 7]
+    """
+    taken = min(count, n)
+    return [place * n // taken for place in range(taken)]
+
+
 class Permutation:
     """A bijection of range(n) chosen by a seed: `perm[k]` is the row at place k.
 

@@ -14,6 +14,7 @@ import xxhash
 from scipy.sparse import csr_array
 
 from isotrope.errors import UserError
+from isotrope.text.permutation import evenly
 
 Labels = npt.NDArray[np.int64]
 TableRow = tuple[str, dict[str, str]]  # its place, its cells by column
@@ -29,6 +30,20 @@ class Domain:
     grades: csr_array  # (Q, M) 0 = not relevant; most sets know 1 alone
     own: bool = False  # the corpus is the queries: none finds itself
     labels: Labels | None = None  # (Q,) classes of the queries, where there are any
+
+    def part(self, count: int) -> Domain:
+        """At most ``count`` queries that find something, what is relevant to them, and as large a share of the rest."""
+        asked = np.flatnonzero(np.diff(self.grades.indptr))
+        rows = columns = asked[evenly(len(asked), count)]
+        if not self.own:
+            found = np.unique(self.grades[rows].indices)
+            others = np.setdiff1d(np.arange(len(self.corpus)), found)
+            share = evenly(len(others), round(len(others) * len(rows) / len(self.queries)))
+            columns = np.union1d(found, others[share])
+        queries = [self.queries[row] for row in rows]
+        corpus = queries if self.own else [self.corpus[column] for column in columns]
+        labels = None if self.labels is None else self.labels[rows]
+        return Domain(self.name, queries, corpus, csr_array(self.grades[rows][:, columns]), self.own, labels)
 
     def checksum(self) -> str:
         """xxh3 (128 bits, hexadecimal) of the texts, the grades and the classes, in their order."""

@@ -1,0 +1,40 @@
+"""A sentence of one document, and the same sentence once more.
+
+As positives: SimCSE (Gao et al., EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.08821.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isotrope.text.document_rows import Document
+from isotrope.text.pair_corpus import TextPair
+from isotrope.text.split import ENGLISH, split_text
+from isotrope.text.words import words_of
+from isotrope.types import Count
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence with itself: only dropout makes the two differ. BibTeX: gao2021simcse.
+
+    Attributes:
+        shortest: fewest words; shorter sentences (headings, list items) are passed over.
+        language: whose rules split into sentences, as a two-letter code.
+    """
+
+    stage = "pairs"
+    shortest: Count = 3
+    language: str = ENGLISH
+
+    @property
+    def needs(self) -> str:
+        """What a document must have."""
+        return f"a sentence of at least {self.shortest} words"
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+        sentences = [" ".join(one.split()) for part in document.paragraphs for one in split_text(part, self.language)]
+        long = list(dict.fromkeys(one for one in sentences if len(words_of(one)[0]) >= self.shortest))
+        return [(long[at], long[at]) for at in generator.permutation(len(long))[:count].tolist()]
