@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import metadata_load
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
+from sentence_transformers.base.modules import Normalize, Router
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from transformers import AutoTokenizer
 
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.load import public_name
+from isotrope.encoder.embed import cut
+from isotrope.encoder.load import SHIPPED, locate, public_name
 from isotrope.errors import UserError
 
 TEXT = sentences(7)
@@ -192,10 +194,43 @@ def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_models_that_are_no_language_models_are_refused(tiny_model: Path, tmp_path: Path) -> None:
-    table = StaticEmbedding(AutoTokenizer.from_pretrained(tiny_model), embedding_dim=8)
     routes = [[Transformer(str(tiny_model)), Pooling(32)] for _ in range(2)]
-    for kind, module in (("StaticEmbedding", table), ("Router", Router.for_query_document(*routes))):
-        folder = tmp_path / kind
-        SentenceTransformer(modules=[module], device="cpu").save_pretrained(str(folder), create_model_card=False)
-        with pytest.raises(UserError, match=f"begins with a {kind}, not with a Transformer"):
-            load(folder)
+    router = SentenceTransformer(modules=[Router.for_query_document(*routes)], device="cpu")
+    router.save_pretrained(str(tmp_path / "router"), create_model_card=False)
+    with pytest.raises(UserError, match="begins with a Router, not with a Transformer"):
+        load(tmp_path / "router")
+
+
+def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path: Path) -> None:
+    table = StaticEmbedding(AutoTokenizer.from_pretrained(tiny_model), embedding_dim=8)
+    plain, folder = SentenceTransformer(modules=[table], device="cpu"), tmp_path / "static"
+    plain.save_pretrained(str(folder), create_model_card=False)
+    model = load(folder, device="cpu")
+    long = ["the king " * 2000, "a king"]
+    with cut(model, 16):
+        np.testing.assert_array_equal(model.encode(long), plain.encode(long))
+    assert isinstance(load(folder, normalize=True, device="cpu")[-1], Normalize)
+    for option, value in (("pooling", "mean"), ("max_length", 16)):
+        with pytest.raises(UserError, match=f"{option} = {value!r}: .*: leave {option} out"):
+            load(folder, **{option: value})
+    with pytest.raises(UserError, match="has no dropout"):
+        load(folder, dropout=0.1)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:50])
+    with pytest.raises(UserError, match=r"model\.safetensors is broken"):
+        load(folder)
+    weights.rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"has no model\.safetensors"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", [name for name, (package, *_) in SHIPPED.items() if package == "isotrope"])
+def test_a_model_in_the_package_is_whole(name: str) -> None:
+    """Every folder in models/ is a model of the name isotrope/FOLDER: to ship another one, add its folder."""
+    folder, model = Path(locate(name)), load(name, device="cpu")
+    assert model.encode(["a red bird"]).shape == (1, model.get_embedding_dimension())
+    about = metadata_load(folder / "README.md")
+    assert about["license"] == "apache-2.0"
+    assert {"library_name", "language", "tags"} <= about.keys()
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20 * 2**20
+    assert not [path.name for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".py", ".pkl"}]

@@ -42,6 +42,15 @@ def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
         planned(spec.model_copy(update={"run": run.model_copy(update={"dev": ("none",)})}), tmp_path)
 
 
+def test_an_untrained_row_can_be_a_student_of_its_backbone(
+    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    rows = '[rows.raw]\ntrain = false\n[rows.short]\ntrain = false\nset = ["encoder.student=layers:1"]\n'
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
+    raw, short = (run_cell(cell) for cell in planned(read_study(file), tmp_path / "out").cells.values())
+    assert raw["scores"]["Avg."] != short["scores"]["Avg."]
+
+
 def test_a_cell_and_the_step_behind_it_read_the_duplicates_that_are_kept(
     tiny_model: Path, pairs_file: Path, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from yaml import YAMLError
 from isotrope.encoder.load import SHIPPED, locate
 from isotrope.errors import UserError
 
-HUB_NAMES = {"isotrope/tiny": "isotrope/tiny", "isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}
+HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # shipped under another name
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
 UNNAMED = "a model without a name"  # that was built in a script
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")

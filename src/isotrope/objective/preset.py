@@ -46,6 +46,7 @@ class EncoderSettings(_Record):
     """``[encoder]``: where to start, and how a sentence is read."""
 
     backbone: str
+    student: str | None = None  # what is made of the backbone before training; see isotrope.encoder.student
     pooling: Literal[tuple(LAYERS)] | None = None  # type: ignore[valid-type]  # None: the model's own, or mean
     dropout: PROBABILITY | None = 0.1  # None: as the checkpoint says
     normalize: bool | None = None  # None: as the model has it

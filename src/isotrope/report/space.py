@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.encoder import load
-from isotrope.encoder.embed import vectors_of
+from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.spectrum import unit, variance_shares
 from isotrope.report.record import RunRecord
@@ -70,8 +71,10 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
             continue
         try:
             encoder = load(model, **options)  # type: ignore[arg-type]
-            encoder.max_seq_length = record.preset.train.max_length
-            seen[time] = Space.of(vectors_of(encoder, record.sample))
+            if time == "before":
+                encoder = student_of(encoder, settings.student)
+            with cut(encoder, record.preset.train.max_length):
+                seen[time] = Space.of(vectors_of(encoder, record.sample))
         except UserError as error:
             missing.append(f"the {'backbone' if time == 'before' else 'new model'} cannot be used any more ({error})")
     return seen, missing

@@ -14,6 +14,7 @@ import tomli_w
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.load import locate
 from isotrope.encoder.prompts import Prompts
+from isotrope.encoder.student import check_student
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
@@ -66,6 +67,8 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     _refuse_preset_as_backbone(preset)
     prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
     prompts.check(locate(backbone), backbone)
+    if preset.encoder.student is not None:
+        check_student(preset.encoder.student)
     if preset.encoder.positive_prompt is not None and settings.positive is None and preset.pairs is None:
         raise UserError("positive_prompt is given, but no positives", "name their column, or leave the prompt out")
     refuse_output_in_corpus(Path(settings.output), settings.paths)

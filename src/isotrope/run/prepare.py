@@ -17,6 +17,7 @@ from isotrope.encoder import load
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.fast.compiled import compile_layers
 from isotrope.encoder.prompts import Prompts, used_prompt
+from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
@@ -127,6 +128,7 @@ def _student(preset: Preset) -> SentenceTransformer:
         settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
         prompt=settings.prompt, prompt_name=settings.prompt_name,
     )  # fmt: skip
+    model = student_of(model, settings.student)
     longest = _longest(model, preset)
     if preset.train.max_length > longest:
         problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
@@ -136,7 +138,8 @@ def _student(preset: Preset) -> SentenceTransformer:
 
 def _longest(model: SentenceTransformer, preset: Preset) -> int:
     """The most tokens that the model can read."""
-    return int(getattr(model[0].auto_model.config, "max_position_embeddings", preset.train.max_length))
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    return int(getattr(config, "max_position_embeddings", preset.train.max_length))
 
 
 def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext) -> Objective | OutsideLoss:
@@ -195,14 +198,19 @@ def _announce(console: Console, settings: RunSettings, preset: Preset, sample: S
     rows = "sentences" if preset.pairs is None else "pairs"
     epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
-        f"{preset.method} from {preset.encoder.backbone}: {len(sample):,} {rows}, {epochs}, "
-        f"batches of {preset.train.batch_size}"
+        f"{preset.method} from {_start(preset)}: {len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
     )
     if (pooling := preset.encoder.pooling) is not None:
         console.print(f"pooling: {pooling}, so the new model is compared with {preset.encoder.backbone}@{pooling}")
     console.print(threads_line())
     if not selects:
         console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
+
+
+def _start(preset: Preset) -> str:
+    """What the student is, in words."""
+    settings = preset.encoder
+    return settings.backbone if settings.student is None else f"{settings.student} of {settings.backbone}"
 
 
 def _announce_coverage(

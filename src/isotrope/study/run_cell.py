@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import cut
+from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.spectrum import unit
@@ -117,7 +118,8 @@ def _measured(cell: Cell) -> Record:
     # what this study trained has its pooling, and perhaps a head behind it, which a pooling given here would replace
     pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
     words = Path(cell.backbone).is_file()
-    backbone = WordVectors(cell.backbone) if words else load(cell.backbone, pooling, **options)
+    student = recipe.get("student")
+    backbone = WordVectors(cell.backbone) if words else student_of(load(cell.backbone, pooling, **options), student)
     model = _encoder(cell, backbone)
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
