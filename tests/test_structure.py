@@ -119,6 +119,7 @@ def test_the_face_is_what_the_readme_uses() -> None:
         "ObjectiveState",
         "SuiteEvaluator",
         "component",
+        "compress",
         "encode",
         "evaluate",
         "improve",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isotrope.bulk.encode import encode
     from isotrope.choice.improve import improve
+    from isotrope.compression.compress import compress
     from isotrope.encoder import load
     from isotrope.evaluation.evaluator import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _FACE = {
     "train": "isotrope.run.train:train",
     "evaluate": "isotrope.evaluation.suite:run",
+    "compress": "isotrope.compression.compress:compress",
     "improve": "isotrope.choice.improve:improve",
     "encode": "isotrope.bulk.encode:encode",
     "load": "isotrope.encoder:load",
@@ -33,8 +35,8 @@ _FACE = {
     "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
 }
 __all__ = [
-    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "encode", "evaluate", "improve",
-    "load", "train",
+    "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "compress", "encode", "evaluate",
+    "improve", "load", "train",
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from isotrope.cli.compress import compress
 from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
 from isotrope.cli.evaluate import case, evaluate
@@ -48,7 +49,7 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
-for command in (quickstart, improve, train, report, encode, evaluate, case, whiten, export, pretrain, study):
+for command in (quickstart, improve, compress, train, report, encode, evaluate, case, whiten, export, pretrain, study):
     app.command()(working(command))
 errors = plain_console(stderr=True)
 

@@ -107,7 +107,7 @@ def train(
         leave(failed=failed)
     if finished.result:
         _tell(finished.folder, finished.result)
-        _report(finished.folder)
+        show_report(finished.folder)
 
 
 def _pairs_of(option: str, given: list[str]) -> dict[str, list[str]]:
@@ -134,7 +134,7 @@ def _tell(folder: Path, result: Mapping[str, Any]) -> None:
     console.print(f"model: {folder / 'model'}{' (with its training head)' if 'head' in result else ''}")
 
 
-def _report(folder: Path) -> None:
+def show_report(folder: Path) -> None:
     """The page of a finished run, which stands whatever becomes of its page."""
     try:
         from isotrope.report.run_page import write_report

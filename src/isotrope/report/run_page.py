@@ -10,6 +10,7 @@ from isotrope.cards.verdict import signed
 from isotrope.errors import UserError
 from isotrope.report import figures
 from isotrope.report.comparison import of_run
+from isotrope.report.compression import compression_tables, kept_line
 from isotrope.report.page import Page, PageFigure, PageVerdict
 from isotrope.report.plots import draw_plot, run_plots
 from isotrope.report.record import RunRecord
@@ -54,12 +55,16 @@ def write_report(run: str | Path, output: str | Path | None = None) -> Path:
 
 
 def _page(record: RunRecord, seen: dict[str, Space], missing: list[str], figures: list[PageFigure]) -> Page:
-    comparison = record.result.get("comparison")
+    comparison, compression = record.result.get("comparison"), record.result.get("compression")
     return Page(
         title=record.folder.resolve().name,
         lead=[record.preset.description or record.method],
         verdict=_verdict(record),
-        tables=[*([of_run(comparison)] if comparison else []), _facts(record)],
+        tables=[
+            *(compression_tables(compression) if compression else []),
+            *([of_run(comparison)] if comparison else []),
+            _facts(record),
+        ],
         figures=figures,
         missing=_missing(record, missing),
         details=details(record, seen),
@@ -79,6 +84,8 @@ def _verdict(record: RunRecord) -> PageVerdict:
     if not record.result:
         advice = "go on with the same command and --resume; until then there is no new model and no verdict"
         return PageVerdict("unfinished", SIGNS["unfinished"], "", advice)
+    if found := record.result.get("compression"):
+        return PageVerdict(found["verdict"], SIGNS[found["verdict"]], kept_line(found), found["advice"])
     word, whole, change = record.result["verdict"], record.result.get("comparison"), ""
     if whole:
         sets = len(whole["per_task"])
@@ -94,6 +101,7 @@ def _facts(record: RunRecord) -> Table:
     facts = [
         ("preset", record.method),
         ("backbone", f"{preset.encoder.backbone} ({preset.encoder.pooling or 'its own pooling'})"),
+        *([("student", preset.encoder.student)] if preset.encoder.student else []),
     ]
     if result:
         corpus, selection = result["corpus"], result["selection"]

@@ -50,6 +50,8 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     card, verdict, pooling = Card.of(preset.encoder.backbone), _verdict(plan, result), preset.encoder.pooling
     if verdict and pooling is not None:  # the model before training had it too
         verdict = verdict.model_copy(update={"against": f"{card.base.name} with {pooling} pooling"})
+    if verdict and (student := preset.encoder.student):
+        verdict = verdict.model_copy(update={"against": f"{student} of {card.base.name}"})
     return _judged(card.then(step, plan.model), verdict)
 
 

@@ -40,3 +40,8 @@ def read_cosines(path: Path) -> Scored:
     except Exception as error:  # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
         raise UserError(f"{path} is damaged", "delete it: isotrope train --resume makes it again") from error
     return found
+
+
+def only_cosines(scored: Scored) -> dict[str, dict[str, Vector]]:
+    """The same without the gold scores."""
+    return {task: {part: cosines for part, (_, cosines) in parts.items()} for task, parts in scored.items()}

@@ -38,7 +38,13 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """``path`` may not exist yet; nothing is read or written."""
+        """``path`` may not exist yet; nothing is read or written.
+
+        Raises:
+            UserError: ``path`` is empty: an unset variable of the shell would mean the present folder.
+        """
+        if not str(path):
+            raise UserError("the output is empty", "name a folder")
         self.path = Path(path)
         self.model, self.checkpoints = self.path / "model", self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"

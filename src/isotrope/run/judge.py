@@ -10,7 +10,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score, similarities
 from isotrope.objective.head import head_classes
-from isotrope.run.cosines import Scored
+from isotrope.run.cosines import only_cosines
 from isotrope.run.fit import TrainingOutcome
 from isotrope.run.folder import Time
 from isotrope.run.prepare import TrainingPlan
@@ -40,7 +40,7 @@ def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
         "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(plan.sample)},
         **({"head": list(head_classes(plan.preset))} if plan.preset.train.keep_head else {}),
         "selection": {"sets": list(plan.selecting), **asdict(outcome)},
-        **_verdict(plan.judging, *(_cosines(plan.folder.cosines(time)) for time in ("before", "after"))),
+        **_verdict(plan.judging, *(only_cosines(plan.folder.cosines(time)) for time in ("before", "after"))),
     }
 
 
@@ -59,10 +59,6 @@ def measure(plan: TrainingPlan, time: Time) -> None:
         with watch("encoding", plan.console):
             cosines = similarities(plan.model, plan.judging)
         plan.folder.write_cosines(time, plan.judging, cosines)
-
-
-def _cosines(scored: Scored) -> Cosines:
-    return {task: {part: cosines for part, (_, cosines) in parts.items()} for task, parts in scored.items()}
 
 
 def _verdict(sets: Sets, before: Cosines, after: Cosines) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from isotrope.cards.card import save_card
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import save
-from isotrope.errors import UserError
 from isotrope.run.card import run_card
 from isotrope.run.fit import fit
 from isotrope.run.folder import RunFolder
@@ -92,8 +91,6 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
     """
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
-    if not str(settings.output):  # an unset variable of the shell would mean the present folder
-        raise UserError("the output is empty", "name a folder")
     folder = RunFolder(settings.output)
     with folder.hold() if first else nullcontext():
         with watch("reading the settings", console):

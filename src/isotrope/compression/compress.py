@@ -1,0 +1,183 @@
+"""A teacher and text in; a small model that follows the teacher out, with what it keeps and what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from isotrope.cards.card import add_verdict
+from isotrope.compression.cost import costs
+from isotrope.compression.quality import compare_quality, kept_share, training_verdict
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
+from isotrope.encoder import load
+from isotrope.encoder.load import public_name
+from isotrope.encoder.student import STATIC, check_student, student_of
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.objective.preset import Preset, read_preset
+from isotrope.report.compression import compression_judgement
+from isotrope.run.cosines import only_cosines
+from isotrope.run.folder import RunFolder
+from isotrope.run.inputs import RunInputs, read_inputs, refuse_other_run
+from isotrope.run.reading import open_text
+from isotrope.run.settings import RunSettings
+from isotrope.run.train import Run, run_training
+from isotrope.store.cache import cache_folder
+from isotrope.text.collection import open_documents
+from isotrope.text.sample import Sample
+
+PRESET = "distil"
+TINY = "isotrope/tiny"
+RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
+HELD_OUT = 2000  # texts, or a fifth: they judge
+TIMED = 64  # texts that are encoded to measure speed and memory
+_ADVICE = {
+    "better": "use it where the teacher is too slow or too large",
+    "worse": "do not use it: training made the student worse than it was",
+    "not significant": "training changed nothing significant: give more text, more epochs, or another student",
+}
+
+
+def compress(
+    teacher: str | Path,
+    text: str | Path | Sequence[str | Path],
+    *,
+    student: str | Path,
+    output: str | Path,
+    seed: int = 0,
+    preset: str | Path = PRESET,
+    sentences: int | None = None,
+    dev: str | Sequence[str] | None = None,
+    test: str | None = None,
+    data: str | Path | None = None,
+    overrides: Iterable[str] = (),
+    column: str | None = None,
+    title: str | None = None,
+    split: str | None = None,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Run:
+    """Train a small model to give the similarities that a large one gives, on text without labels.
+
+    The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is compared with its teacher
+    and with itself before training: points kept, speed, weights, memory. That is in ``result["compression"]``, on the
+    report's page and on the model's card.
+
+    Args:
+        teacher: the large model, as `isotrope.load` takes it.
+        text: files and folders, as `isotrope.train` takes them. A fifth of it, 2,000 texts at most, is held out, and
+            judges.
+        student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
+            ``layers:3:last`` take others), ``static`` (one vector a token, for `StaticEmbedding`), or any model.
+        output: the run's folder.
+        seed: of all random numbers.
+        preset: a method with a teacher.
+        sentences: train on a random sample of this size; None takes all that is not held out.
+        dev: what chooses the checkpoint: see `RunSettings`.
+        test: graded pairs that judge too: see `RunSettings`.
+        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
+        overrides: ``key=value`` over the preset's keys.
+        column: the column of the texts, in tables.
+        title: the column of the documents' titles, in tables.
+        split: ``sentences`` trains on the sentences of the texts.
+        resume: go on with a run that was stopped or killed.
+        console: where to report; None reports to the terminal.
+
+    Raises:
+        UserError: a mistake of the user's; before long work if it can be found then.
+        Stopped: Ctrl-C; the run can be resumed.
+    """
+    console, folder = console or plain_console(), RunFolder(output)
+    backbone, own = _student(str(teacher), str(student))
+    overrides = [*own, *overrides]
+    teachers = {_label(read_preset(preset, overrides)): [str(teacher)]}
+    settings = RunSettings(
+        corpus=text, output=output, preset=preset, backbone=backbone, teachers=teachers, seed=seed,
+        sentences=sentences, dev=dev, test=test, data=data, overrides=overrides, text=column, title=title,
+        split=split, resume=resume,
+    )  # fmt: skip
+    with folder.hold(), watch("reading the settings", console):
+        inputs = read_inputs(settings)
+        if not resume:
+            refuse_other_run(folder, inputs.identity, resume)
+    settings, held_out = _without_held_out(settings, inputs.preset)
+    run = run_training(settings, console)
+    if not run.result or "compression" in run.result:
+        return run
+    with folder.hold():
+        record = _measured(folder, inputs, str(teacher), held_out, console)
+        add_verdict(folder.model, compression_judgement(record))
+        folder.write_result({**run.result, "compression": record})
+    return Run(folder.path, folder.result())
+
+
+def _student(teacher: str, student: str) -> tuple[str, list[str]]:
+    """The backbone, and the preset's keys that say what is made of it and how fast it learns."""
+    rate = f"train.learning_rate={RATE}"
+    if student in ("tiny", TINY):
+        return TINY, []
+    if student.partition(":")[0] in ("layers", STATIC):
+        check_student(student)
+        return teacher, [f"encoder.student={student!r}", *([rate] if student != STATIC else [])]
+    if "/" in student or (student and Path(student).expanduser().exists()):
+        return student, [rate]
+    remedy = "choose tiny, layers:3, static, a folder, or a hub name with its owner"
+    raise UserError(f"the student {student!r} is unknown", remedy)
+
+
+def _label(preset: Preset) -> str:
+    """The one teacher of a preset that is a model of the user's choice."""
+    labels = [label for label, table in preset.teachers.items() if "models" in table or "model" in table]
+    if len(labels) != 1:
+        problem = f"the preset {preset.name} has {len(labels)} teachers that can be named"
+        raise UserError(problem, f"choose one with one teacher, such as {PRESET}")
+    return labels[0]
+
+
+def _without_held_out(settings: RunSettings, preset: Preset) -> tuple[RunSettings, list[str]]:
+    """The settings without the texts that judge, and these texts."""
+    if preset.pairs is not None:
+        documents = open_documents(
+            settings.paths, cache=cache_folder("documents"), title=settings.title, text=settings.text
+        )
+        settings = replace(settings, held_out=min(HELD_OUT, len(documents) // 5))
+        return settings, documents.texts(documents.split(settings.held_out, settings.seed)[1])
+    corpus = open_text(settings, preset)
+    most = len(corpus) - min(HELD_OUT, len(corpus) // 5)
+    settings = replace(settings, sentences=min(settings.sentences or most, most))
+    trained = Sample(corpus, settings.sentences, settings.seed).rows
+    left = np.setdiff1d(np.arange(len(corpus)), [] if trained is None else trained)
+    some = left[np.linspace(0, len(left) - 1, min(len(left), HELD_OUT)).astype(np.int64)]
+    return settings, corpus.texts(some)
+
+
+def _measured(
+    folder: RunFolder, inputs: RunInputs, teacher: str, held_out: list[str], console: Console
+) -> dict[str, Any]:
+    """Quality and costs -> what ``result.json`` holds under "compression"."""
+    encoder = inputs.preset.encoder
+    large, small = load(teacher), load(folder.model)
+    start = student_of(
+        load(
+            encoder.backbone, encoder.pooling, normalize=encoder.normalize, prompt=encoder.prompt,
+            prompt_name=encoder.prompt_name,
+        ),
+        encoder.student,
+    )  # fmt: skip
+    with watch("judging", console):
+        known = only_cosines(folder.cosines("before")), only_cosines(folder.cosines("after"))
+        quality = compare_quality(large, start, small, held_out, inputs.judging, known)
+    texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
+    with watch("measuring speed and memory", console):
+        cost = costs(large, small, [teacher, str(folder.model)], texts)
+    verdict = training_verdict(quality)
+    return {
+        "teacher": public_name(teacher), "student": encoder.student or public_name(encoder.backbone),
+        "verdict": verdict, "advice": _ADVICE[verdict], "kept": kept_share(quality), "quality": quality, "cost": cost,
+    }  # fmt: skip

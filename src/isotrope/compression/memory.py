@@ -1,0 +1,53 @@
+"""``python -m isotrope.compression.memory MODEL`` reads texts (JSON) and prints how many bytes their encoding needs.
+
+A process of its own: what another model has used before would be used again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+import psutil
+import torch
+
+from isotrope.compression.cost import BATCH, LENGTH
+from isotrope.encoder import load
+from isotrope.encoder.embed import cut, vectors_of
+
+_PAUSE = 0.002  # seconds between two looks
+
+
+def growth(work: Callable[[], object]) -> int:
+    """How many bytes this process holds at most while it works, beyond those that it holds before."""
+    process, done = psutil.Process(), threading.Event()
+    before = process.memory_info().rss
+    seen = [before]
+
+    def watch() -> None:
+        while not done.wait(_PAUSE):
+            seen.append(max(seen.pop(), process.memory_info().rss))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return int(max(seen.pop(), process.memory_info().rss) - before)
+
+
+def encode_alone(model: str, texts: Sequence[str]) -> None:
+    """Load a model, and encode with one thread."""
+    torch.set_num_threads(1)
+    encoder = load(model, device="cpu")
+    with cut(encoder, LENGTH):
+        vectors_of(encoder, texts, batch_size=BATCH, progress=lambda _: None)
+
+
+if __name__ == "__main__":
+    name, given = sys.argv[1], json.load(sys.stdin)
+    sys.stdout.write(str(growth(lambda: encode_alone(name, given))))

@@ -1,0 +1,83 @@
+"""How many of its teacher's points a student has, and whether its training helped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from isotrope.compression.cost import LENGTH
+from isotrope.encoder.embed import cut, vectors_of
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_self_made, make_tasks, usable
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.evaluation.significance import compare
+from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
+
+PARTS, PAIRS = "parts of texts", "graded pairs"
+SIMILARITY = "English, 330 pairs"
+
+
+def compare_quality(
+    teacher: SentenceTransformer,
+    start: SentenceTransformer,
+    student: SentenceTransformer,
+    held_out: Sequence[str],
+    sets: Sets,
+    known: tuple[Cosines, Cosines],
+) -> dict[str, Any]:
+    """The student against its teacher and against itself before training, by a paired bootstrap.
+
+    Args:
+        teacher: the large model.
+        start: the student before training.
+        student: the student.
+        held_out: texts that it was not trained on: tasks are made of them (`isotrope.evaluation.self_made`), if there
+            are enough.
+        sets: graded pairs beside the 330 that ship with isotrope.
+        known: the cosines of ``sets`` by the start and by the student.
+
+    Returns:
+        Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
+        "after" is the student.
+    """
+    models, found = (teacher, start, student), dict[str, Any]()
+    chosen = usable(held_out)
+    if len(chosen) >= FEWEST_TEXTS:
+        tasks = make_tasks(chosen)
+        old, begun, new = (_known(model, tasks) for model in models)
+        found[PARTS] = {
+            "teacher": asdict(compare_self_made(old, new, tasks)),
+            "start": asdict(compare_self_made(begun, new, tasks)),
+        }
+    own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
+    of_sets = [similarities(teacher, sets) if sets else {}, *known]
+    cosines = [{**similarities(model, own), **more} for model, more in zip(models, of_sets, strict=True)]
+    old_pairs, begun_pairs, new_pairs = (main_pairs({**own, **sets}, each) for each in cosines)
+    found[PAIRS] = {
+        "teacher": asdict(compare(old_pairs, new_pairs)),
+        "start": asdict(compare(begun_pairs, new_pairs)),
+    }
+    return found
+
+
+def kept_share(quality: dict[str, Any]) -> float:
+    """The student's points over its teacher's, each the mean over all tasks."""
+    tasks = [task for kind in quality.values() for task in kind["teacher"]["per_task"].values()]
+    whole = float(np.mean([task["before"] for task in tasks]))
+    return float(np.mean([task["after"] for task in tasks])) / whole if whole > 0 else 0.0
+
+
+def training_verdict(quality: dict[str, Any]) -> str:
+    """What training did to the student: "better" if it is so by one kind of task and not worse by another."""
+    words = [kind["start"]["verdict"] for kind in quality.values()]
+    return next((word for word in ("worse", "better") if word in words), "not significant")
+
+
+def _known(model: SentenceTransformer, tasks: Sequence[SelfMadeTask]) -> Known:
+    texts = list(dict.fromkeys(text for task in tasks for text in task.texts))
+    with cut(model, LENGTH):
+        return Known(texts, vectors_of(model, texts, batch_size=32))

@@ -1,0 +1,83 @@
+"""What a student keeps of its teacher and what it saves, as tables, a line, and the verdict of its card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isotrope.cards.verdict import SHORT_NAMES, Judgement, signed
+from isotrope.report.tables import Table
+
+_MB = 1e6
+HOW = (
+    "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on texts that were held out of "
+    "training; nobody graded them. Pairs: Spearman × 100. Kept is the student's score over its teacher's. A paired "
+    "bootstrap tests what training changed and how far the student is from its teacher. It covers the choice of texts "
+    "and pairs, not the training seed."
+)
+HOW_MEASURED = (
+    "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns; "
+    "faster is the median of five rounds, from {low:.1f} to {high:.1f}. Memory is what loading and encoding add at "
+    "their peak to Python and its libraries, each model in a process of its own."
+)
+
+
+def compression_tables(record: Mapping[str, Any]) -> list[Table]:
+    """Points kept, task by task; and speed and size.
+
+    Args:
+        record: what a run's ``result.json`` holds under "compression".
+    """
+    return [quality_table(record), cost_table(record["cost"])]
+
+
+def quality_table(record: Mapping[str, Any]) -> Table:
+    """A row a task: three scores, the share that is kept, what training changed, how far it is to the teacher."""
+    rows = []
+    for kind in record["quality"].values():
+        for task, far in kind["teacher"]["per_task"].items():
+            own = kind["start"]["per_task"][task]
+            kept = f"{100 * far['after'] / far['before']:.0f} %" if far["before"] > 0 else ""
+            rows.append([
+                SHORT_NAMES.get(task, task), f"{100 * far['before']:.2f}", f"{100 * own['before']:.2f}",
+                f"{100 * far['after']:.2f}", kept, _change(own), _change(far),
+            ])  # fmt: skip
+    header = ["task", "teacher", "before training", "student", "kept", "by training (95 %)", "to the teacher (95 %)"]
+    return Table("Points kept", header, rows, notes=[HOW])
+
+
+def cost_table(cost: Mapping[str, Any]) -> Table:
+    """Speed, weights and memory of teacher and student, and their ratios."""
+    large, small = cost["speed"]
+    rows = [["texts a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times faster"]]
+    for name, (big, little) in (("weights, MB", cost["weights"]), ("memory, MB", cost["memory"])):
+        known = big and little
+        share = f"{100 * little / big:.0f} %" if known else ""
+        rows.append([name, *(f"{each / _MB:.1f}" if each else "not measured" for each in (big, little)), share])
+    low, high = cost["faster"]["low"], cost["faster"]["high"]
+    note = HOW_MEASURED.format(texts=cost["texts"], low=low, high=high)
+    return Table("Speed and size", ["", "teacher", "student", "ratio"], rows, notes=[note])
+
+
+def kept_line(record: Mapping[str, Any]) -> str:
+    """What is kept and what is saved, in one line."""
+    cost = record["cost"]
+    big, little = cost["weights"]
+    return (
+        f"keeps {100 * record['kept']:.0f} % of the points of {record['teacher']}, is "
+        f"{cost['faster']['median']:.1f} times as fast, and has {100 * little / big:.0f} % of its weights"
+    )
+
+
+def compression_judgement(record: Mapping[str, Any]) -> Judgement:
+    """The verdict for the student's card: on its training, beside its teacher."""
+    table = quality_table(record)
+    how = f"It {kept_line(record)}. {HOW} {cost_table(record['cost']).notes[0]}"
+    return Judgement(
+        word=record["verdict"], advice=record["advice"], how=how, header=table.header, rows=table.rows,
+        against="the student before training",
+    )  # fmt: skip
+
+
+def _change(found: Mapping[str, Any]) -> str:
+    return f"{signed(found['difference'])} ({signed(found['low'])} … {signed(found['high'])})"

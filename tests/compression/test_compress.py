@@ -1,0 +1,184 @@
+"""compress, whole, on small models: what it trains, holds out, measures and writes; stops, goes on and refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+import isotrope
+from conftest import build_bert, sentences
+from isotrope.compression import compress as module
+from isotrope.compression.compress import compress
+from isotrope.errors import Stopped, UserError
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.report.run_page import write_report
+from isotrope.run.folder import RunFolder
+from isotrope.run.train import Run
+
+SMALL = ["train.batch_size=16", "train.epochs=1", "terms.queue_kl.queue=32", "train.max_length=32"]
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence-transformers model of four layers, which ends with unit length."""
+    folder = tmp_path_factory.mktemp("teacher")
+    build_bert(folder / "bert", layers=4, dropout=0.0)
+    isotrope.load(folder / "bert", "cls", normalize=True, device="cpu").save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 texts, long enough for tasks."""
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    pairs = zip(sentences(300), sentences(300, seed=1), strict=True)
+    path.write_text("".join(f"{first} {second}\n" for first, second in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few pairs and texts; memory would be measured by processes of their own, which take seconds."""
+    pairs = similarity_pairs()
+    few = Pairs("few", pairs.first[:20], pairs.second[:20], pairs.gold[:20])
+    monkeypatch.setattr("isotrope.compression.quality.similarity_pairs", lambda: few)
+    monkeypatch.setattr("isotrope.compression.cost.peak_memory", lambda *_: 10**6)
+    monkeypatch.setattr(module, "TIMED", 8)
+
+
+def small(teacher: Path, texts: Path, output: Path, student: str, *overrides: str, **options: Any) -> Run:
+    return compress(
+        teacher, texts, student=student, output=output, overrides=[*SMALL, *overrides], console=Console(quiet=True),
+        **options,
+    )  # fmt: skip
+
+
+def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    run = small(teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3")
+    model = SentenceTransformer(str(run.model), device="cpu")
+    assert len(model[0].auto_model.encoder.layer) == 2
+    assert model[1].pooling_mode == "cls", "the teacher's own"
+    found = run.result["compression"]
+    assert found["student"] == "layers:2"
+    parts = found["quality"]["parts of texts"]
+    assert parts["start"]["after"] > parts["start"]["before"], "nearer to a teacher that finds more"
+    assert set(found["quality"]) == {"parts of texts", "graded pairs"}
+    assert found["cost"]["weights"][1] < found["cost"]["weights"][0]
+    assert run.result["corpus"]["used"] == 240, "a fifth is held out"
+    card = (run.model / "README.md").read_text(encoding="utf-8")
+    assert "Is it better than the student before training?" in card
+    assert "of the points of" in card
+    page = write_report(run.folder).read_text(encoding="utf-8")
+    for words in ("Points kept", "Speed and size", "times as fast", "layers:2"):
+        assert words in page
+    again = small(
+        teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3", resume=True
+    )
+    assert again.result == run.result, "a finished run is only read"
+
+
+def test_a_static_student_is_a_plain_static_embedding(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    run = small(teacher, texts, tmp_path / "run", "static")
+    model = SentenceTransformer(str(run.model), device="cpu")
+    assert isinstance(model[0], StaticEmbedding)
+    np.testing.assert_allclose(
+        model.encode(["a red bird"]), isotrope.load(run.model, device="cpu").encode(["a red bird"]), atol=1e-6
+    )
+    weights = model[0].embedding.weight.detach().numpy()
+    begun = isotrope.load(teacher, device="cpu")
+    start = module.student_of(begun, "static")[0].embedding.weight.detach().numpy()
+    assert not np.allclose(weights, start), "training changed the vectors"
+    assert json.loads((run.folder / "result.json").read_text())["compression"]["student"] == "static"
+
+
+def test_any_other_model_can_be_the_student(
+    teacher: Path, texts: Path, tiny_model: Path, tmp_path: Path, pairs_file: Path
+) -> None:
+    """With graded pairs of the user's own, which judge too."""
+    run = small(teacher, texts, tmp_path / "run", str(tiny_model), dev=str(pairs_file), sentences=64)
+    assert run.result["corpus"]["used"] == 64
+    assert set(run.result["compression"]["quality"]["graded pairs"]["teacher"]["per_task"]) == {
+        "English, 330 pairs",
+        "pairs",
+    }
+
+
+def test_a_measuring_that_was_killed_is_done_by_the_next_call(
+    teacher: Path, texts: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the student is compared with itself before training alone, and its card says so."""
+    given = {"sentences": 64, "dev": str(pairs_file)}
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(module, "costs", killed)
+        with pytest.raises(KeyboardInterrupt):
+            small(teacher, texts, tmp_path / "run", "layers:1", **given)
+    assert "compression" not in RunFolder(tmp_path / "run").result()
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Is it better than layers:1 of model?" in card
+    with pytest.raises(UserError, match="holds a run already: add --resume"):
+        small(teacher, texts, tmp_path / "run", "layers:1", **given)
+    run = small(teacher, texts, tmp_path / "run", "layers:1", **given, resume=True)
+    assert run.result["compression"]["kept"] > 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_resume_give_the_same_student(
+    teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = small(teacher, texts, tmp_path / "whole", "static", "train.save_steps=3", "train.eval_steps=3")
+    from isotrope.run.trainer import Trainer
+
+    step, count = Trainer.training_step, iter(range(100))
+
+    def interrupted(self: Trainer, *arguments: Any, **options: Any) -> Any:
+        if next(count) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *arguments, **options)
+
+    with monkeypatch.context() as during:
+        during.setattr(Trainer, "training_step", interrupted)
+        with pytest.raises(Stopped):
+            small(teacher, texts, tmp_path / "cut", "static", "train.save_steps=3", "train.eval_steps=3")
+    done = small(teacher, texts, tmp_path / "cut", "static", "train.save_steps=3", "train.eval_steps=3", resume=True)
+    first, second = (
+        SentenceTransformer(str(run.model), device="cpu")[0].embedding.weight.detach().numpy() for run in (whole, done)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("student", "options", "words"),
+    [
+        ("layers:9", {}, r"layers:9: the model has 4 layers: choose 1 to 4"),
+        ("layers:two", {}, r"the student 'layers:two' is unknown: choose static"),
+        ("small", {}, r"the student 'small' is unknown: choose tiny, layers:3, static"),
+        ("", {}, r"the student '' is unknown"),
+        ("./nowhere", {}, r"\./nowhere does not exist"),
+        ("tiny", {"overrides": ["encoder.student=all"]}, r"the student 'all' is unknown: choose static"),
+        ("static", {"preset": "simcse"}, r"the preset simcse has 0 teachers that can be named"),
+        ("static", {"output": ""}, r"the output is empty: name a folder"),
+        ("static", {"text": "nowhere.txt"}, r"nowhere\.txt"),
+        ("static", {"teacher": "./nobody"}, r"\./nobody does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line_before_any_work(
+    student: str, options: dict[str, Any], words: str, teacher: Path, texts: Path, tmp_path: Path
+) -> None:
+    given = {"teacher": teacher, "text": texts, "output": tmp_path / "run", **options}
+    own = {key: given.pop(key) for key in ("teacher", "text")}
+    with pytest.raises(UserError, match=words):
+        compress(own["teacher"], own["text"], student=student, console=Console(quiet=True), **given)
+    assert not (tmp_path / "run" / "run.json").exists()

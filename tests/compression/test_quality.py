@@ -1,0 +1,55 @@
+"""What a student keeps: known models with known scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import build_bert, sentences
+from isotrope.compression import quality
+from isotrope.compression.quality import PAIRS, PARTS, SIMILARITY, compare_quality, kept_share, training_verdict
+from isotrope.encoder import load
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import similarities
+
+PAIR = Pairs("own", ["a red bird", "war", "the king"], ["a red bird", "the sea", "queen"], np.array([5.0, 0.0, 3.0]))
+
+
+def _found(**verdicts: str) -> dict[str, Any]:
+    return {kind: {"start": {"verdict": verdict}} for kind, verdict in verdicts.items()}
+
+
+def test_training_helped_only_if_no_kind_of_task_says_that_it_did_harm() -> None:
+    assert training_verdict(_found(parts="better", pairs="better")) == "better"
+    assert training_verdict(_found(parts="not significant", pairs="better")) == "better"
+    assert training_verdict(_found(parts="worse", pairs="better")) == "worse"
+    assert training_verdict(_found(pairs="not significant")) == "not significant"
+
+
+def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:
+    parts = {"a": {"before": 0.8, "after": 0.4}, "b": {"before": 0.6, "after": 0.6}}
+    pairs = {"c": {"before": 0.4, "after": 0.35}}
+    found = {"x": {"teacher": {"per_task": parts}}, "y": {"teacher": {"per_task": pairs}}}
+    assert kept_share(found) == pytest.approx((0.4 + 0.6 + 0.35) / (0.8 + 0.6 + 0.4))
+    assert kept_share({"x": {"teacher": {"per_task": {"a": {"before": 0.0, "after": 0.0}}}}}) == 0
+
+
+def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "similarity_pairs", lambda: PAIR)
+    teacher = load(build_bert(tmp_path / "teacher", hidden=64), device="cpu")
+    student = load(build_bert(tmp_path / "student", hidden=16), device="cpu")
+    held = [f"{first} {second}" for first, second in zip(sentences(60), sentences(60, seed=1), strict=True)]
+    sets = {"own pairs": {"test": PAIR}}
+    cosines = similarities(student, sets)
+    found = compare_quality(teacher, student, student, held, sets, (cosines, cosines))
+    assert list(found) == [PARTS, PAIRS]
+    assert set(found[PAIRS]["teacher"]["per_task"]) == {SIMILARITY, "own pairs"}
+    for kind in found.values():
+        assert kind["start"]["difference"] == 0, "the student is its own start here"
+        assert kind["start"]["after"] == kind["teacher"]["after"]
+    assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
+    few = compare_quality(teacher, student, student, held[:5], {}, ({}, {}))
+    assert list(few) == [PAIRS], "five texts say nothing"
