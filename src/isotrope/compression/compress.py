@@ -35,7 +35,7 @@ from isotrope.text.sample import Sample
 PRESET = "distil"
 TINY = "isotrope/tiny"
 RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
-HELD_OUT = 2000  # texts, or a fifth: they judge
+_HELD_OUT = 2000  # texts, or a fifth: they judge
 TIMED = 64  # texts that are encoded to measure speed and memory
 _ADVICE = {
     "better": "use it where the teacher is too slow or too large",
@@ -146,14 +146,14 @@ def _without_held_out(settings: RunSettings, preset: Preset) -> tuple[RunSetting
         documents = open_documents(
             settings.paths, cache=cache_folder("documents"), title=settings.title, text=settings.text
         )
-        settings = replace(settings, held_out=min(HELD_OUT, len(documents) // 5))
+        settings = replace(settings, held_out=min(_HELD_OUT, len(documents) // 5))
         return settings, documents.texts(documents.split(settings.held_out, settings.seed)[1])
     corpus = open_text(settings, preset)
-    most = len(corpus) - min(HELD_OUT, len(corpus) // 5)
+    most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
     settings = replace(settings, sentences=min(settings.sentences or most, most))
     trained = Sample(corpus, settings.sentences, settings.seed).rows
     left = np.setdiff1d(np.arange(len(corpus)), [] if trained is None else trained)
-    some = left[np.linspace(0, len(left) - 1, min(len(left), HELD_OUT)).astype(np.int64)]
+    some = left[np.linspace(0, len(left) - 1, min(len(left), _HELD_OUT)).astype(np.int64)]
     return settings, corpus.texts(some)
 
 

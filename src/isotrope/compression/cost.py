@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import cut, vectors_of
 
-LENGTH = 128  # tokens of a text
-BATCH = 32
+COST_LENGTH = 128  # tokens of a text
+COST_BATCH = 32
 ROUNDS = 5  # each model in each; one more comes first and is not counted
 
 
@@ -47,9 +47,9 @@ def speed(models: Sequence[SentenceTransformer], texts: Sequence[str]) -> dict[s
     with one_thread():
         for number in range(ROUNDS + 1):
             for place in (0, 1) if number % 2 else (1, 0):
-                with cut(models[place], LENGTH):
+                with cut(models[place], COST_LENGTH):
                     began = time.process_time()
-                    vectors_of(models[place], texts, batch_size=BATCH, progress=lambda _: None)
+                    vectors_of(models[place], texts, batch_size=COST_BATCH, progress=lambda _: None)
                     spent = time.process_time() - began
                 if number:
                     seconds[place].append(max(spent, 1e-6))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import psutil
 import torch
 
-from isotrope.compression.cost import BATCH, LENGTH
+from isotrope.compression.cost import COST_BATCH, COST_LENGTH
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
 
@@ -44,8 +44,8 @@ def encode_alone(model: str, texts: Sequence[str]) -> None:
     """Load a model, and encode with one thread."""
     torch.set_num_threads(1)
     encoder = load(model, device="cpu")
-    with cut(encoder, LENGTH):
-        vectors_of(encoder, texts, batch_size=BATCH, progress=lambda _: None)
+    with cut(encoder, COST_LENGTH):
+        vectors_of(encoder, texts, batch_size=COST_BATCH, progress=lambda _: None)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from isotrope.compression.cost import LENGTH
+from isotrope.compression.cost import COST_LENGTH
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_self_made, make_tasks, usable
@@ -79,5 +79,5 @@ def training_verdict(quality: dict[str, Any]) -> str:
 
 def _known(model: SentenceTransformer, tasks: Sequence[SelfMadeTask]) -> Known:
     texts = list(dict.fromkeys(text for task in tasks for text in task.texts))
-    with cut(model, LENGTH):
+    with cut(model, COST_LENGTH):
         return Known(texts, vectors_of(model, texts, batch_size=32))

@@ -43,7 +43,7 @@ SHIPPED = {
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
-WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
+_WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 
 
@@ -93,7 +93,7 @@ def load(
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, str(model))
     base = base_model(where, str(model))
-    if words := first_module(Path(where)) == WORDS:
+    if words := first_module(Path(where)) == _WORDS:
         _check_words(where, str(model), pooling, max_length)
     config = None if words else _config(_base_folder(base, str(model)) if base else where, str(model))
     _check_sizes(config, str(model))
