@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from isotrope.cards.card import add_verdict
+from isotrope.cards.card import Card, save_card
 from isotrope.compression.cost import costs
 from isotrope.compression.quality import compare_quality, kept_share, training_verdict
 from isotrope.console.plain import plain_console
@@ -112,7 +112,8 @@ def compress(
         return run
     with folder.hold():
         record = _measured(folder, inputs, str(teacher), held_out, console)
-        add_verdict(folder.model, compression_judgement(record))
+        card = Card.of(folder.model).model_copy(update={"verdict": compression_judgement(record)})
+        save_card(folder.model, card)
         folder.write_result({**run.result, "compression": record})
     return Run(folder.path, folder.result())
 
