@@ -17,7 +17,7 @@ from isotrope.text.corpus import open_corpus
 from isotrope.types import Batch, Scores
 
 EVERY = [(stage, kind) for stage in STAGES for kind in kinds(stage)]
-DATA = [each for each in EVERY if each[0] != "teachers"]
+DATA = [each for each in EVERY if each[0] not in ("peers", "teachers")]
 SMOOTH = [each for each in EVERY if each[0] in ("views", "scores", "terms")]
 # The ascent follows the anchors without a gradient; test_noise looks at what it moves.
 HELD = {"noise": {"steps": 0}, "released.against_batch": {"steps": 0}}
@@ -109,6 +109,23 @@ def test_the_width_comes_from_the_context(stage: str, kind: str) -> None:
     assert not list(made.parameters()), "building leaves the settings as they are"
     with pytest.raises(UserError, match="needs the width"):
         built(made, BuildContext())
+
+
+@pytest.mark.parametrize("kind", kinds("peers"))
+def test_a_peer_reads_tokens_and_goes_on_from_its_state(kind: str, tiny_model: Path) -> None:
+    student = load(tiny_model, "mean", dropout=0.0, device="cpu")
+    made, again = (component("peers", kind).build(BuildContext.of(student)) for _ in range(2))
+    features = student.preprocess(["The river runs to the sea.", "A boat."])
+    before = made(dict(features))
+    assert before.shape == (2, 32)
+    assert torch.allclose(before, student.encode(["The river runs to the sea.", "A boat."], convert_to_tensor=True))
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(1.5)
+    again.load_state_dict(made.state_dict())
+    assert torch.equal(again(dict(features)), made(dict(features)))
+    assert not torch.equal(made(dict(features)), before), "a copy of the student: none of its weights are shared"
+    assert torch.equal(made(dict(features), 1), made(dict(features)))
 
 
 @pytest.mark.parametrize("kind", kinds("teachers"))

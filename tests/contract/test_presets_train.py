@@ -27,6 +27,7 @@ from isotrope.run.environment import environment
 
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"
+SECOND = ["esimcse", "mocose", "ct"]  # presets with second encoders
 SOLVED = 1e-4  # a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
 
 
@@ -147,11 +148,14 @@ def test_two_hundred_steps(
     learned(means)
 
 
-@pytest.mark.parametrize("name", ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "distil"])
+RESUMED = ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "distil"]
+
+
+@pytest.mark.parametrize("name", [*RESUMED, *SECOND])
 def test_a_papers_preset_resumes_exactly(
     name: str, encoders: dict[str, str], corpus_file: Path, tmp_path: Path
 ) -> None:
-    """Head, momentum statistics, random steps, teachers: stopped at half, a run ends as one that was not."""
+    """Head, statistics, random steps, teachers, second encoders, queues: a run stopped at half ends as a whole one."""
     more = (
         ["train.save_steps=5", "views.sgw.running=true"] if "sgw" in read_preset(name).views else ["train.save_steps=5"]
     )

@@ -34,6 +34,15 @@ def process_rank() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
+def average_over_ranks(gradient: Tensor) -> Tensor:
+    """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return gradient
+    mean = gradient.clone()
+    dist.all_reduce(mean)
+    return mean / dist.get_world_size()
+
+
 def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
     """(…, n, …) of this rank -> (…, ranks · n, …) of all, with gradient; one process: unchanged."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1 or local.numel() == 0:

@@ -68,6 +68,7 @@ class Described:
 
     if TYPE_CHECKING:
         tokens: list[tuple[Any, Any]]
+        peers: list[tuple[Any, Any]]
         views: list[Any]
         scores: list[Any]
         terms: dict[str, Any]
@@ -81,6 +82,7 @@ class Described:
         """The settings: stage -> components with their options."""
         stages = {
             "tokens": [_told(step) | {"on": list(on)} for step, on in self.tokens],
+            "peers": [_told(peer) | {"on": list(on)} for peer, on in self.peers],
             "views": [_told(step) for step in self.views],
             "scores": [_told(step) for step in self.scores],
             "terms": {name: _told(term) for name, term in self.terms.items()},

@@ -1,6 +1,6 @@
 """The whole path from tokens to loss, as one sentence-transformers loss.
 
-token steps → encoder × passes → Views → view steps → Scores → score steps → terms
+token steps → encoder (or a peer) × passes → Views → view steps → Scores → score steps → terms
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -18,11 +19,12 @@ from isotrope.encoder.distributed import gather_rows, process_rank
 from isotrope.objective.card import Described, introduce
 from isotrope.objective.passes import TextColumn, encode_columns
 from isotrope.objective.refusals import LossTerms, check_columns, check_views, refuse
+from isotrope.objective.stepping import Stepping
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
 
-class Objective(Described, nn.Module):
+class Objective(Described, Stepping):
     """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
 
     With one text column, every view is a pass over the same text. With a positive column, views 1… are passes over the
@@ -33,6 +35,7 @@ class Objective(Described, nn.Module):
         model: the student.
         terms: name -> term. The values are logged one by one and summed.
         tokens: pairs (token step, the passes it is on for), in order.
+        peers: pairs (second encoder, the passes that it reads in the student's place).
         views: view steps, in order; ``scores``: score steps, in order.
         passes: forward passes of the encoder a sentence, each with its own dropout mask.
         teachers: name -> teacher, for the steps and terms that ask for one.
@@ -55,6 +58,7 @@ class Objective(Described, nn.Module):
         terms: Mapping[str, Term],
         *,
         tokens: Sequence[tuple[TokenStep, Sequence[int]]] = (),
+        peers: Sequence[tuple[Any, Sequence[int]]] = (),
         views: Sequence[ViewStep] = (),
         scores: Sequence[ScoreStep] = (),
         passes: int = 2,
@@ -65,16 +69,16 @@ class Objective(Described, nn.Module):
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
-        refuse(model, passes, dims, mini_batch_size, (tokens, views, scores, terms, teachers or {}))
+        refuse(model, passes, dims, mini_batch_size, (tokens, peers, views, scores, terms, teachers or {}))
         self.model, self.passes, self.seed, self.step = introduce(model), passes, seed, 0
         self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
         self.teachers, context = context.with_teachers(teachers or {})
-        self.tokens = [(built(step, context), on) for step, on in tokens]
+        self.tokens, self.peers = ([(built(part, context), on) for part, on in given] for given in (tokens, peers))
         ends = [list(scores), dict(terms)]
         self.views, self.scores, self.terms = built([list(views), *ends], context)
         self.narrow = {dim: built(deepcopy(ends), replace(context, width=dim)) for dim in dims}
         used = list(self.narrow.values()) or [[self.scores, self.terms]]
-        self.parts = [step for step, _ in self.tokens] + self.views
+        self.parts = [part for part, _ in (*self.tokens, *self.peers)] + self.views
         self.parts += [part for steps, named in used for part in (*steps, *named.values())]
         # Components with weights or running statistics train, move between devices and are saved with the objective.
         self.components = nn.ModuleList(part for part in self.parts if isinstance(part, nn.Module))
@@ -102,7 +106,8 @@ class Objective(Described, nn.Module):
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
         # Each rank has its own sentences to change; their widths must not reach what all ranks share.
         own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - process_rank()))
-        stack, negatives = encode_columns(self.model, columns, self.passes, self.tokens, own, self.mini_batch_size)
+        settings = (self.passes, self.tokens, own, self.mini_batch_size, self.peers)
+        stack, negatives = encode_columns(self.model, columns, *settings)
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
         taught = {name: gather_rows(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
         return Views(Batch(gather_rows(rows), generator), gather_rows(stack, dim=1), gather_rows(negatives), taught)
@@ -114,20 +119,6 @@ class Objective(Described, nn.Module):
             for step in steps:
                 scores = step(scores)
             return LossTerms({name: term(scores) for name, term in terms.items()})
-
-    def after_step(self) -> None:
-        """Tell the components that ask for it that the optimizer has made a step (moving averages, queues)."""
-        for part in (*self.parts, *self.teachers.values()):
-            if hasattr(part, "after_step"):
-                part.after_step(self)
-
-    def get_extra_state(self) -> Tensor:
-        """Saved with the weights: the random steps go on where they were."""
-        return torch.tensor(self.step)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Take the step number from a saved state."""
-        self.step = int(state)
 
 
 def _leading(views: Views, dim: int) -> Views:

@@ -19,7 +19,7 @@ from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.objective.outside import check_options, refuse_beside_loss
 from isotrope.objective.pairs import check_pairs
-from isotrope.objective.refusals import check_passes
+from isotrope.objective.refusals import OF_PASSES, check_passes
 from isotrope.objective.registry import (
     READING,
     STAGES,
@@ -93,6 +93,7 @@ class Preset(_Record):
     loss: str | None = None  # an outside loss, as module:Class, instead of views, scores and terms
     loss_options: TomlTable | None = None
     tokens: TomlTable = {}
+    peers: TomlTable | None = None  # None: no, and no word of it in records
     views: TomlTable = {}
     scores: TomlTable = {}
     terms: TomlTable = {}
@@ -191,7 +192,10 @@ def build_objective(
     ``context`` is what the components are built with; by default what the student tells.
     """
     context = context or BuildContext.of(model)
-    tokens = [(step, preset.tokens[label].get("on", [1])) for label, step in _made(preset, "tokens")]
+    tokens, peers = (
+        [(made, getattr(preset, stage)[label].get("on", [1])) for label, made in _made(preset, stage)]
+        for stage in OF_PASSES
+    )
     parts = [(stage, label, kind) for stage, label, kind, _ in _tables(preset)]
     terms, views, scores = (_made(preset, stage) for stage in ("terms", "views", "scores"))
     with _named_by_table(parts):
@@ -199,6 +203,7 @@ def build_objective(
             model,
             dict(terms),
             tokens=tokens,
+            peers=peers,
             views=[step for _, step in views],
             scores=[step for _, step in scores],
             passes=preset.views.get("passes", 2),
@@ -253,7 +258,7 @@ def _named_by_table(parts: Iterable[tuple[str, str, str]]) -> Iterator[None]:
 
 def _tables(preset: Preset) -> list[tuple[str, str, str, TomlTable]]:
     """(stage, label, kind, options) of every component, in order."""
-    return [(stage, *each) for stage in STAGES for each in _named(getattr(preset, stage), stage)]
+    return [(stage, *each) for stage in STAGES for each in _named(getattr(preset, stage) or {}, stage)]
 
 
 SELF = "self"  # instance weights from the student's own cosines need no teacher
@@ -281,13 +286,13 @@ def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
         raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 1 to 64")
     for label in labels:
         on = table[label].get("on", [1])
-        if stage == "tokens" and not (isinstance(on, list) and on and all(number in range(64) for number in on)):
-            raise UserError(f"tokens.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
+        if stage in OF_PASSES and not (isinstance(on, list) and on and all(number in range(64) for number in on)):
+            raise UserError(f"{stage}.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
         if not isinstance(kind := table[label].get("kind", label), str):
             raise UserError(
                 f"{stage}.{label}.kind = {kind!r} is not a name", f"choose one of {', '.join(kinds(stage))}"
             )
-    skip = {"kind"} | ({"on"} if stage == "tokens" else set())
+    skip = {"kind"} | ({"on"} if stage in OF_PASSES else set())
     return [
         (label, _kind(table[label], label, stage), {k: v for k, v in table[label].items() if k not in skip})
         for label in order

@@ -17,6 +17,7 @@ from isotrope.objective.registry import STAGES, component_class, is_third_party
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.types import Views
 
+OF_PASSES = ("tokens", "peers")  # stages whose components are on for some passes
 EQUAL = 1e-4  # views that differ by less, as a share of the largest value, differ by rounding
 HALF = {
     torch.bfloat16: "bfloat16, where most small updates are lost",
@@ -116,7 +117,7 @@ def _check_stage(stage: str, given: Any, passes: int) -> None:
         raise UserError("there are no terms, so no loss", 'give some: {"infonce": component("terms", "infonce")}')
     parts: Iterable[Any] = given.values() if isinstance(given, Mapping) else given
     for each in parts:
-        part = _token_step(each, passes) if stage == "tokens" else each
+        part = _of_passes(stage, each, passes) if stage in OF_PASSES else each
         if isinstance(part, type) or not (callable(part) or hasattr(part, "build")):
             raise UserError(
                 f"{stage} holds {part!r:.60}, which is not a component", f'make one: component("{stage}", …)'
@@ -128,15 +129,18 @@ def _check_stage(stage: str, given: Any, passes: int) -> None:
             raise UserError(problem, 'make one: component("teachers", "live", models=[…]).build(context)')
 
 
-def _token_step(pair: Any, passes: int) -> Any:
-    """The step of a pair (step, numbers of its passes)."""
-    remedy = "give pairs of a step and its passes, counted from 0: tokens=[(step, [1])]"
+def _of_passes(stage: str, pair: Any, passes: int) -> Any:
+    """The step or peer of a pair (component, numbers of its passes)."""
+    one = stage.removesuffix("s") if stage == "peers" else "step"
+    remedy = f"give pairs of a {one} and its passes, counted from 0: {stage}=[({one}, [1])]"
     if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[1], Iterable):
-        raise UserError(f"tokens holds {pair!r:.60}", remedy)
+        raise UserError(f"{stage} holds {pair!r:.60}", remedy)
     step, on = pair
     count = max(2, passes)  # a column of positives has a pass of its own
     if not on or not all(number in range(count) for number in on):
-        raise UserError(f"tokens: {type(step).__name__} is on in passes {on!r}, of {count}", remedy)
+        raise UserError(f"{stage}: {type(step).__name__} is on in passes {on!r}, of {count}", remedy)
+    if stage == "peers" and 0 in on:
+        raise UserError(f"peers: {type(step).__name__} is on in pass 0", "leave it to the student: on = [1]")
     return step
 
 

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 from isotrope.errors import UserError, nearest, one_of
 
-STAGES = ("tokens", "views", "scores", "terms", "teachers")  # of an objective
+STAGES = ("tokens", "peers", "views", "scores", "terms", "teachers")  # of an objective
 READING = "pairs"  # the stage before: from a document to pairs of texts
 RELEASED = "released."
 

@@ -1,0 +1,59 @@
+"""A moving average of the student reads some passes: the slow encoder of momentum contrast.
+
+ESimCSE: Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342; MoCoSE: Cao et al., Findings of
+ACL 2022, https://aclanthology.org/2022.findings-acl.248.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.gradient_cache import embed_in_parts
+from isotrope.encoder.moving import decay_at, follow
+from isotrope.types import Fraction
+
+
+class MovingAverage(nn.Module):
+    """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX: wu2022esimcse.
+
+    Args:
+        decay: the part of the average that stays in each step.
+        rise: steps within which ``decay`` rises to 1; 0: it stays.
+        dropout: whether the average has dropout as the student has.
+    """
+
+    stage = "peers"
+    encoder: SentenceTransformer
+    steps: Tensor
+
+    def __init__(self, decay: Fraction = 0.995, rise: Annotated[int, Field(ge=0)] = 0, dropout: bool = False) -> None:
+        super().__init__()
+        self.decay, self.rise, self.dropout = decay, rise, dropout
+        self.register_buffer("steps", torch.tensor(0))
+
+    def build(self, context: BuildContext) -> MovingAverage:
+        """With a copy of the student."""
+        made = MovingAverage(self.decay, self.rise, self.dropout)
+        made.encoder = deepcopy(context.needed("student")).requires_grad_(False)
+        return made.train()
+
+    def train(self, mode: bool = True) -> MovingAverage:
+        """Training mode, where it is to have dropout."""
+        return super().train(mode and self.dropout)
+
+    @torch.no_grad()
+    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+        """``size`` rows at a time; None: all."""
+        return embed_in_parts(self.encoder, features, size)
+
+    def after_step(self, objective: Any) -> None:
+        """A step towards the student."""
+        follow(self.encoder, objective.model, decay_at(int(self.steps), self.decay, self.rise))
+        self.steps += 1

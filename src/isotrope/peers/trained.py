@@ -1,0 +1,42 @@
+"""A second encoder that is trained beside the student, from the same start (Contrastive Tension).
+
+Carlsson et al., ICLR 2021, Sec. 3. https://openreview.net/forum?id=Ov_sMNau-PF
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.distributed import average_over_ranks
+from isotrope.encoder.gradient_cache import embed_in_parts
+
+
+class Trained(nn.Module):
+    """Token ids (N, L) -> (N, D), with weights of its own. BibTeX: carlsson2021tension.
+
+    It is trained and saved with the objective. The model that the run gives is the student.
+    """
+
+    stage = "peers"
+    encoder: SentenceTransformer
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def build(self, context: BuildContext) -> Trained:
+        """With a copy of the student, dropout included."""
+        made = Trained()
+        made.encoder = deepcopy(context.needed("student"))
+        for weight in made.encoder.parameters():
+            if weight.requires_grad:
+                weight.register_hook(average_over_ranks)  # the trainer does so for the student's alone
+        return made.train()
+
+    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+        """``size`` rows at a time; None: all."""
+        return embed_in_parts(self.encoder, features, size)

@@ -1,0 +1,70 @@
+"""A queue of keys: embeddings of earlier batches are negatives (MoCo's queue, in ESimCSE and MoCoSE).
+
+Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342; Cao et al., Findings of ACL 2022,
+https://aclanthology.org/2022.findings-acl.248.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
+from isotrope.types import Count, Scores
+
+
+def pushed(queue: Tensor, keys: Tensor, size: int) -> Tensor:
+    """The last ``size`` rows of a queue (K, D) with keys (N, D) behind it -> (min(K + N, size), D)."""
+    return torch.cat([queue, keys.to(queue)])[-size:]
+
+
+class KeyQueue(nn.Module):
+    """The last ``size`` keys join every anchor's denominator. BibTeX: wu2022esimcse.
+
+    The queue begins empty. A batch's keys join it after the optimizer's step, so no batch meets its own. With several
+    processes, the keys are those of all of them.
+
+    Args:
+        size: the most keys in the queue.
+        keys: the view that gives keys.
+
+    Raises:
+        UserError: there is no such view.
+    """
+
+    stage = "scores"
+    rows: Tensor
+    filled: Tensor
+
+    def __init__(self, size: Count = 256, keys: Count = 1) -> None:
+        super().__init__()
+        self.size, self.keys = size, keys
+        self.waiting: list[Tensor] = []  # of the batches since the last step
+        self.register_buffer("filled", torch.tensor(0))
+
+    def build(self, context: BuildContext) -> KeyQueue:
+        """Empty, for the student's width."""
+        made = KeyQueue(self.size, self.keys)
+        made.register_buffer("rows", torch.zeros(self.size, context.needed("width")))  # one shape in all checkpoints
+        return made
+
+    def forward(self, scores: Scores) -> Scores:
+        stack = scores.views.stack
+        if self.keys >= len(stack):
+            problem = f"scores.key_queue.keys = {self.keys} is not possible: the views are 0 to {len(stack) - 1}"
+            raise UserError(problem, "name a view, or raise views.passes")
+        if self.training:
+            self.waiting = [*self.waiting, stack[self.keys].detach()]
+        return scores.with_extra(self.rows[: int(self.filled)].clone())  # backward reads it after the queue has moved
+
+    def after_step(self, objective: Any) -> None:
+        """The keys of the step join the queue."""
+        rows = self.rows[: int(self.filled)]
+        for keys in self.waiting:
+            rows = pushed(rows, keys, self.size)
+        self.waiting = []
+        self.rows[: len(rows)] = rows.clone()
+        self.filled.fill_(len(rows))

@@ -1,0 +1,36 @@
+"""Roles of views: which of them are positives. The others stay for the components that ask for them by number.
+
+A key for a queue is no positive (ESimCSE: Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
+
+from isotrope.errors import UserError
+from isotrope.types import Count, Scores
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The cosines (P, N, N + K) of some positives alone. BibTeX: wu2022esimcse.
+
+    Args:
+        views: the views that are positives, counted as the passes: 0 is the anchor.
+
+    Raises:
+        UserError: there is no such view.
+    """
+
+    stage = "scores"
+    views: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+
+    def __call__(self, scores: Scores) -> Scores:
+        count = len(scores.cosines)
+        if max(self.views) > count:
+            problem = f"scores.positives.views = {list(self.views)} is not possible: the positives are 1 to {count}"
+            raise UserError(problem, "name other views, or raise views.passes")
+        return replace(scores, cosines=scores.cosines[[number - 1 for number in self.views]])
