@@ -100,6 +100,9 @@ def settings(preset: Preset) -> list[str]:
     chosen += ["train.eval_steps=200", "train.max_length=16", "train.precision=fp32"]
     chosen += [] if preset.name == "simcse-tiny" else ["encoder.pooling=mean"]
     chosen += ["train.accumulation=1"] if preset.train.accumulation > 1 else []  # else it has half as many steps
+    if "key_queue" in preset.scores:  # as many batches as the preset has
+        size = preset.scores["key_queue"]["size"] * BATCH // preset.train.batch_size
+        chosen.append(f"scores.key_queue.size={size}")
     if "sgw" in preset.views:
         own = 256 if preset.encoder.backbone.startswith("isotrope/") else 768 if "base" in shape(preset) else 1024
         channels = own // preset.views["sgw"]["groups"]

@@ -31,6 +31,7 @@ from isotrope.terms.infonce import InfoNCE
 
 TEXTS = sentences(32)
 PAIRS = {"anchor": TEXTS, "positive": TEXTS[1:] + TEXTS[:1]}
+PEER = component("peers", "trained")
 TERMS = {"infonce": InfoNCE()}
 MLP = component("views", "mlp")
 
@@ -105,6 +106,10 @@ def test_impossible_widths_are_named(tiny_model: Path, dims: Any) -> None:
     ("options", "said"),
     [
         ({"terms": {}}, "no terms"),
+        ({"peers": [PEER]}, r"peers holds .*: give pairs of a peer and its passes"),
+        ({"peers": [(PEER, [0])]}, r"peers: Trained is on in pass 0: leave it to the student: on = \[1\]"),
+        ({"peers": [(PEER, [2])]}, r"peers: Trained is on in passes \[2\], of 2"),
+        ({"peers": [(PEER, [1]), (PEER, [1])]}, r"two of them are on in one of the passes \[1, 1\]: give each"),
         ({"terms": [InfoNCE()]}, "not a dictionary: write terms="),
         ({"terms": {"infonce": InfoNCE}}, r"not a component: make one: component\(\"terms\""),
         ({"terms": {"infonce": "infonce"}}, "not a component"),

@@ -85,3 +85,9 @@ def ct(a: Tensor, b: Tensor) -> float:
             same = 1 / (1 + math.exp(-sum(p * q for p, q in zip(x, y, strict=True))))
             total -= math.log(same if i == j else 1 - same)
     return total / len(a) ** 2
+
+
+def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float) -> float:
+    """Mean over sentences of what the further copy is too near (float64)."""
+    rows = zip(anchor.tolist(), near.tolist(), far.tolist(), strict=True)
+    return sum(max(0.0, cosine(a, f) - cosine(a, n) + margin) for a, n, f in rows) / len(anchor)

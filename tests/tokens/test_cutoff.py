@@ -44,7 +44,7 @@ def test_every_place_is_erased_alike(span: bool) -> None:
     assert all(abs(number - 2000) < 200 for number in erased[1:-1])  # five standard deviations
 
 
-@pytest.mark.parametrize("step", [Cutoff(ratio=0.4), Cutoff("span", 0.4)])
+@pytest.mark.parametrize("step", [Cutoff(ratio=0.4), Cutoff("span", 0.4), Cutoff("nested", 0.4)])
 def test_a_draw_is_a_function_of_the_generator(step: TokenStep) -> None:
     batch = features([9, 9, 9, 9])
     kept = {key: value.clone() for key, value in batch.items()}
@@ -106,3 +106,15 @@ def test_the_tokens_of_a_prompt_are_left_alone() -> None:
         batch = features([9, 4], left) | {"prompt_length": 4}
         for seed in range(20):
             assert all(tokens[:4] == [CLS, 1, 2, 3] for tokens in read(Cutoff(ratio=1.0)(batch, seeded(seed))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.floats(0, 1), st.floats(0, 1), st.integers(0, 10_000))
+def test_nested_spans_lie_within_each_other(counts: list[int], ratio: float, other: float, seed: int) -> None:
+    """Both draw the same, whatever else was drawn between."""
+    batch, generator, gone = features(counts), seeded(seed), []
+    for share in sorted([ratio, other]):
+        torch.rand(3, generator=generator)
+        rows = read(Cutoff("nested", share)(batch, generator))
+        gone.append([set(range(1, count + 1)) - set(tokens) for tokens, count in zip(rows, counts, strict=True)])
+    assert all(less <= more for less, more in zip(*gone, strict=True))

@@ -165,9 +165,8 @@ def _check_components(preset: Preset, third_parties: bool) -> None:
         with _named_by_table([(stage, label, kind)]):
             asked = checked_options(stage, kind, options).get("teacher", SELF)
         if asked != SELF and asked not in preset.teachers:
-            raise UserError(
-                f"{stage}.{label}.teacher = {asked!r}, which does not exist", f"add a table [teachers.{asked}]"
-            )
+            problem = f"{stage}.{label}.teacher = {asked!r}, which does not exist"
+            raise UserError(problem, f"add a table [teachers.{asked}]")
 
 
 def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
@@ -192,10 +191,8 @@ def build_objective(
     ``context`` is what the components are built with; by default what the student tells.
     """
     context = context or BuildContext.of(model)
-    tokens, peers = (
-        [(made, getattr(preset, stage)[label].get("on", [1])) for label, made in _made(preset, stage)]
-        for stage in OF_PASSES
-    )
+    tables = {stage: getattr(preset, stage) for stage in OF_PASSES}
+    tokens, peers = ([(made, on[label].get("on", [1])) for label, made in _made(preset, s)] for s, on in tables.items())
     parts = [(stage, label, kind) for stage, label, kind, _ in _tables(preset)]
     terms, views, scores = (_made(preset, stage) for stage in ("terms", "views", "scores"))
     with _named_by_table(parts):
@@ -289,9 +286,8 @@ def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
         if stage in OF_PASSES and not (isinstance(on, list) and on and all(number in range(64) for number in on)):
             raise UserError(f"{stage}.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
         if not isinstance(kind := table[label].get("kind", label), str):
-            raise UserError(
-                f"{stage}.{label}.kind = {kind!r} is not a name", f"choose one of {', '.join(kinds(stage))}"
-            )
+            remedy = f"choose one of {', '.join(kinds(stage))}"
+            raise UserError(f"{stage}.{label}.kind = {kind!r} is not a name", remedy)
     skip = {"kind"} | ({"on"} if stage in OF_PASSES else set())
     return [
         (label, _kind(table[label], label, stage), {k: v for k, v in table[label].items() if k not in skip})

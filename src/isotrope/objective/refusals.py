@@ -79,6 +79,8 @@ def refuse(model: Any, passes: Any, dims: Any, mini_batch_size: int | None, part
     stages = dict(zip(STAGES, parts, strict=True))
     for stage, given in stages.items():
         _check_stage(stage, given, passes)
+    if len(set(read := [number for _, on in stages["peers"] for number in on])) < len(read):
+        raise UserError(f"peers: two of them are on in one of the passes {read}", "give each pass to one")
     for step in stages["views"]:
         if getattr(step, "dim", None) not in (None, width):
             problem = f"{type(step).__name__}(dim={step.dim}) does not fit the model, which has {width} dimensions"

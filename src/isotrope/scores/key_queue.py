@@ -38,17 +38,18 @@ class KeyQueue(nn.Module):
     stage = "scores"
     rows: Tensor
     filled: Tensor
+    waiting: Tensor
 
     def __init__(self, size: Count = 256, keys: Count = 1) -> None:
         super().__init__()
         self.size, self.keys = size, keys
-        self.waiting: list[Tensor] = []  # of the batches since the last step
-        self.register_buffer("filled", torch.tensor(0))
 
     def build(self, context: BuildContext) -> KeyQueue:
         """Empty, for the student's width."""
         made = KeyQueue(self.size, self.keys)
-        made.register_buffer("rows", torch.zeros(self.size, context.needed("width")))  # one shape in all checkpoints
+        made.register_buffer("rows", torch.zeros(self.size, width := context.needed("width")))
+        made.register_buffer("filled", torch.tensor(0))  # so many are keys: rows have one shape in all checkpoints
+        made.register_buffer("waiting", torch.zeros(0, width), persistent=False)  # of the batches since the last step
         return made
 
     def forward(self, scores: Scores) -> Scores:
@@ -57,14 +58,12 @@ class KeyQueue(nn.Module):
             problem = f"scores.key_queue.keys = {self.keys} is not possible: the views are 0 to {len(stack) - 1}"
             raise UserError(problem, "name a view, or raise views.passes")
         if self.training:
-            self.waiting = [*self.waiting, stack[self.keys].detach()]
+            self.waiting = pushed(self.waiting, stack[self.keys].detach(), self.size)
         return scores.with_extra(self.rows[: int(self.filled)].clone())  # backward reads it after the queue has moved
 
     def after_step(self, objective: Any) -> None:
         """The keys of the step join the queue."""
-        rows = self.rows[: int(self.filled)]
-        for keys in self.waiting:
-            rows = pushed(rows, keys, self.size)
-        self.waiting = []
-        self.rows[: len(rows)] = rows.clone()
+        rows = pushed(self.rows[: int(self.filled)], self.waiting, self.size)
+        self.rows[: len(rows)] = rows
         self.filled.fill_(len(rows))
+        self.waiting = self.waiting[:0]

@@ -40,6 +40,9 @@ def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Te
 class Cutoff:
     """An erased token gets attention 0: no token and no pooling sees it; positions stay. BibTeX: yan2021consert.
 
+    ``unit = "nested"`` is a span that begins in all passes at the same share of what is possible. So the spans of two
+    steps with different ratios lie within each other.
+
     An erased feature is 0 in the token embeddings, [CLS] and [SEP] included, before positions are added; what stays is
     not scaled up.
 
@@ -48,7 +51,7 @@ class Cutoff:
     """
 
     stage = "tokens"
-    unit: Literal["token", "span", "feature"] = "token"
+    unit: Literal["token", "span", "nested", "feature"] = "token"
     ratio: Fraction = 0.15
 
     @property
@@ -61,5 +64,8 @@ class Cutoff:
             if KEEP not in features:
                 raise UserError("unit = 'feature': this encoder takes no input embeddings", "choose token or span")
             return {**features, KEEP: feature_cutoff(features[KEEP], self.ratio, generator)}
-        mask = cutoff(features["attention_mask"], self.ratio, self.unit == "span", generator, frame(features))
+        if self.unit == "nested":  # drawn from the batch's seed, whatever was drawn since
+            generator = torch.Generator().manual_seed(generator.initial_seed())
+        span = self.unit in ("span", "nested")
+        mask = cutoff(features["attention_mask"], self.ratio, span, generator, frame(features))
         return {**features, "attention_mask": mask}
