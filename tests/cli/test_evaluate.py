@@ -66,6 +66,18 @@ def test_own_pairs_and_labelled_texts(tmp_path: Path, cached: Path, pairs: Path)
     assert pairs.stem in outcome.output, "a name is no markup"
 
 
+def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> None:
+    outcome = invoke(
+        "evaluate", "isotrope/tiny", "--pairs", pairs, "--truncate", "64", "--precision", "binary", "--compare"
+    )
+    assert outcome.exit_code == 0, outcome.output
+    for row in ("isotrope/tiny, binary", "isotrope/tiny, 64 dimensions", "isotrope/tiny, 64 dimensions, binary"):
+        assert outcome.output.count(row) >= 2, "a score, and a test against the model as it is"
+    for bad in (["--truncate", "big"], ["--precision", "int4"]):
+        with pytest.raises(UserError, match=f"{bad[0]} '{bad[1]}' is"):
+            invoke("evaluate", "isotrope/tiny", "--pairs", pairs, *bad)
+
+
 def test_several_judged_folders_have_no_v_measure_and_still_a_table(tmp_path: Path, cached: Path) -> None:
     one, two = (judged_folder(tmp_path / name, shift) for name, shift in (("one", 0), ("two", 1)))
     outcome = invoke("evaluate", "isotrope/tiny", "--texts", one, "--texts", two, "--json", tmp_path / "r.json")

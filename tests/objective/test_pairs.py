@@ -13,6 +13,7 @@ from isotrope.objective.preset import check_third_parties, component_classes, pr
 from isotrope.objective.sources import flat
 from isotrope.pairs.crops import Crops
 from isotrope.pairs.neighbours import Neighbours
+from isotrope.pairs.passages import Passages
 from isotrope.pairs.title_body import TitleBody
 
 THEIRS = """
@@ -36,12 +37,13 @@ class First:
         ("crops-raw", Crops(8, 24, True)),
         ("neighbours", Neighbours("sentence", 5)),
         ("title-body", TitleBody(16, 48)),
+        ("distil-documents", Passages()),
     ],
 )
 def test_presets_that_read_documents(name: str, maker: object) -> None:
     preset = read_preset(name)
     assert preset.pairs is not None
-    assert pair_maker(preset.pairs) == (maker, 2)
+    assert pair_maker(preset.pairs) == (maker, 8 if name == "distil-documents" else 2)
     assert component_classes(preset)[0] is type(maker)
     assert preset.train.select == []
 
@@ -78,7 +80,8 @@ def test_a_mistake_is_named_as_it_stands_in_the_preset(override: str, problem: s
 
 def test_without_a_kind_the_kinds_are_listed() -> None:
     with pytest.raises(
-        UserError, match=r"pairs.kind is missing: choose one of crops, neighbours, sentence, title_body, or name"
+        UserError,
+        match=r"pairs.kind is missing: choose one of crops, neighbours, passages, sentence, title_body, or name",
     ):
         read_preset("simcse", ["pairs.rounds=2"])
     assert read_preset("crops", ["pairs=false"]).pairs is None

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -212,16 +213,16 @@ def build_objective(
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unopened:
     """A teacher that has not read the corpus: all that is known of it is how wide its rows will be."""
 
     settings: Any
     context: BuildContext
 
-    @property
+    @cached_property
     def width(self) -> int | None:
-        """None: no fixed width."""
+        """None: no fixed width. The model is loaded once to tell it."""
         return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 

@@ -96,7 +96,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     if process_number() == 0:
         folder.begin(inputs.identity, preset, watched[:SHOWN])
         _announce(console, settings, preset, sample, selects=bool(inputs.selecting))
-        _announce_coverage(console, preset, model, sample, settings.split)
+        _announce_coverage(console, preset, model, sample, bool(settings.split or preset.pairs))
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
             console.print(note)
@@ -195,7 +195,7 @@ def _announce(console: Console, settings: RunSettings, preset: Preset, sample: S
     console.print(str(sample.corpus.report))
     if settings.keep_duplicates:
         console.print("duplicates are kept: two equal texts in a batch are each other's negatives")
-    rows = "sentences" if preset.pairs is None else "pairs"
+    rows = "sentences" if preset.pairs is None else "pairs" if len(sample.corpus.columns) > 1 else "passages"
     epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
         f"{preset.method} from {_start(preset)}: {len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
@@ -214,7 +214,7 @@ def _start(preset: Preset) -> str:
 
 
 def _announce_coverage(
-    console: Console, preset: Preset, model: SentenceTransformer, sample: Sample, split: str | None
+    console: Console, preset: Preset, model: SentenceTransformer, sample: Sample, split: bool
 ) -> None:
     """Say how much of the text will be read, and what to do if it is little."""
     limit = preset.train.max_length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,13 +25,16 @@ from isotrope.text.document_rows import Document
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
 _ROUNDS = "rounds.json"
-_SCHEMA = pa.schema([("text", pa.string()), ("positive", pa.string())])
+_COLUMNS = ("text", "positive")
 
 TextPair = tuple[str, str]  # an anchor and its positive
 
 
 class PairMaker(Protocol):
-    """A component of the stage ``pairs``: a frozen dataclass, whose fields are its options."""
+    """A component of the stage ``pairs``: a frozen dataclass, whose fields are its options.
+
+    With ``single = True`` it draws single texts, as tuples of one.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -39,7 +42,7 @@ class PairMaker(Protocol):
     def needs(self) -> str:
         """What a document must have for a pair, in words: "two neighbouring sentences"."""
 
-    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> Sequence[tuple[str, ...]]:
         """At most ``count`` pairs of a document, each different."""
 
 
@@ -47,6 +50,8 @@ def open_pairs(
     documents: Documents, maker: PairMaker, *, cache: Path, rounds: int = 1, seed: int = 0, held_out: int = 0
 ) -> Corpus:
     """Draws ``rounds`` pairs of each document. They are a corpus with the columns ``text`` and ``positive``.
+
+    Single texts, of a maker that draws such, are a corpus with the column ``text``.
 
     Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Corpus.rounds`
     has their sizes. What is drawn of a document depends only on the seed and on the document's row.
@@ -64,19 +69,21 @@ def open_pairs(
     """
     rows, _ = documents.split(held_out, seed)
     key = pairs_key(documents.key, maker, rounds=rounds, seed=seed, held_out=held_out)
+    names, unit = (_COLUMNS[:1], "texts") if getattr(maker, "single", False) else (_COLUMNS, "pairs")
+    schema = pa.schema([(name, pa.string()) for name in names])
 
     def make(draft: Path) -> None:
         sizes = [0] * rounds
         with ExitStack() as stack:
             files = [stack.enter_context(new_file(draft / _part(number))) for number in range(rounds)]
-            writers = [stack.enter_context(pa.ipc.new_stream(file, _SCHEMA)) for file in files]
+            writers = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in files]
             for begin in range(0, len(rows), _AT_ONCE):
-                tell("drew pairs from", begin, len(rows))
+                tell(f"drew {unit} from", begin, len(rows))
                 drawn = list(_drawn(documents, maker, rows[begin : begin + _AT_ONCE].tolist(), rounds, seed))
                 for number, writer in enumerate(writers):
                     if pairs := [each[number] for each in drawn if len(each) > number]:
                         columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
-                        writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+                        writer.write_batch(pa.record_batch(columns, schema=schema))
                         sizes[number] += len(pairs)
         if sizes[0] < 2:
             problem = f"{sizes[0]} of {len(rows):,} documents {'has' if sizes[0] == 1 else 'have'} {maker.needs}"
@@ -90,9 +97,9 @@ def open_pairs(
     dataset = dataset.add_column("label", np.arange(len(dataset)))
     left = f" ({len(rows) - sizes[0]:,} do not have {maker.needs})" if sizes[0] < len(rows) else ""
     held = f"; {held_out:,} documents are held out" if held_out else ""
-    note = f"{len(dataset):,} pairs drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
+    note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
     report = replace(documents.report, notes=(*documents.report.notes, note))
-    return Corpus(dataset, ("text", "positive"), key, report, sizes)
+    return Corpus(dataset, names, key, report, sizes)
 
 
 def pairs_key(documents: str, maker: PairMaker, *, rounds: int = 1, seed: int = 0, held_out: int = 0) -> str:
@@ -106,6 +113,8 @@ def _part(number: int) -> str:
     return f"round-{number}.arrow"
 
 
-def _drawn(documents: Documents, maker: PairMaker, rows: list[int], rounds: int, seed: int) -> Iterator[list[TextPair]]:
+def _drawn(
+    documents: Documents, maker: PairMaker, rows: list[int], rounds: int, seed: int
+) -> Iterator[Sequence[tuple[str, ...]]]:
     for row, document in zip(rows, documents.each(np.array(rows)), strict=True):
         yield maker(document, rounds, np.random.default_rng([seed, row]))

@@ -1,0 +1,83 @@
+"""Passages of a document: whole sentences in a row, from a single one to some two hundred words.
+
+They are texts, and no pairs: for a student that follows a teacher, and has to read sentences as well as paragraphs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from isotrope.errors import UserError
+from isotrope.text.document_rows import Document
+from isotrope.text.split import ENGLISH, split_text
+from isotrope.text.words import words_of
+from isotrope.types import Count
+
+_TRIES = 4  # for a passage that was not drawn before
+
+
+def passage(sentences: list[str], begin: int, wanted: int, longest: int) -> tuple[str, int]:
+    """The sentences from ``begin`` on until there are as many words as ``wanted``, and how many words these are.
+
+    The first sentence is taken whole. A further one is left out where it leads beyond ``longest`` words.
+    """
+    end, words = begin, 0
+    while end < len(sentences) and words < wanted:
+        count = len(words_of(sentences[end])[0])
+        if end > begin and words + count > longest:
+            break
+        end, words = end + 1, words + count
+    return " ".join(sentences[begin:end]), words
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Passages of all lengths; the title counts as the first sentence.
+
+    The logarithm of the wanted length is drawn evenly between those of ``shortest`` and ``longest``, so short passages
+    are as frequent as long ones.
+
+    Attributes:
+        shortest: fewest words of a passage.
+        longest: most words; a single sentence may be longer.
+        language: whose rules split into sentences, as a two-letter code.
+
+    Raises:
+        UserError: ``longest`` is less than ``shortest``; ``language`` is no such code.
+    """
+
+    stage = "pairs"
+    single = True
+    shortest: Count = 5
+    longest: Count = 180
+    language: str = ENGLISH
+
+    def __post_init__(self) -> None:
+        if self.longest < self.shortest:
+            problem = f"pairs.passages.longest = {self.longest} is less than shortest = {self.shortest}"
+            raise UserError(problem, "raise longest")
+        if not re.fullmatch("[a-z]{2,3}", self.language):
+            raise UserError(
+                f"pairs.passages.language = {self.language!r} is unknown", "give a two-letter code, such as de"
+            )
+
+    @property
+    def needs(self) -> str:
+        """What a document must have."""
+        return f"a passage of at least {self.shortest} words"
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str]]:
+        parts = [document.title, *document.paragraphs] if document.title else document.paragraphs
+        sentences = [" ".join(each.split()) for part in parts for each in split_text(part, self.language)]
+        found: dict[str, None] = {}  # a set with an order
+        for _ in range(_TRIES * count if sentences else 0):
+            wanted = self.shortest * (self.longest / self.shortest) ** generator.random()
+            text, words = passage(sentences, int(generator.integers(len(sentences))), round(wanted), self.longest)
+            if words >= self.shortest:
+                found[text] = None
+            if len(found) == count:
+                break
+        return [(text,) for text in found]
