@@ -110,6 +110,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "no minutes": (lambda folder: {"minutes": 0}, "minutes = 0"),
     "one document": (lambda folder: {"documents": one(folder, 1)}, "document"),
     "few documents": (lambda folder: {"documents": one(folder, 30)}, "no task can be made from 15 held-out documents"),
+    "the output among the documents": (lambda folder: {"documents": folder}, "lies in the corpus folder"),
+    "no such pooling": (lambda _: {"pooling": "nope"}, "pooling = 'nope' is unknown"),
+    "no time": (lambda _: {"minutes": 1e-9}, "is too short: the model reads"),
     "nothing to read": (lambda folder: {"documents": folder / "empty"}, "holds no corpus file"),
     "copies": (lambda folder: {"documents": copies(folder)}, "a single document is left"),
 }
@@ -133,6 +136,7 @@ def test_what_cannot_be_done_is_said_in_one_line(tiny_model: Path, library: Path
         improve(tiny_model, asked.pop("documents"), output=tmp_path / "out", console=quiet(), **asked)
     assert "\n" not in str(caught.value)
     assert caught.value.remedy
+    assert not list((tmp_path / "out").glob("*")), "the same folder can be named again"
 
 
 def test_a_folder_that_is_not_ours_is_left_alone(tiny_model: Path, library: Path, tmp_path: Path) -> None:

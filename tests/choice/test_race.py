@@ -68,8 +68,13 @@ def test_with_little_time_the_first_recipes_are_trained_or_none(tmp_path: Path, 
     assert trained[0][0] == found[0].name
     assert all(pairs >= FEWEST_PAIRS for _, pairs in trained)
     trained.clear()
-    race(tmp_path / "b", 10, measuring=5, speed=100).trainings(found, None, ())
+    none = race(tmp_path / "b", 10, measuring=5, speed=100)
+    none.trainings(found, None, ())
     assert not trained
+    assert none.left_out == {recipe.name: NO_TIME for recipe in found}
+    few = race(tmp_path / "c", 1000, trained_on=50, measuring=5, speed=10_000)
+    few.trainings(found, None, ())
+    assert set(few.left_out.values()) == {"there are too few documents"}
 
 
 def test_a_plan_is_kept_for_a_race_that_goes_on(tmp_path: Path, trained: list[tuple[str, int]]) -> None:
@@ -158,6 +163,7 @@ def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkey
     start = Start("model", None, ["documents"], None, None, 300, 4700, 0)
     raced = Race(start, tmp_path, tasks, fitted_on, machine.clock, Console(quiet=True))
     try:
+        raced.plan_size(None)  # type: ignore[arg-type]
         pooling = raced.poolings([None])
         after = 15 + words_read(raced.fitted_on) / speed
         machine.clock.kept_back = min(after, 300)
@@ -176,7 +182,8 @@ def test_a_model_that_is_too_slow_is_refused_before_long_work(tmp_path: Path, mo
     task = SelfMadeTask("a", [f"a {text}" for text in texts], texts, np.arange(100))
     raced = Race(race(tmp_path, 1).start, tmp_path, [task], [], machine.clock, Console(quiet=True))
     with pytest.raises(UserError, match="minutes = 20 is too short: the model reads 20 words a second"):
-        raced.poolings([None])
+        raced.plan_size(None)  # type: ignore[arg-type]
+    assert not (tmp_path / PLAN).exists()
 
 
 def test_what_does_not_fit_any_more_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from isotrope.choice.race import PLAN, Race, Start, mean_score
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
-from isotrope.encoder import save
+from isotrope.encoder import load, save
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.load import is_bare
 from isotrope.errors import Stopped, UserError
@@ -158,7 +158,6 @@ def _choice(folder: Path, record: Record) -> Choice:
 def _refuse_other(folder: Path, identity: Mapping[str, Any]) -> None:
     path = folder / IDENTITY
     if not path.is_file():
-        write_json(path, dict(identity))
         return
     then = read_record(path, list(identity), "choose another --output")
     for key, value in identity.items():
@@ -190,9 +189,13 @@ class _Improvement:
         start, judges, fitted_on = self._prepared(found)
         self.console.print(threads_line())
         race = Race(start, self.folder, judges.tasks, fitted_on, clock, self.console)
+        raw = is_bare(self.model) and self.pooling is None
+        poolings = RAW_POOLINGS if raw else [self.pooling]
+        race.plan_size(load(self.model, poolings[0]))
+        write_json(self.folder / IDENTITY, dict(self.identity))  # now that no mistake of the user's is left to be found
         stopped = False
         try:
-            self._run(race, start, judges)
+            self._run(race, judges, poolings)
         except (Stopped, KeyboardInterrupt):
             stopped = not clock.rang
         race.note()
@@ -216,12 +219,12 @@ class _Improvement:
         )
         return start, judges, fitting_texts(found, trained)
 
-    def _run(self, race: Race, start: Start, judges: Judges) -> None:
-        raw = is_bare(self.model) and self.pooling is None
-        pooling = race.poolings(RAW_POOLINGS if raw else [self.pooling])
+    def _run(self, race: Race, judges: Judges, poolings: Sequence[str | None]) -> None:
+        pooling = race.poolings(poolings)
         self._keep_back(race)
         steps = [name for name in POST_STEPS if self._helps(race, name)]
-        race.trainings(recipes(raw or self.pooling is not None, judges.titled, judges.short), pooling, steps)
+        raw = len(poolings) > 1 or self.pooling is not None
+        race.trainings(recipes(raw, judges.titled, judges.short), pooling, steps)
 
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""

@@ -111,15 +111,27 @@ class Race:
         """Words that the model as it is reads in a second."""
         return float(self._plan["speed"])
 
-    def poolings(self, poolings: Sequence[str | None]) -> str | None:
-        """Measure the model as it is, which comes first, and with other poolings -> the best of them alone.
+    def plan_size(self, model: SentenceTransformer) -> None:
+        """Decide how much is measured, from the speed of the model as it is on a few texts. Nothing is written.
 
         Raises:
             UserError: this model is too slow for the time that there is.
         """
+        if "size" in self._plan:
+            return
+        speed, dimensions = speed_of(model, self._texts(), self.clock)
+        fitted = Amount(len(self.fitted_on), words_read(self.fitted_on) / max(1, len(self.fitted_on)))
+        tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
+        size = measurement_size(self.clock.left, speed, fitted, tasks, dimensions)
+        if size is None:
+            problem = f"minutes = {self.clock.seconds / 60:g} is too short: the model reads {speed:.0f} words a second"
+            raise UserError(problem, "give it more time, or choose a smaller model")
+        self._plan["size"] = asdict(size)
+        self._cut(size)
+
+    def poolings(self, poolings: Sequence[str | None]) -> str | None:
+        """Measure the model as it is, which comes first, and with other poolings -> the best of them alone."""
         names = {AS_IS if place == 0 else f"pooling {pooling}": pooling for place, pooling in enumerate(poolings)}
-        if "size" not in self._plan:
-            self._plan_size(poolings[0])
         for name, pooling in names.items():
             self._measured(Trial(name), Made(pooling))
         return names[max(self.scores.keys() & names.keys(), key=lambda name: mean_score(self.scores[name]))]
@@ -134,6 +146,9 @@ class Race:
         """
         by_name = {recipe.name: recipe for recipe in recipes}
         first = self._pairs("first", list(by_name), FIRST_SHARE)
+        why = "there are too few documents" if MOST_ROUNDS * self.start.trained_on < FEWEST_PAIRS else NO_TIME
+        for name in (name for name in by_name if name not in first and name not in self.left_out):
+            self._leave_out(name, why)
         for name, pairs in first.items():
             self._trained(by_name[name], pairs, pooling, steps)
         done = [name for name in first if name in self._recipes.values()]
@@ -187,18 +202,6 @@ class Race:
                 self.made[name], self.alike[name] = Made(made.pooling, made.run, made.share, step), trial.alike
                 self._recipes[name] = trial.recipe
         self.console.print(f"{trial.name}: {100 * mean_score(self.scores[trial.name]):.2f}")
-
-    def _plan_size(self, pooling: str | None) -> None:
-        """Decide how much is measured, from the speed of the model as it is on a few texts."""
-        speed, dimensions = speed_of(load(self.start.model, pooling), self._texts(), self.clock)
-        fitted = Amount(len(self.fitted_on), words_read(self.fitted_on) / max(1, len(self.fitted_on)))
-        tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
-        size = measurement_size(self.clock.left, speed, fitted, tasks, dimensions)
-        if size is None:
-            problem = f"minutes = {self.clock.seconds / 60:g} is too short: the model reads {speed:.0f} words a second"
-            raise UserError(problem, "give it more time, or choose a smaller model")
-        self.note(size=asdict(size))
-        self._cut(size)
 
     def _cut(self, size: Size) -> None:
         """Measure so much from now on, all candidates alike."""
