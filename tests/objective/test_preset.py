@@ -255,3 +255,21 @@ def test_a_mistyped_preset_gets_the_nearest_one() -> None:
         read_preset("simsce")
     with pytest.raises(UserError, match="did you mean 'simcse'"):
         read_preset("SIMCSE")
+
+
+def test_peers_are_read_and_leave_no_word_where_there_are_none() -> None:
+    """A word would change the keys of runs and studies that know no second encoder."""
+    assert "peers" not in read_preset("simcse").toml()
+    preset = read_preset("simcse", ["peers.slow.kind=moving_average", "peers.slow.on=[1]", "peers.slow.decay=0.9"])
+    assert 'kind = "moving_average"' in preset.toml()
+    for wrong, said in {
+        "peers.slow.on=[99]": r"peers\.slow\.on = \[99\] is not possible: list the passes",
+        "peers.slow.decay=1.5": r"peers\.slow\.decay = 1\.5 is not possible",
+        "peers.other.decay=0.5": "peers has no kind 'other'",
+    }.items():
+        with pytest.raises(UserError, match=said):
+            read_preset("simcse", ["peers.slow.kind=moving_average", wrong])
+    loss = "sentence_transformers.sentence_transformer.losses:MultipleNegativesRankingLoss"
+    off = [f"{stage}=false" for stage in ("views", "scores", "terms")]
+    with pytest.raises(UserError, match=r"\[peers\] has no effect with loss"):
+        read_preset("simcse", [f"loss={loss}", *off, "peers.trained.on=[1]"])
