@@ -23,6 +23,7 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.report.run_page import write_report
 from isotrope.run.folder import RunFolder
 from isotrope.run.train import Run
+from library import write_library
 
 SMALL = ["train.batch_size=16", "train.epochs=1", "terms.queue_kl.queue=32", "train.max_length=32"]
 
@@ -110,6 +111,16 @@ def test_any_other_model_can_be_the_student(
         "English, 330 pairs",
         "pairs",
     }
+
+
+def test_documents_are_held_out_whole(teacher: Path, tmp_path: Path) -> None:
+    library = write_library(tmp_path / "library.jsonl", count=60)
+    run = small(
+        teacher, library, tmp_path / "run", "layers:1", "pairs.rounds=2", "train.max_length=64",
+        preset="distil-documents",
+    )  # fmt: skip
+    assert run.result["corpus"]["rows"] == 96, "two passages of each of 48 documents: twelve judge"
+    assert list(run.result["compression"]["quality"]) == ["graded pairs"], "twelve are too few for tasks"
 
 
 def test_a_measuring_that_was_killed_is_done_by_the_next_call(

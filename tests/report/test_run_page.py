@@ -252,12 +252,12 @@ def test_the_command_line(finished: Path, tmp_path: Path) -> None:
 
 
 def test_a_report_that_fails_does_not_fail_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from isotrope.cli.train import _report
+    from isotrope.cli.train import show_report
 
-    _report(run)
+    show_report(run)
     assert (run / "report.html").is_file()
     (run / "before.npz").write_text("no zip")
-    _report(run)
+    show_report(run)
     assert "the run itself is complete" in capsys.readouterr().out
 
 
