@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,19 @@ class BuildContext:
             problem = f"the teacher {name!r} has no width, and a projection to it needs one"
             raise UserError(problem, "take a teacher that is a model; one of your own needs an attribute width")
         return int(width)
+
+
+@dataclass(frozen=True)
+class Unopened:
+    """A teacher that has not read the corpus: all that is known of it is how wide its rows will be."""
+
+    settings: Any
+    context: BuildContext
+
+    @cached_property
+    def width(self) -> int | None:
+        """None: no fixed width. The model is loaded once to tell it."""
+        return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 
 def built(component: Any, context: BuildContext) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.context import BuildContext, built
+from isotrope.encoder.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
@@ -211,19 +210,6 @@ def build_objective(
             context=replace(context, teachers=unopened_teachers(preset, context)),
             mini_batch_size=preset.train.mini_batch_size,
         )
-
-
-@dataclass(frozen=True)
-class Unopened:
-    """A teacher that has not read the corpus: all that is known of it is how wide its rows will be."""
-
-    settings: Any
-    context: BuildContext
-
-    @cached_property
-    def width(self) -> int | None:
-        """None: no fixed width. The model is loaded once to tell it."""
-        return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 
 def component_classes(preset: Preset) -> list[type]:
