@@ -67,6 +67,20 @@ def test_batches_enter_after_their_step_and_the_oldest_leave() -> None:
     assert torch.equal(term.rows, larger.views.teachers["rank"][:SIZE])
 
 
+def test_all_batches_of_a_step_enter() -> None:
+    """With ``train.accumulation``, a step has several batches. None of them meets another of its own step."""
+    term, seen = over_queue(), [batch(seed) for seed in range(2)]
+    before = term.rows.clone()
+    for each in seen:
+        term(each)
+    assert torch.equal(term.rows, before)
+    term.after_step(None)
+    newest = [each.views.teachers["rank"] for each in reversed(seen)]
+    assert torch.equal(term.rows, torch.cat([*newest, before])[:SIZE])
+    term.after_step(None)
+    assert torch.equal(term.rows, torch.cat([*newest, before])[:SIZE]), "they enter once"
+
+
 def test_the_queue_is_saved() -> None:
     term, again = over_queue(), over_queue()
     term(batch())

@@ -31,7 +31,8 @@ class OverQueue(nn.Module):
 
     A learnt projection, which is thrown away after training, takes the student's vector to the teacher's width. There
     it is compared with the queue, as the teacher's own vector is. The projection starts as an isometry where T >= D.
-    The queue starts with random directions (as in MoCo, He et al., 2020). After each step the batch enters it.
+    The queue starts with random directions (as in MoCo, He et al., 2020). After each step of the optimizer, its batches
+    enter.
     """
 
     one_view = True
@@ -43,16 +44,18 @@ class OverQueue(nn.Module):
         self.term = term
         self.projection = projection(context.needed("width"), width)
         self.register_buffer("rows", F.normalize(torch.randn(term.queue, width), dim=-1))
-        self.latest = self.rows[:0]  # of the batch, until the step is done
+        self.latest = self.rows[:0]  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Tensor:
-        self.latest = taught = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
+        taught = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
+        self.latest = torch.cat([taught, self.latest.to(taught)])[: len(self.rows)]
         student = F.normalize(projected(self.projection, scores), dim=-1)  # (N, T)
         return self.term.of_lists(student @ self.rows.T, taught @ self.rows.T)
 
     def after_step(self, objective: Any) -> None:
-        """The batch enters, the oldest leave."""
+        """The batches of the step enter, the oldest leave."""
         self.rows = torch.cat([self.latest, self.rows])[: len(self.rows)]
+        self.latest = self.rows[:0]
 
 
 def projection(width: int, teacher_width: int) -> nn.Linear:
