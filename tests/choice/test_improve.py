@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 import isotrope
 from isotrope.choice import race as racing
 from isotrope.choice.decide import AS_IS
-from isotrope.choice.improve import PAGE, RESULT, improve
+from isotrope.choice.improve import PAGE, RESULT, _Improvement, improve
 from isotrope.choice.race import Race
 from isotrope.encoder import load
 from isotrope.errors import Stopped, UserError
@@ -144,3 +145,18 @@ def test_a_folder_that_is_not_ours_is_left_alone(tiny_model: Path, library: Path
     with pytest.raises(UserError, match="is not empty"):
         improve(tiny_model, library, output=tmp_path, minutes=1, console=quiet())
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_named_pooling_does_not_make_a_model_raw(bare: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The high rates of a raw language model would spoil a sentence model."""
+    told: list[bool] = []
+    monkeypatch.setattr("isotrope.choice.improve.is_bare", lambda model: bare)
+    monkeypatch.setattr("isotrope.choice.improve.recipes", lambda raw, *_: told.append(raw))
+    monkeypatch.setattr(_Improvement, "_keep_back", lambda *_: None)
+    work: Any = object.__new__(_Improvement)
+    work.model, work.pooling = "a model", "mean"
+    race: Any = SimpleNamespace(poolings=lambda names: names[0], made={}, scores={}, trainings=lambda *_: None)
+    judges: Any = SimpleNamespace(titled=True, short=False)
+    work._run(race, judges, ["mean"])
+    assert told == [bare]

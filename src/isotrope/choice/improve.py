@@ -223,8 +223,7 @@ class _Improvement:
         pooling = race.poolings(poolings)
         self._keep_back(race)
         steps = [name for name in POST_STEPS if self._helps(race, name)]
-        raw = len(poolings) > 1 or self.pooling is not None
-        race.trainings(recipes(raw, judges.titled, judges.short), pooling, steps)
+        race.trainings(recipes(is_bare(self.model), judges.titled, judges.short), pooling, steps)
 
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
