@@ -99,7 +99,7 @@ def main() -> None:
     except Stopped as stopped:
         _fail(f"{stopped}; go on with the same command and --resume", 130)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("stopped; nothing finished is lost: give the same command again (train: with --resume)", 130)
+        _fail("stopped; nothing finished is lost: give the same command again (train and compress: with --resume)", 130)
 
 
 def _system_line(error: OSError) -> str:
