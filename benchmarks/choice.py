@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -220,7 +221,7 @@ def policies(
 ) -> dict[str, dict[str, Any]]:
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
     best = max(found.table, key=lambda name: labels[name].mean())
-    crops = [name for name, of in made.items() if of.run.startswith("crops-") and of.share == 1 and not of.step]
+    crops = [n for n, of in made.items() if re.fullmatch(r"crops-\d+", of.run) and of.share == 1 and not of.step]
     taken: dict[str, str | None] = {
         "improve": found.choice,
         "the best by labels": best,

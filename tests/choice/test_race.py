@@ -107,6 +107,26 @@ def test_short_documents_have_fewer_pairs_than_planned_and_are_trained_all_the_s
     assert set(raced.scores) == {"crops, 192 pairs", "crops, 192 pairs, averaged"}
 
 
+def test_a_training_that_fails_is_left_out_alone_but_a_full_disk_ends_the_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raced, recipe = race(tmp_path, 1200, measuring=1.0, speed=10_000.0), recipes(raw=True, titled=False)[0]
+    monkeypatch.setattr(racing, "run_training", refusing(None))
+    raced._trained(recipe, 4096, None, ())
+    assert raced.left_out == {"crops, 4,096 pairs": "refused"}, "its shorter training stays"
+    monkeypatch.setattr(racing, "run_training", refusing(OSError(28, "No space left")))
+    with pytest.raises(UserError, match="refused"):
+        raced._trained(recipe, 2048, None, ())
+    assert len(raced.left_out) == 1
+
+
+def refusing(cause: OSError | None) -> Any:
+    def refuse(*_: object) -> None:
+        raise UserError("refused", "free some space") from cause
+
+    return refuse
+
+
 class Machine:
     """A machine that does nothing, and says how long it would have taken.
 

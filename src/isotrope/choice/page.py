@@ -58,7 +58,13 @@ def choice_judgement(record: Mapping[str, Any]) -> Judgement:
     """The verdict for the card of the chosen model."""
     word, _, _, advice = _verdict(record)
     table = candidates_table(record)
-    how = " ".join(["MRR@10 × 100 of each task, nDCG@10 × 100 of your own.", *table.notes, *_lead(record)[1:]])
+    how = " ".join(
+        [
+            "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100.",
+            *table.notes,
+            *_lead(record)[1:],
+        ]
+    )
     return Judgement(word=word, advice=advice, how=how, header=table.header, rows=table.rows)
 
 

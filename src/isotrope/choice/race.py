@@ -211,7 +211,7 @@ class Race:
 
     def _trained(self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str]) -> None:
         told = joined(recipe.name, f"{pairs:,} pairs")
-        if {recipe.name, told} & self.left_out.keys():
+        if told in self.left_out:
             return
         name = f"{_slug(recipe.name)}-{pairs}"
         run, kept = self.run(name), self._plan.setdefault("trained", {})
@@ -226,7 +226,9 @@ class Race:
                 with self.clock.alarm():
                     run_training(training_settings(self.start, recipe, run.path, pairs, pooling), self.console)
             except UserError as error:  # of this recipe, such as texts that are too long for the model
-                self._leave_out(recipe.name, error.problem)
+                if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
+                    raise
+                self._leave_out(told, error.problem)
                 return
             seconds = max(self.clock.spent - began, seconds if begun else 0)  # of one that was killed, a part is lost
         if name not in kept:
@@ -258,8 +260,7 @@ class Race:
                     plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)
                     break
             self.note()
-        found: Mapping[str, int] = plans[stage]
-        return found
+        return dict(plans[stage])
 
     def _pairs_a_second(self) -> float:
         """As the trainings so far were; before the first one, estimated from the speed of encoding."""

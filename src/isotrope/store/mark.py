@@ -49,7 +49,7 @@ def check_place(folder: Path, kind: str) -> bool:
         raise UserError(f"{folder} is a file", "choose a folder")
     if (found := kind_of(folder)) is not None:
         if found != kind:
-            raise UserError(f"{folder} holds a {found}, not a {kind}", "choose a new or an empty folder")
+            raise UserError(f"{folder} holds {_one(found)}, not {_one(kind)}", "choose a new or an empty folder")
         return True
     if folder.is_dir() and any(not _passing(path) for path in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no {kind}", "choose a new or an empty folder")
@@ -102,3 +102,7 @@ def remove(path: Path) -> None:
 def _passing(path: Path) -> bool:
     """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)
+
+
+def _one(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
