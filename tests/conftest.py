@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ pytest_plugins = ["web"]  # a web server on this machine
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test may reach for a network
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # small models: threads cost more than they give, and tests run beside each other
 
 ROOT = Path(__file__).resolve().parent.parent

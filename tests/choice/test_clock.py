@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -23,6 +24,16 @@ def test_the_alarm_interrupts_as_ctrl_c_does() -> None:
         time.sleep(20)
     assert time.monotonic() - began < 10
     assert clock.rang
+
+
+def test_the_alarm_rings_where_a_script_started_the_job_in_the_background() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), Clock(0.1).alarm():
+            time.sleep(20)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_no_alarm_after_the_work_is_done_or_in_another_thread() -> None:

@@ -51,7 +51,10 @@ class Clock:
             raise KeyboardInterrupt
         timer = threading.Timer(self.left, self._ring)
         timer.daemon = True
-        if threading.current_thread() is threading.main_thread():
+        main, before = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGINT)
+        if main and before is signal.SIG_IGN:  # a job in the background of a script
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if main:
             timer.start()
         try:
             yield
@@ -59,6 +62,8 @@ class Clock:
             timer.cancel()
             if timer.is_alive():  # it may be ringing: then the signal has to arrive here, not later
                 timer.join()
+            if main and before is signal.SIG_IGN:
+                signal.signal(signal.SIGINT, before)
 
     def _ring(self) -> None:
         self.rang = True
