@@ -69,6 +69,7 @@ class CtrlC(TrainerCallback):
     """The first Ctrl-C ends the run after the current step, with a checkpoint. The second ends it at once."""
 
     def __init__(self) -> None:
+        self.heard = False  # by this process; another one may hear it first, and ask for all
         self.asked = False
         self.previous: Any = None
 
@@ -78,9 +79,9 @@ class CtrlC(TrainerCallback):
             self.previous = signal.signal(signal.SIGINT, self._hear)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.heard:
             raise KeyboardInterrupt
-        self.asked = True
+        self.heard = self.asked = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop all processes at the same step."""
