@@ -9,21 +9,27 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope import component
+from conftest import build_bert
+from isotrope import component, load
 from isotrope.encoder.context import BuildContext, built
 from isotrope.encoder.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS
 from isotrope.objective.registry import component_class
 from isotrope.terms.infonce import InfoNCE
-from isotrope.types import Batch, Scores, Views
+from isotrope.types import Batch, Reading, Scores, Views
 
 V, N, D, L = 3, 10, 12, 9
+_PLACE = TemporaryDirectory()
 REQUIRED = {"groups": 4, "teacher": "guide"}  # for options without a default
 
 
@@ -33,15 +39,35 @@ def parameters(stage: str, kind: str) -> dict[str, inspect.Parameter]:
 
 def unbuilt(stage: str, kind: str, **options: Any) -> Any:
     """The component with defaults; an option without one must be among those that REQUIRED knows."""
-    needed = [name for name, each in parameters(stage, kind).items() if each.default is each.empty]
+    has = parameters(stage, kind)
+    needed = [name for name, each in has.items() if each.default is each.empty]
     known = REQUIRED | options
+    if "generator" in has:  # one with the student's words
+        options = {"generator": folder()} | options
+        known |= options
     assert set(needed) <= set(known), f"{stage}.{kind}: give {set(needed) - set(known)} a default"
     return component(stage, kind, **{name: known[name] for name in {*needed, *options}})
 
 
 def make(stage: str, kind: str, **options: Any) -> Any:
     torch.manual_seed(0)
-    return built(unbuilt(stage, kind, **options), BuildContext(width=D, teachers={"guide": SimpleNamespace(width=D)}))
+    return built(unbuilt(stage, kind, **options), context())
+
+
+@cache
+def student() -> SentenceTransformer:
+    """A small random BERT of the embeddings' width, without dropout."""
+    return load(folder(), "cls", dropout=0.0, device="cpu")
+
+
+@cache
+def folder() -> str:
+    """Where it lies, until the process ends."""
+    return str(build_bert(Path(_PLACE.name), hidden=D, layers=1))
+
+
+def context() -> BuildContext:
+    return BuildContext.of(student(), teachers={"guide": SimpleNamespace(width=D)})
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -54,7 +80,15 @@ def views_of(stack: Tensor, guide: Tensor | None = None, seed: int = 0) -> Views
         guide = draw(N, D, seed=2)
         guide[1] = guide[0] + 0.01 * guide[1]
     batch = Batch(torch.arange(N), torch.Generator().manual_seed(seed))
-    return Views(batch, stack, draw(N, 1, D, seed=1).to(stack), {"guide": F.normalize(guide, dim=-1).to(stack)})
+    guides = {"guide": F.normalize(guide, dim=-1).to(stack)}
+    return Views(batch, stack, draw(N, 1, D, seed=1).to(stack), guides, readings())
+
+
+def readings(order: Tensor | None = None) -> dict[int, Reading]:
+    """What the student read in each pass: the token ids of `features`, sentences in the given order."""
+    order = torch.arange(N) if order is None else order
+    text = {name: value[order] for name, value in features(None).items()}
+    return {number: Reading(text, text, draw(N, L, D, seed=number)[order]) for number in range(V)}
 
 
 def applied(stage: str, made: Any, views: Views, temperature: float = 0.3) -> Tensor:
@@ -141,12 +175,15 @@ def has_shapes_and_gradients(stage: str, kind: str) -> None:
         assert gradient.abs().max() > 0
 
 
-def has_the_gradient_of_differences(stage: str, kind: str, **options: Any) -> None:
-    """Against finite differences, in float64, through the embeddings (the teachers' have no gradient)."""
+def has_the_gradient_of_differences(stage: str, kind: str, fast: bool = False, **options: Any) -> None:
+    """Against finite differences, in float64, through the embeddings (the teachers' have no gradient).
+
+    ``fast``: along random directions alone, for what has a language model within.
+    """
     made = make(stage, kind, **options)
     made = made.double() if isinstance(made, nn.Module) else made
     assert torch.autograd.gradcheck(
-        lambda stack: applied(stage, made, views_of(stack)), draw(V, N, D).double().requires_grad_()
+        lambda stack: applied(stage, made, views_of(stack)), draw(V, N, D).double().requires_grad_(), fast_mode=fast
     )
 
 
@@ -157,7 +194,7 @@ def does_not_see_the_order_of_sentences(stage: str, kind: str) -> None:
     guide = plain.teachers["guide"][order]
     other = replace(
         plain, stack=plain.stack[:, order], negatives=plain.negatives[order], teachers={"guide": guide},
-        batch=Batch(plain.batch.rows[order], torch.Generator().manual_seed(0)),
+        batch=Batch(plain.batch.rows[order], torch.Generator().manual_seed(0)), readings=readings(order),
     )  # fmt: skip
     made, again = make(stage, kind), make(stage, kind)
     if isinstance(made, nn.Module):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor, nn
 
+from conftest import WORDS
+from isotrope import load
 from isotrope.encoder.fast.packed import pack
 
 KINDS = ["Bert", "Roberta", "XLMRoberta", "Camembert", "MPNet", "ModernBert", "Electra", "DistilBert"]
@@ -37,6 +42,23 @@ def random_model(kind: str, dropout: float = 0.0) -> Any:
     for weight in model.parameters():  # embeddings are born small: let every part matter
         weight.data.normal_(0, 0.3)
     return model.eval()
+
+
+def as_student(kind: str, folder: Path) -> SentenceTransformer:
+    """The same as a sentence encoder with a tokenizer of its own; the mean of its tokens; with dropout."""
+    letters = {word: number for number, word in enumerate(["[PAD]", "<pad>", "[CLS]", "[SEP]", "[UNK]", "[MASK]"])}
+    words = letters | {word: number for number, word in enumerate(WORDS[: VOCABULARY - len(letters)], len(letters))}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    marks = [("[CLS]", 2), ("[SEP]", 3)]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
+    names = {"pad_token": "<pad>", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    whole = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=32, unk_token="[UNK]", **names
+    )
+    whole.save_pretrained(folder)
+    random_model(kind).save_pretrained(folder)
+    return load(folder, "mean", dropout=0.1, device="cpu")
 
 
 def batch(holes: bool = False) -> dict[str, Tensor]:

@@ -9,8 +9,8 @@ N sentences in the batch, D dimensions, V views, P = V - 1 positives, K extra ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,15 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What the student reads in one pass: the n sentences of this process, not those of all processes."""
+
+    text: Mapping[str, Any]  # before the token steps: input_ids (n, L), attention_mask (n, L), …
+    read: Mapping[str, Any]  # behind them: (n, L')
+    states: Tensor | None  # (n, L', H), if a component says that it needs them: ``token_states = True``
+
+
+@dataclass(frozen=True, slots=True)
 class Views:
     """The embeddings of a batch. View 0 is the anchor, the others its positives."""
 
@@ -48,6 +57,7 @@ class Views:
     stack: Tensor  # (V, N, D)
     negatives: Tensor  # (N, H, D) hard negatives that came with the data, H >= 0
     teachers: Mapping[str, Tensor]  # name -> (N, T) unit rows, no gradient
+    readings: Mapping[int, Reading] = field(default_factory=dict)  # by the number of the pass; none of a peer's
 
     def with_stack(self, stack: Tensor) -> Views:
         """The same batch with other embeddings."""

@@ -28,6 +28,7 @@ from isotrope.run.environment import environment
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"
 SECOND = ["esimcse", "mocose", "ct"]  # presets with second encoders
+TOKENS = ["tsdae", "diffcse"]  # presets that read the tokens of the text
 SOLVED = 1e-4  # a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
 
 
@@ -154,7 +155,7 @@ def test_two_hundred_steps(
 RESUMED = ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "distil"]
 
 
-@pytest.mark.parametrize("name", [*RESUMED, *SECOND])
+@pytest.mark.parametrize("name", [*RESUMED, *SECOND, *TOKENS])
 def test_a_papers_preset_resumes_exactly(
     name: str, encoders: dict[str, str], corpus_file: Path, tmp_path: Path
 ) -> None:

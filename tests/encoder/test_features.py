@@ -12,6 +12,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import Tensor
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
@@ -20,8 +21,8 @@ from isotrope.encoder.features import (
     LAYER_FEATURES,
     LAYER_TOKENS,
     POSITIONS,
-    embed,
     in_rows,
+    outputs,
     stacked,
     whole,
 )
@@ -37,6 +38,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mpnet": ("MPNetModel", {"max_position_embeddings": 40, "pad_token_id": 1}),
     "distilbert": ("DistilBertModel", {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}),
 }
+
+
+def embed(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
+    return outputs(model, features)[0]
 
 
 @pytest.fixture(scope="module", params=[*FAMILIES, "modernbert"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from transformers.utils import logging
 
-from isotrope.encoder.no_bars import without_bars
+from isotrope.encoder.no_bars import without_bars, without_reports
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +34,11 @@ def test_also_after_an_error() -> None:
     with pytest.raises(KeyboardInterrupt), without_bars():
         raise KeyboardInterrupt
     assert logging.is_progress_bar_enabled()
+
+
+def test_reports_are_silent_within_alone() -> None:
+    before = logging.get_verbosity()
+    with without_reports():
+        assert logging.get_verbosity() == logging.ERROR
+        assert not logging.is_progress_bar_enabled()
+    assert logging.get_verbosity() == before

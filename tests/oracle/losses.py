@@ -91,3 +91,24 @@ def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float) -> float:
     """Mean over sentences of what the further copy is too near (float64)."""
     rows = zip(anchor.tolist(), near.tolist(), far.tolist(), strict=True)
     return sum(max(0.0, cosine(a, f) - cosine(a, n) + margin) for a, n, f in rows) / len(anchor)
+
+
+def next_tokens(logits: Tensor, target: Tensor, mask: Tensor) -> list[float]:
+    """-log of the softmax at each real token behind the first, sentence by sentence (float64)."""
+    found = []
+    for rows, ids, real in zip(logits.double().tolist(), target.tolist(), mask.tolist(), strict=True):
+        for row, token, seen in zip(rows, ids[1:], real[1:], strict=True):
+            if seen:
+                found.append(math.log(sum(math.exp(value) for value in row)) - row[token])
+    return found
+
+
+def replaced_tokens(logits: Tensor, replaced: Tensor, mask: Tensor) -> list[float]:
+    """-log of the probability of what each real token is, sentence by sentence (float64)."""
+    found = []
+    for row, labels, real in zip(logits.double().tolist(), replaced.tolist(), mask.tolist(), strict=True):
+        for value, label, seen in zip(row, labels, real, strict=True):
+            if seen:
+                probability = 1 / (1 + math.exp(-value))
+                found.append(-math.log(probability if label else 1 - probability))
+    return found

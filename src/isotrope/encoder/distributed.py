@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class _Gather(torch.autograd.Function):
@@ -29,14 +29,36 @@ class _Gather(torch.autograd.Function):
         return own * dist.get_world_size(), None
 
 
+class _Own(torch.autograd.Function):
+    """This rank's rows of a full batch; backward hands all ranks the gradients of all rows.
+
+    The opposite of `_Gather`, whose factor it takes away: what is before it has the full batch's gradient again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, full: Tensor, dim: int) -> Tensor:
+        ctx.dim, size = dim, full.shape[dim] // dist.get_world_size()
+        return full.narrow(dim, dist.get_rank() * size, size).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        parts = [torch.empty_like(gradients[0]) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, gradients[0].contiguous())
+        return torch.cat(parts, dim=ctx.dim) / dist.get_world_size(), None
+
+
 def process_rank() -> int:
     """This process's number among those that compute together; 0 where there is one alone."""
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
+def _several() -> bool:
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
 def average_over_ranks(gradient: Tensor) -> Tensor:
     """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+    if not _several():
         return gradient
     mean = gradient.clone()
     dist.all_reduce(mean)
@@ -45,6 +67,28 @@ def average_over_ranks(gradient: Tensor) -> Tensor:
 
 def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
     """(…, n, …) of this rank -> (…, ranks · n, …) of all, with gradient; one process: unchanged."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1 or local.numel() == 0:
+    if not _several() or local.numel() == 0:
         return local
     return _Gather.apply(local, dim)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def own_rows(full: Tensor, dim: int = 0) -> Tensor:
+    """(…, ranks · n, …) of all -> (…, n, …) of this rank, with gradient; one process: unchanged."""
+    return _Own.apply(full, dim) if _several() else full  # type: ignore[no-any-return, no-untyped-call]
+
+
+def mean_of_all(values: Tensor) -> Tensor:
+    """(n,) of this rank -> () the mean of all ranks' values, however many each has; 0 if there are none."""
+    sums = gather_rows(torch.stack([values.sum(), values.new_tensor(len(values))])[None]).sum(dim=0)  # (2,)
+    return sums[0] / sums[1].clamp(min=1)
+
+
+def averaged(module: nn.Module) -> nn.Module:
+    """The module, whose weights get the mean of all ranks' gradients: for one that reads the rank's own sentences.
+
+    The trainer does so for the student alone. What reads the full batch has equal gradients on all ranks.
+    """
+    for weight in module.parameters():
+        if weight.requires_grad:
+            weight.register_hook(average_over_ranks)
+    return module

@@ -12,10 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from isotrope.errors import UserError
+
 KEEP = "feature_keep"  # (N, 1, d): what a sentence's token embeddings (L, d) are multiplied by
 # What the embedding layer gives (N, L, d), behind positions, norm and dropout, is multiplied by these two:
 LAYER_TOKENS, LAYER_FEATURES = "layer_tokens", "layer_features"  # (N, L), (N, 1, d)
 POSITIONS = "position_ids"  # (N, L)
+# What an encoder gives: (N, D), and the states of its tokens (N, L, H).
+EMBEDDING, STATES = "sentence_embedding", "token_embeddings"
 
 
 def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KEEP,)) -> dict[str, Tensor]:
@@ -23,7 +27,7 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
 
     ``needs``: names of the features that the steps ask for.
     """
-    ids, encoder = column["input_ids"], _encoder(model)
+    ids, encoder = column["input_ids"], language_model(model)
     found: dict[str, Tensor] = {}
     if (table := _token_embeddings(encoder)) is not None:
         found[KEEP] = found[LAYER_FEATURES] = torch.ones(len(ids), 1, table.embedding_dim, device=ids.device)
@@ -39,7 +43,7 @@ def in_rows(column: dict[str, Any]) -> dict[str, Any]:
     """A text column as rows: token ids (N, L) with an attention mask.
 
     sentence-transformers' `StaticEmbedding` reads all texts as one line of ids (T,); ``offsets`` (N,) say where each
-    text begins. Rows can be changed, stacked and split as those of every other encoder. `embed` makes a line of them.
+    text begins. Rows can be changed, stacked and split as those of every other encoder. `outputs` makes a line of them.
     """
     if "offsets" not in column:
         return column
@@ -70,11 +74,15 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
     return torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
 
 
-def embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
-    """The encoder's forward pass on token ids (N, L) -> (N, D), with erased features where there are some."""
+def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = (EMBEDDING,)) -> tuple[Tensor, ...]:
+    """The encoder's forward pass on token ids (N, L), with erased features where there are some: what is ``wanted``.
+
+    Raises:
+        UserError: token states are wanted, and the model has none.
+    """
     if "offsets" in features:
         _in_a_line(features)
-    keep, encoder = features.pop(KEEP, None), _encoder(model)
+    keep, encoder = features.pop(KEEP, None), language_model(model)
     table = _token_embeddings(encoder)
     if keep is not None and table is not None:
         ids = features.pop("input_ids")
@@ -82,7 +90,11 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
             features.setdefault(POSITIONS, _positions(encoder, ids))
         features["inputs_embeds"] = table(ids) * keep  # (N, L, d)
     with _layer_erased(encoder, features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None), features):
-        return model(features)["sentence_embedding"]  # type: ignore[no-any-return]
+        given = model(features)
+    if any(name not in given for name in wanted):
+        problem = "a term reads the states of tokens, and the model has none"
+        raise UserError(problem, "choose a model that begins with a Transformer")
+    return tuple(given[name] for name in wanted)
 
 
 @contextmanager
@@ -123,9 +135,20 @@ def _positions(encoder: Any, ids: Tensor) -> Tensor:
     return real.cumsum(dim=1) * real + padding
 
 
-def _encoder(model: nn.Module) -> nn.Module | None:
-    """The first language model within; the wrapping of several processes or adapters does not hide it."""
+def language_model(model: nn.Module) -> nn.Module | None:
+    """The first language model within a model; the wrapping of several processes or adapters does not hide it."""
     return next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+
+
+def token_table(model: nn.Module) -> nn.Embedding:
+    """The student's own vectors of its tokens (W, E), for a component that reads or writes words.
+
+    Raises:
+        UserError: it has none.
+    """
+    if (table := _token_embeddings(language_model(model))) is None:
+        raise UserError("a term reads words, and the model has no table of them", "choose a transformer, such as BERT")
+    return table
 
 
 def _token_embeddings(encoder: nn.Module | None) -> nn.Embedding | None:

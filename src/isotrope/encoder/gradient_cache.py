@@ -10,25 +10,35 @@ every loss, with scaling, accumulation, several processes, and checkpoints insid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from isotrope.encoder.features import embed
+from isotrope.encoder.features import EMBEDDING, outputs
 from isotrope.errors import UserError
 
 
 def embed_in_parts(model: nn.Module, features: dict[str, Any], size: int | None) -> Tensor:
-    """The encoder on token ids (N, L) -> (N, D), ``size`` rows at a time; None or N <= size: all at once.
+    """The encoder on token ids (N, L) -> (N, D), ``size`` rows at a time; None or N <= size: all at once."""
+    return read_in_parts(model, features, size, (EMBEDDING,))[0]
+
+
+def read_in_parts(
+    model: nn.Module, features: dict[str, Any], size: int | None, wanted: Sequence[str]
+) -> tuple[Tensor, ...]:
+    """What is ``wanted`` of the encoder's output, as `isotrope.encoder.features.outputs` names it.
+
+    The states of all parts are kept: they are what a term reads.
 
     Raises:
         UserError: on Apple's GPUs, whose random state torch's checkpoints do not keep.
     """
     count = len(features["input_ids"])
     if size is None or count <= size:
-        return embed(model, features)
+        return outputs(model, features, wanted)
     if features["input_ids"].is_mps:
         remedy = "leave it out, or train on a CPU or a CUDA device"
         raise UserError(f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU", remedy)
@@ -37,9 +47,9 @@ def embed_in_parts(model: nn.Module, features: dict[str, Any], size: int | None)
         # Weights cast by autocast would be shared by all parts, and their gradients be summed in half precision.
         torch.clear_autocast_cache()
         part = {key: value[start : start + size] for key, value in features.items() if isinstance(value, Tensor)}
-        parts.append(checkpoint(_embed, model, features | part, use_reentrant=False))
-    return torch.cat(parts)
+        parts.append(checkpoint(_outputs, model, features | part, wanted, use_reentrant=False))
+    return tuple(torch.cat(each) for each in zip(*parts, strict=True))
 
 
-def _embed(model: nn.Module, features: dict[str, Any]) -> Tensor:
-    return embed(model, dict(features))  # the encoder's modules write into it, and it is read again
+def _outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str]) -> tuple[Tensor, ...]:
+    return outputs(model, dict(features), wanted)  # the encoder's modules write into it, and it is read again

@@ -1,4 +1,4 @@
-"""Hide the progress bars of transformers, which would break into ours."""
+"""Hide the progress bars and reports of transformers, which would break into ours."""
 
 from __future__ import annotations
 
@@ -18,3 +18,15 @@ def without_bars() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def without_reports() -> Iterator[None]:
+    """Neither bars nor warnings of transformers within, for a model whose missing layers we make ourselves."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with without_bars():
+            yield
+    finally:
+        logging.set_verbosity(level)

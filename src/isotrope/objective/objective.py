@@ -106,11 +106,13 @@ class Objective(Described, Stepping):
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
         # Each rank has its own sentences to change; their widths must not reach what all ranks share.
         own = torch.Generator().manual_seed(derive(derive(self.seed, self.step), -1 - process_rank()))
-        settings = (self.passes, self.tokens, own, self.mini_batch_size, self.peers)
-        stack, negatives = encode_columns(self.model, columns, *settings)
+        states = any(getattr(part, "token_states", False) for part in self.parts)
+        settings = (self.passes, self.tokens, own, self.mini_batch_size, self.peers, states)
+        stack, negatives, readings = encode_columns(self.model, columns, *settings)
         rows = torch.arange(stack.shape[1], device=stack.device) if labels is None else labels
         taught = {name: gather_rows(teacher(Batch(rows, generator))) for name, teacher in self.teachers.items()}
-        return Views(Batch(gather_rows(rows), generator), gather_rows(stack, dim=1), gather_rows(negatives), taught)
+        stack, negatives = gather_rows(stack, dim=1), gather_rows(negatives)
+        return Views(Batch(gather_rows(rows), generator), stack, negatives, taught, readings)
 
     def loss(self, views: Views, steps: Sequence[ScoreStep], terms: Mapping[str, Term]) -> dict[str, Tensor]:
         """Embeddings -> name -> loss term (), in float32 also where the encoder runs in half precision."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from isotrope.encoder.features import in_rows, stacked, whole
-from isotrope.encoder.gradient_cache import embed_in_parts
-from isotrope.types import TokenStep
+from isotrope.encoder.features import EMBEDDING, STATES, in_rows, stacked, whole
+from isotrope.encoder.gradient_cache import read_in_parts
+from isotrope.types import Reading, TokenStep
 
 TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …
 
@@ -24,18 +23,21 @@ def encode_columns(
     generator: torch.Generator,
     mini_batch_size: int | None,
     peers: Sequence[tuple[nn.Module, Sequence[int]]] = (),  # second encoders, with the passes that each reads
-) -> tuple[Tensor, Tensor]:
-    """The views (V, N, D) and the hard negatives (N, H, D) of one process's sentences."""
+    states: bool = False,  # whether a component reads the states of tokens
+) -> tuple[Tensor, Tensor, dict[int, Reading]]:
+    """The views (V, N, D), the hard negatives (N, H, D) and what the passes read, of one process's sentences."""
 
-    def encode(column: TextColumn, numbers: Sequence[int]) -> Tensor:
-        return encode_passes(model, column, numbers, steps, generator, mini_batch_size, peers)
+    def encode(column: TextColumn, numbers: Sequence[int], states: bool = states) -> tuple[Tensor, dict[int, Reading]]:
+        return encode_passes(model, column, numbers, steps, generator, mini_batch_size, peers, states)
 
     if len(columns) == 1:
-        stack = encode(columns[0], range(passes))
+        stack, readings = encode(columns[0], range(passes))
     else:
-        stack = torch.cat([encode(columns[0], [0]), encode(columns[1], range(1, max(2, passes)))])
-    hard = [encode(column, [0])[0] for column in columns[2:]]
-    return stack, torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
+        (first, readings), (others, more) = encode(columns[0], [0]), encode(columns[1], range(1, max(2, passes)))
+        stack, readings = torch.cat([first, others]), readings | more
+    hard = [encode(column, [0], False)[0][0] for column in columns[2:]]
+    negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
+    return stack, negatives, readings
 
 
 def encode_passes(
@@ -46,8 +48,9 @@ def encode_passes(
     generator: torch.Generator,
     mini_batch_size: int | None,
     peers: Sequence[tuple[nn.Module, Sequence[int]]] = (),
-) -> Tensor:
-    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D).
+    states: bool = False,
+) -> tuple[Tensor, dict[int, Reading]]:
+    """All passes in one forward, or in parts of ``mini_batch_size`` sentences -> (len(passes), N, D), what they read.
 
     A peer has a forward of its own, over the passes that it reads in the student's place.
     In float32 or better: behind an encoder in half precision, a head and cosines would lose what training changes.
@@ -62,15 +65,22 @@ def encode_passes(
         for step, on in steps:
             copy = step(copy, generator) if number in on else copy
         copies[number] = copy
-    found = dict[int, Tensor]()  # pass -> (N, D)
+    found, readings = dict[int, Tensor](), dict[int, Reading]()  # by the number of the pass
     theirs = {number for _, on in peers for number in on}
-    encoders: list[tuple[Callable[..., Tensor], Collection[int]]] = [
-        (partial(embed_in_parts, model), {*passes} - theirs),
-        *peers,
-    ]
-    for encode, numbers in encoders:
-        if own := [number for number in passes if number in numbers]:
-            embeddings = encode(stacked([copies[number] for number in own]), mini_batch_size)
-            full = embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
-            found |= zip(own, full.chunk(len(own)), strict=True)
-    return torch.stack([found[number] for number in passes])
+    if own := [number for number in passes if number not in theirs]:
+        features = stacked([copies[number] for number in own])
+        wanted = (EMBEDDING, STATES) if states else (EMBEDDING,)
+        given = [_full(each).chunk(len(own)) for each in read_in_parts(model, dict(features), mini_batch_size, wanted)]
+        found |= zip(own, given[0], strict=True)
+        for place, number in enumerate(own):
+            read = {k: v.chunk(len(own))[place] if isinstance(v, Tensor) else v for k, v in features.items()}
+            readings[number] = Reading(column, read, given[1][place] if states else None)
+    for encode, on in peers:
+        if own := [number for number in passes if number in on]:
+            rows = _full(encode(stacked([copies[number] for number in own]), mini_batch_size))
+            found |= zip(own, rows.chunk(len(own)), strict=True)
+    return torch.stack([found[number] for number in passes]), readings
+
+
+def _full(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))

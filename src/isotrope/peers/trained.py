@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import average_over_ranks
+from isotrope.encoder.distributed import averaged
 from isotrope.encoder.gradient_cache import embed_in_parts
 
 
@@ -32,9 +32,7 @@ class Trained(nn.Module):
         """With a copy of the student, dropout included."""
         made = Trained()
         made.encoder = deepcopy(context.needed("student"))
-        for weight in made.encoder.parameters():
-            if weight.requires_grad:
-                weight.register_hook(average_over_ranks)  # the trainer does so for the student's alone
+        averaged(made.encoder)
         return made.train()
 
     def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:

@@ -1,0 +1,90 @@
+"""The preset `tsdae` beside sentence-transformers' DenoisingAutoEncoderLoss: same model, texts, steps, and rate.
+
+    python benchmarks/tsdae.py RUNS --data DATA                    # all-MiniLM-L6-v2, CACM, 500 steps, three seeds
+    python benchmarks/tsdae.py RUNS --data DATA --steps 100 --seeds 1
+
+Both are trained by `isotrope.train`, in batches of 8. nDCG@10 of CACM's queries and Spearman's correlation on STS-B's
+dev pairs, before and after, and the seconds of the training. A result is written when its run is done, and a stopped
+call goes on. docs/results/tsdae.json holds them all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import isotrope
+from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.retrieval import per_query
+from isotrope.evaluation.sets.domains import load_domain, unlabelled
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.evaluation.sts import main_pairs, similarities, spearman
+from isotrope.run.environment import environment
+from isotrope.store.atomic import write_json
+
+DOMAIN, BATCH, LENGTH = "CACM", 8, 64
+RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "tsdae.json"
+OUTSIDE = "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss"
+METHODS = {
+    "ours": [],
+    "theirs": ["tokens=false", "views=false", "scores=false", "terms=false", OUTSIDE],
+}
+
+
+def texts(data: str, folder: Path) -> Path:
+    """The collection's distinct texts, one a line."""
+    path = folder / f"{DOMAIN}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(" ".join(text.split()) for text in unlabelled(data, DOMAIN)) + "\n", encoding="utf-8")
+    return path
+
+
+def measure(model: Any, data: str) -> dict[str, float]:
+    """nDCG@10 and Spearman's correlation."""
+    domain, sets = load_domain(data, DOMAIN, "test"), {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])}
+    queries, corpus = search_vectors(model, domain.queries, domain.corpus)
+    pairs = {task: {"test": parts["dev"]} for task, parts in sets.items()}
+    gold, cosines = main_pairs(pairs, similarities(model, pairs))["STSBenchmark"]
+    ndcg = per_query(queries, corpus, domain)["ndcg@10"]
+    return {"ndcg@10": round(float(ndcg.mean()), 4), "stsb-dev": round(spearman(gold, cosines), 4)}
+
+
+def main(args: argparse.Namespace) -> None:
+    """Every method and seed that the record lacks."""
+    whole = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+    kept = whole.setdefault(f"{args.model}, {args.pooling}, {args.steps} steps", {})
+    path = texts(args.data, args.runs)
+    pooling = None if args.pooling == "own" else args.pooling
+    if "before" not in kept:
+        kept["before"] = measure(isotrope.load(args.model, pooling), args.data)
+    for seed in range(args.seeds):
+        for method, changes in METHODS.items():
+            name = f"{method}-{seed}"
+            if name in kept:
+                continue
+            run = isotrope.train(
+                path, output=args.runs / f"{args.pooling}-{args.steps}-{name}", preset="tsdae", backbone=args.model,
+                sentences=args.steps * BATCH, seed=seed, dev="none", test="none", resume=True, console=Console(),
+                overrides=[f"encoder.pooling={args.pooling}" if pooling else "encoder.pooling=false",
+                           f"train.batch_size={BATCH}", f"train.max_length={LENGTH}", *changes],
+            )  # fmt: skip
+            seconds = json.loads((run.folder / "result.json").read_text(encoding="utf-8")).get("seconds")
+            kept[name] = measure(isotrope.load(run.model), args.data) | {"seconds": seconds}
+            whole["environment"] = environment()
+            write_json(RESULT, whole)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="a folder for the runs")
+    parser.add_argument("--data", default=os.environ.get("ISOTROPE_DATA", "."))
+    parser.add_argument("--model", default="isotrope/minilm")
+    parser.add_argument("--pooling", default="mean", help="'own': the model's")
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=3)
+    main(parser.parse_args())

@@ -1,0 +1,44 @@
+"""The training-only head of DiffCSE: two linear layers, with batch normalisation behind each.
+
+Chuang et al., NAACL 2022, Sec. 4.1. https://aclanthology.org/2022.naacl-main.311
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.types import Count, Views
+
+
+class Projector(nn.Module):
+    """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: chuang2022diffcse.
+
+    D -> 2D, BatchNorm, ReLU, 2D -> D, BatchNorm without weights of its own. All views and hard negatives of the batch
+    have one mean and one variance. ``dim``: D, by default the student's.
+    """
+
+    stage = "views"
+
+    def __init__(self, dim: Count | None = None) -> None:
+        super().__init__()
+        self.dim = dim
+        if dim is not None:
+            wide, narrow = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
+            for layer in (wide, narrow):
+                nn.init.normal_(layer.weight, std=0.02)  # as BERT's new layers
+            ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
+            self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
+
+    def build(self, context: BuildContext) -> Projector:
+        """With weights for the student's width, if none was given."""
+        return self if self.dim else Projector(context.needed("width"))
+
+    def forward(self, views: Views) -> Views:
+        given = views.stack, views.negatives
+        rows = self.net(torch.cat([each.flatten(0, 1) for each in given]))
+        stack, negatives = rows.split([each.shape[:2].numel() for each in given])
+        return replace(views, stack=stack.view_as(given[0]), negatives=negatives.view_as(given[1]))

@@ -1,0 +1,137 @@
+"""DiffCSE: its equation against a loop, what is hidden and replaced, the vector's place, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+from conftest import build_bert, sentences
+from drawn import draw
+from isotrope import Objective, load
+from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
+from isotrope.terms.diffcse import DiffCSE, diffcse
+from isotrope.terms.infonce import InfoNCE
+from isotrope.views.projector import Projector
+from oracle import losses as oracle
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A masked language model with the words of the small BERT."""
+    folder = tmp_path_factory.mktemp("generator")
+    words = AutoTokenizer.from_pretrained(build_bert(folder))
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    torch.manual_seed(1)
+    BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def objective(model: Path, generator: Path | str, size: int | None = None, packed: bool = True) -> Objective:
+    student = load(model, "cls", dropout=0.0, device="cpu", packed=packed)
+    torch.manual_seed(0)
+    terms = {"infonce": InfoNCE(), "diffcse": DiffCSE(str(generator), weight=1.0)}
+    made = Objective(student, terms, views=[Projector()], mini_batch_size=size).train()
+    made.step = 1  # the first step refuses equal views
+    return made
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_equals_the_loop(dtype: torch.dtype, tolerance: float) -> None:
+    logits, replaced = draw(3, 4, dtype=dtype), draw(3, 4, seed=1) > 0
+    mask = (torch.arange(4) < torch.tensor([[4], [2], [3]])).long()
+    assert diffcse(logits, replaced, mask).tolist() == pytest.approx(
+        oracle.replaced_tokens(logits, replaced, mask), rel=tolerance
+    )
+    assert torch.autograd.gradcheck(lambda x: diffcse(x, replaced, mask), draw(3, 4).requires_grad_())
+
+
+def test_hides_a_share_of_the_words_and_replaces_no_others(tiny_model: Path, generator: Path) -> None:
+    term = objective(tiny_model, generator).terms["diffcse"]
+    model = load(tiny_model, "cls", device="cpu")
+    text = model.preprocess(sentences(400))
+    ids, mask = text["input_ids"], text["attention_mask"]
+    noise = torch.rand(*ids.shape, 3, generator=torch.Generator().manual_seed(0))
+    seen = []
+    term.frozen[0].register_forward_hook(lambda _, __, kwargs, ___: seen.append(kwargs["input_ids"]), with_kwargs=True)
+    edited, losses = term.edit(ids, mask, noise)
+    words = mask.bool() & ~torch.isin(ids, torch.tensor(model.tokenizer.all_special_ids))
+    hidden = (noise[..., 0] < 0.3) & words
+    assert abs(hidden.sum() / words.sum() - 0.3) < 0.02
+    assert torch.equal(edited[~hidden], ids[~hidden]), "marks, padding and all that was seen stay"
+    assert len(losses) == hidden.sum()
+    shown = seen[0][hidden]
+    masked, kept = shown == model.tokenizer.mask_token_id, shown == ids[hidden]
+    assert abs(masked.float().mean() - 0.8) < 0.03
+    assert abs(kept.float().mean() - 0.1) < 0.03
+    with torch.no_grad():
+        expected = term.frozen[0](input_ids=seen[0], attention_mask=mask).logits.argmax(dim=-1)
+    assert torch.equal(edited[hidden], expected[hidden])
+    assert not term.frozen[0].training
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_vector_stands_where_the_embedding_layer_had_the_first_token(
+    tiny_model: Path, generator: Path, packed: bool
+) -> None:
+    """With that layer's own output for [CLS], the second encoder gives what it gives; any other vector is seen."""
+    term = objective(tiny_model, generator, packed=packed).terms["diffcse"]
+    text = load(tiny_model, "cls", device="cpu").preprocess(sentences(5))
+    plain = load(tiny_model, "cls", dropout=0.0, device="cpu", packed=False)
+    bert = plain[0].auto_model.eval()
+    first = bert.embeddings(text["input_ids"])[:, 0]
+    real = text["attention_mask"].bool()
+    expected = plain(dict(text))["token_embeddings"]
+    assert torch.allclose(term.states(text, first)[real], expected[real], atol=1e-5)
+    assert not torch.allclose(term.states(text, -first)[real], expected[real], atol=1e-3)
+    vectors = first.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(term.states(text, vectors)[0, :, 0].sum(), vectors)
+    assert gradient[0].abs().max() > 0
+    assert gradient[1:].abs().max() == 0, "a sentence sees its own vector alone"
+
+
+def test_gradient_caching_and_the_order_of_sentences_change_nothing(tiny_model: Path, generator: Path) -> None:
+    """What is hidden depends on the row, not on its place: so two processes hide what one does."""
+    found, text = [], sentences(6)
+    order = [3, 0, 5, 1, 4, 2]
+    for size, rows in ((None, range(6)), (4, range(6)), (None, order)):
+        made = objective(tiny_model, generator, size)
+        losses = made([made.model.preprocess([text[row] for row in rows])], torch.tensor([*rows]))
+        sum(losses.values()).backward()
+        assert losses["diffcse"] > 0
+        found.append({name: p.grad for name, p in made.named_parameters() if p.grad is not None})
+    for other in found[1:]:
+        assert found[0].keys() == other.keys()
+        assert all(torch.allclose(gradient, other[name], atol=1e-5) for name, gradient in found[0].items())
+    trained = {".".join(name.split(".")[:3]) for name in found[0]}
+    assert {"components.0.net", "components.1.second", "components.1.detector"} < trained
+    assert not any(name.startswith("components.1.learnt") for name in found[0])
+    assert not any("frozen" in name for name in made.state_dict()), "its files have it"
+
+
+def test_a_generator_without_layers_for_words_learns_them_beside(tiny_model: Path) -> None:
+    made = objective(tiny_model, tiny_model)
+    sum(made([made.model.preprocess(sentences(6))], torch.arange(6)).values()).backward()
+    (generator,) = made.terms["diffcse"].frozen
+    learnt = {name for name, weight in generator.named_parameters() if weight.grad is not None}
+    assert learnt
+    assert all(name.startswith("cls.") for name in learnt)
+    saved = {name for name in made.state_dict() if name.startswith("components.1.learnt")}
+    assert len(saved) == len(learnt)
+
+
+def test_what_does_not_fit_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    model = load(tiny_model, "cls", device="cpu")
+    context = BuildContext.of(model)
+    with pytest.raises(UserError, match="read different words"):
+        DiffCSE().build(context)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="is no masked language model"):
+        DiffCSE(str(tmp_path)).build(context)
+    with pytest.raises(UserError, match="a vector of 8 dimensions among token embeddings of 32"):
+        DiffCSE(str(tiny_model)).build(BuildContext(8, model.tokenizer, model))
