@@ -74,7 +74,7 @@ def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
 
 def own_rows(full: Tensor, dim: int = 0) -> Tensor:
     """(…, ranks · n, …) of all -> (…, n, …) of this rank, with gradient; one process: unchanged."""
-    return _Own.apply(full, dim) if _several() else full  # type: ignore[no-any-return, no-untyped-call]
+    return _Own.apply(full, dim) if _several() else full  # type: ignore[no-untyped-call]
 
 
 def mean_of_all(values: Tensor) -> Tensor:
@@ -90,5 +90,5 @@ def averaged(module: nn.Module) -> nn.Module:
     """
     for weight in module.parameters():
         if weight.requires_grad:
-            weight.register_hook(average_over_ranks)
+            weight.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
     return module

@@ -61,6 +61,7 @@ class DiffCSE:
 
 class _Detecting(nn.Module):
     one_view = True
+    second: Any
 
     def __init__(self, term: DiffCSE, context: BuildContext) -> None:
         super().__init__()
@@ -81,8 +82,8 @@ class _Detecting(nn.Module):
 
     def _apply(self, *args: Any, **kwargs: Any) -> _Detecting:
         """To another device or precision, with the generator."""
-        self.frozen[0]._apply(*args, **kwargs)
-        return super()._apply(*args, **kwargs)
+        self.frozen[0]._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
 
     def forward(self, scores: Scores) -> Tensor:
         views = scores.views

@@ -18,7 +18,7 @@ from isotrope.encoder.distributed import averaged, mean_of_all, own_rows
 from isotrope.encoder.features import token_table
 from isotrope.types import Count, NonNegative, Scores
 
-HEAD = 64  # dimensions of an attention head, as in BERT
+HEAD_WIDTH = 64  # dimensions of an attention head, as in BERT
 
 
 def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class _Rebuilding(nn.Module):
         words, width = self.shared[0].weight.shape
         self.norm = nn.LayerNorm(width)
         self.sentence = nn.Linear(context.needed("width"), width)
-        heads = max(heads for heads in range(1, max(1, width // HEAD) + 1) if width % heads == 0)
+        heads = max(heads for heads in range(1, max(1, width // HEAD_WIDTH) + 1) if width % heads == 0)
         # No dropout: the noise is in the text.
         layer = nn.TransformerDecoderLayer(width, heads, 4 * width, 0.0, F.gelu, batch_first=True, norm_first=True)
         self.decoder = nn.TransformerDecoder(layer, term.layers, nn.LayerNorm(width))
@@ -85,7 +85,8 @@ class _Rebuilding(nn.Module):
         table = self.shared[0].weight.to(self.bias.dtype)  # (W, E)
         states = self.norm(F.embedding(before, table)) + _positions(before.shape[1], memory)
         future = nn.Transformer.generate_square_subsequent_mask(before.shape[1], states.device, states.dtype)
-        return self.decoder(states, memory, future, tgt_is_causal=True) @ table.T + self.bias
+        said: Tensor = self.decoder(states, memory, future, tgt_is_causal=True)  # (n, L, E)
+        return said @ table.T + self.bias
 
 
 def _positions(length: int, like: Tensor) -> Tensor:
