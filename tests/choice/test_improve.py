@@ -56,7 +56,9 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     assert "isotrope improve" in card
     page = (found.folder / PAGE).read_text()
     assert all(name in page for name in ("pooling mean", "title → body", found.choice))
+    (found.folder / PAGE).unlink()
     again = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=quiet())
+    assert (found.folder / PAGE).read_text() == page, "a page that was deleted is written again"
     assert again.record == found.record, "a finished race is not run again"
     with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0"):
         improve(tiny_model, library, output=tmp_path / "out", minutes=3, console=quiet())

@@ -27,6 +27,7 @@ from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.load import is_bare
+from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.own_domain import read_domain
@@ -117,6 +118,7 @@ def improve(
         raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
     if not str(output):  # an unset variable of the shell would mean the present folder
         raise UserError("the output is empty", "name a folder")
+    check_pooling(pooling)
     paths = [documents] if isinstance(documents, str | Path) else list(documents)
     refuse_output_in_corpus(folder, paths)
     own = None if domain is None else read_domain(domain)
@@ -131,6 +133,8 @@ def improve(
         if (folder / RESULT).is_file() and kind_of(folder / "model") == "model":
             record = read_record(folder / RESULT, ["choice", "table", "gains", "finished"])
             if record["finished"]:
+                if not (folder / PAGE).is_file():
+                    write_text(folder / PAGE, choice_page(record, Base.of(str(model)).name).html())
                 return _choice(folder, record)
         check_replaceable(folder / "model", "model")
         return _Improvement(str(model), paths, folder, identity, own, guards, pooling, title, text, console).made()

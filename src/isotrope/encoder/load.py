@@ -24,10 +24,10 @@ from isotrope.encoder.dropout_keys import dropout_keys
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.faults import first_module, loading_fault, no_tokenizer
 from isotrope.encoder.no_bars import without_bars
-from isotrope.encoder.pooling import LAYERS, freeze, join_layers, pooling_modules
+from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
-from isotrope.errors import UserError, one_of, printable
+from isotrope.errors import UserError, printable
 
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights); every folder in models/ is a model
 SHIPPED = {
@@ -88,8 +88,7 @@ def load(
     """
     where = locate(str(model))
     tell(f"loading {model}")
-    if pooling is not None and pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
+    check_pooling(pooling)
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, str(model))
     base = base_model(where, str(model))

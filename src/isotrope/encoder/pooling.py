@@ -34,14 +34,23 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
 }
 
 
+def check_pooling(pooling: str | None) -> None:
+    """None is the model's own.
+
+    Raises:
+        UserError: the name is unknown.
+    """
+    if pooling is not None and pooling not in LAYERS:
+        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
+
+
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
 
     Raises:
         UserError: the name is unknown, or ``cls_head`` is asked of a checkpoint without a pooler.
     """
-    if pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
+    check_pooling(pooling)
     dim = transformer.get_embedding_dimension()
     config = transformer.auto_model.config
     layers = LAYERS[pooling]

@@ -31,7 +31,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
 from isotrope.encoder.load import locate
-from isotrope.encoder.pooling import LAYERS
+from isotrope.encoder.pooling import LAYERS, check_pooling
 from isotrope.encoder.prompts import NO_PROMPTS, Prompts
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError, one_of
@@ -117,8 +117,7 @@ def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PR
         UserError: no such model, prompt or file; an unknown pooling, step or option; a value that is not possible.
     """
     parsed = _checked(name, prompts)
-    if pooling is not None and pooling not in LAYERS:
-        raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
+    check_pooling(pooling)
     vectors = parsed.is_word_vectors
     encoder: Encoder = WordVectors(parsed.path) if vectors else _model(parsed, pooling, prompts)
     for step in parsed.steps:
