@@ -7,8 +7,12 @@ A cell is a start model and a collection. `improve` gets the collection's docume
 relevant to a query, and others at random), no query and no label. Then labels judge every candidate of the race:
 nDCG@10 of at most 300 queries, all texts cut at 128 tokens. Where there are classes, a text of the query's class is
 relevant. Beside the choice stand fixed policies: keep, whiten always, crops always, TSDAE always, and the best on
-STS-B's dev set. TSDAE is sentence-transformers' loss on as many texts as the longest training had; it takes
-architectures like BERT's alone.
+STS-B's dev set.
+
+    python benchmarks/choice.py WORK --data DATA --tsdae               # adds TSDAE to the cells that are done
+
+TSDAE is sentence-transformers' loss on as many texts as the longest training had; it takes architectures like BERT's
+alone.
 """
 
 from __future__ import annotations
@@ -58,7 +62,7 @@ MODELS = {  # name -> model, pooling, minutes
 RETRIEVAL = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow")
 CLASSES = ("TREC", "SUBJ", "MR")
 TSDAE = (
-    "views=false", "scores=false", "terms=false", "teachers=false", "train.batch_size=16", "train.learning_rate=3e-5",
+    "views=false", "scores=false", "terms=false", "train.batch_size=16", "train.learning_rate=3e-5",
     "train.max_length=64", "train.eval_steps=1000000",
     "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss",
 )  # fmt: skip
@@ -148,9 +152,6 @@ def cell(data: str, name: str, model_name: str, work: Path, console: Console) ->
     tasks: list[Task] = [OwnTask(domain), StsTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])]
     began = time.monotonic()
     labels, sts, race = judged(found, model, pooling, documents, tasks)
-    denoised = tsdae(found, model, pooling, documents, work / "tsdae", tasks[0], console)
-    if denoised is not None:
-        labels["TSDAE"] = denoised
     record = found.record
     return {
         "model": model_name, "collection": name, "minutes": minutes, "seconds": record["seconds"],
@@ -190,30 +191,35 @@ def judged(
     return labels, sts, race
 
 
-def tsdae(
-    found: Choice, model: str, pooling: str | None, documents: Path, folder: Path, task: Task, console: Console
-) -> Vector | None:
-    """nDCG@10 of each query after TSDAE on as many texts as the longest training had; None: it cannot train this."""
-    trained = json.loads((found.folder / "race.json").read_text(encoding="utf-8")).get("trained", {})
+def with_tsdae(
+    done: dict[str, Any], data: str, name: str, model_name: str, work: Path, console: Console
+) -> dict[str, Any]:
+    """A cell that is done, with the policy TSDAE; as it was, if TSDAE cannot train this model."""
+    model, pooling, _ = MODELS[model_name]
+    trained = json.loads((work / "improved" / "race.json").read_text(encoding="utf-8")).get("trained", {})
     count = max((of["pairs"] for of in trained.values()), default=0)
-    if not count:
-        return None
-    texts = folder.with_suffix(".txt")
-    rows = [json.loads(line) for line in documents.read_text(encoding="utf-8").splitlines()]
+    if not count or "TSDAE" in done["policies"]:
+        return done
+    texts = work / "tsdae.txt"
+    rows = [json.loads(line) for line in (work / "documents.jsonl").read_text(encoding="utf-8").splitlines()]
     lines = [" ".join(f"{row['title']} {row['text']}".split()) for row in rows]
     texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
     try:
         run = isotrope.train(
-            texts, output=folder, preset="simcse", backbone=model, dev="none", test="none", seed=SEED, resume=True,
-            console=console, overrides=[*TSDAE, f"train.epochs={count / len(lines):.4f}",
-                                        *([f"encoder.pooling={pooling}"] if pooling else ["encoder.pooling=mean"])],
+            texts, output=work / "tsdae", preset="simcse", backbone=model, dev="none", test="none", seed=SEED,
+            resume=True, console=console,
+            overrides=[*TSDAE, f"train.epochs={count / len(lines):.4f}", f"encoder.pooling={pooling or 'mean'}"],
         )  # fmt: skip
     except UserError as error:
         console.print(f"TSDAE: {error.problem}")
-        return None
-    trained_model = isotrope.load(run.model)
-    with cut(trained_model, JUDGED_LENGTH):
-        return measure_trial(trained_model, Trial("TSDAE", steps=()), [task], [])["TSDAE"][task.name]
+        return done
+    task = OwnTask(part_of(*collection(data, name))[0])
+    of: list[Vector] = []
+    for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.model)):
+        with cut(encoder, JUDGED_LENGTH):
+            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], [])[AS_IS][task.name])
+    policy = {"candidate": "TSDAE", "texts": count, **asdict(compare_means(of[0], of[1]))}
+    return done | {"policies": done["policies"] | {"TSDAE": policy}}
 
 
 def policies(
@@ -228,7 +234,6 @@ def policies(
         "keep": AS_IS,
         "whiten": next((n for n, of in made.items() if of.step == POST_STEPS["full whitening"] and not of.run), None),
         "crops": max(crops, key=lambda name: int(made[name].run.rsplit("-", 1)[1]), default=None),
-        "TSDAE": "TSDAE" if "TSDAE" in labels else None,
         "the best by STS-B dev": max(sts, key=sts.__getitem__),
     }
     return {
@@ -242,6 +247,7 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
     parser.add_argument("work", type=Path, help="a folder for the races")
     parser.add_argument("--data", required=True)
     parser.add_argument("--only", nargs="*", default=[], help="words in the cells' names")
+    parser.add_argument("--tsdae", action="store_true", help="add TSDAE to the cells that are done")
     args = parser.parse_args()
     console = Console()
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -250,10 +256,12 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
             place = f"{model}-{name.lower()}"
             target = RESULTS / f"{place}.json"
             words = [word.lower() for word in args.only]
-            if target.is_file() or not all(word == model or word == name.lower() for word in words):
+            if target.is_file() != args.tsdae or not all(word in (model, name.lower()) for word in words):
                 continue
             console.rule(place)
-            write_json(target, judge(args.data, name, model, args.work / place, console))
+            asked = (args.data, name, model, args.work / place, console)
+            done = json.loads(target.read_text(encoding="utf-8")) if args.tsdae else {}
+            write_json(target, with_tsdae(done, *asked) if args.tsdae else judge(*asked))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.choice.decide import AS_IS, choose_candidate
+from isotrope.choice.decide import AS_IS, choose_candidate, mean_score
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import task_generator
 from isotrope.types import Vector
@@ -87,6 +87,10 @@ def test_a_gain_only_where_the_training_looked_alike_does_not_count() -> None:
     choice, gains = choose_candidate(scores, {"crops": frozenset({"a", "b"})})
     assert (choice, gains["crops"].others) == (AS_IS, None)
     assert choose_candidate(scores, {"crops": frozenset({"b"})})[0] == "crops"
+
+
+def test_the_mean_is_over_tasks_not_over_queries() -> None:
+    assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
 
 
 BAD: dict[str, tuple[Any, str]] = {

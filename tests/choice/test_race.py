@@ -16,7 +16,7 @@ from isotrope.choice.clock import Clock
 from isotrope.choice.decide import AS_IS
 from isotrope.choice.judges import judges_of
 from isotrope.choice.measure import words_read
-from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, NO_TIME, PLAN, Made, Race, Start, mean_score
+from isotrope.choice.race import FEWEST_PAIRS, MOST_ROUNDS, NO_TIME, PLAN, Made, Race, Start
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.run.settings import RunSettings
@@ -85,10 +85,6 @@ def test_a_plan_is_kept_for_a_race_that_goes_on(tmp_path: Path, trained: list[tu
     trained.clear()
     race(tmp_path, 50).trainings(found, None, ())
     assert trained == planned, "whatever time is left"
-
-
-def test_the_mean_is_over_tasks_not_over_queries() -> None:
-    assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
 
 
 def test_short_documents_have_fewer_pairs_than_planned_and_are_trained_all_the_same(

@@ -45,6 +45,11 @@ class CandidateGain:
     allowed: bool
 
 
+def mean_score(scores: TaskScores) -> float:
+    """Mean over the tasks of the mean over their queries."""
+    return float(np.mean([np.mean(cases) for cases in scores.values()]))
+
+
 def choose_candidate(
     scores: Mapping[str, TaskScores],
     alike: Mapping[str, frozenset[str]] | None = None,

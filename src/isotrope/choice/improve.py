@@ -15,12 +15,12 @@ from isotrope.cards.base import Base
 from isotrope.choice.candidates import POST_STEPS, RAW_POOLINGS, recipes
 from isotrope.choice.card import choice_card
 from isotrope.choice.clock import Clock
-from isotrope.choice.decide import AS_IS, CandidateGain, choose_candidate
+from isotrope.choice.decide import AS_IS, CandidateGain, choose_candidate, mean_score
 from isotrope.choice.guard import affordable_pairs, general_change, general_pairs, shipped_pairs
 from isotrope.choice.judges import Judges, held_out_count, judges_of
 from isotrope.choice.measure import words_read
 from isotrope.choice.page import choice_page
-from isotrope.choice.race import PLAN, Race, Start, mean_score
+from isotrope.choice.race import PLAN, Race, Start
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line

@@ -21,7 +21,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.choice.budget import Amount, Size, measurement_size
 from isotrope.choice.candidates import SHARES, Training, Trial, joined, linear_step
 from isotrope.choice.clock import Clock
-from isotrope.choice.decide import AS_IS, TaskScores
+from isotrope.choice.decide import AS_IS, TaskScores, mean_score
 from isotrope.choice.judges import Judge
 from isotrope.choice.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
 from isotrope.console.progress import watch
@@ -31,6 +31,7 @@ from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.post.saved import with_linear
 from isotrope.run.folder import RunFolder
+from isotrope.run.memory import give_back
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
 from isotrope.store.atomic import write_json
@@ -187,6 +188,7 @@ class Race:
             if not first and self._plan["measuring"] > self.clock.left:
                 self._leave_out(trial.name, NO_TIME)
                 return
+            give_back()  # what trainings and measurements have left
             began = self.clock.spent
             with watch("measuring", self.console, trial.name), nullcontext() if first else self.clock.alarm():
                 measured = measure_trial(self._encoder(made), trial, self.tasks, self.fitted_on)
@@ -275,11 +277,6 @@ class Race:
         """Keep the plan and the time that was used."""
         self._plan |= more
         write_json(self.folder / PLAN, self._plan | {"spent": self.clock.spent})
-
-
-def mean_score(scores: TaskScores) -> float:
-    """Mean over the tasks of the mean over their queries."""
-    return float(np.mean([np.mean(cases) for cases in scores.values()]))
 
 
 def training_settings(start: Start, recipe: Training, output: Path, pairs: int, pooling: str | None) -> RunSettings:
