@@ -28,9 +28,9 @@ def test_the_scores_are_those_of_the_steps_behind_the_encoder(tiny_model: Path) 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
     tasks = make_tasks(sentences(4))
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, sentences(10, seed=3))
+    found = measure_trial(load(tiny_model), Trial("keep"), tasks, sentences(1, seed=3))
     assert "keep" in found
-    assert "full whitening" not in found, "10 texts have no 32 dimensions"
+    assert "full whitening" not in found, "one text has no variance"
 
 
 def test_scores_are_found_again_and_damage_counts_as_missing(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """What a race trains, in order; nothing is trained."""
     calls: list[tuple[str, int]] = []
 
-    def note(self: Race, recipe: Any, pairs: int, pooling: str | None, steps: Any) -> None:
+    def note(self: Race, recipe: Any, pairs: int, pooling: str | None, steps: Any, shares: Any) -> None:
         calls.append((recipe.name, pairs))
         self.scores[recipe.name] = {"task": np.array([len(calls) / 10])}
         self._recipes[recipe.name] = recipe.name
@@ -189,7 +189,7 @@ def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkey
     assert AS_IS in raced.scores
     assert machine.time + after <= 1.1 * 1200
     assert len(machine.trained) >= least, raced.left_out
-    assert machine.time > 500 or not machine.trained, "the time is used"
+    assert machine.time > 450 or not machine.trained, "the time is used"
 
 
 def test_a_model_that_is_too_slow_is_refused_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,29 @@ def test_a_variance_is_raised_to_one_minus_twice_the_exponent(exponent):
     np.testing.assert_allclose(z.T @ z / len(z), np.diag(variances ** (1 - 2 * exponent)), atol=1e-9)
 
 
+def test_shrinkage_equals_ledoit_and_wolfs_definition():
+    """Their Lemma 3.2 and 3.3, in sums over the rows."""
+    x = anisotropic(rows=30)
+    centred = x - x.mean(axis=0)
+    n, dim = x.shape
+    sample = sum(np.outer(row, row) for row in centred) / n
+    middle = np.trace(sample) / dim
+    spread = np.sum((sample - middle * np.eye(dim)) ** 2) / dim
+    noise = min(spread, sum(np.sum((np.outer(row, row) - sample) ** 2) / dim for row in centred) / n**2)
+    shrunk = noise / spread * middle * np.eye(dim) + (1 - noise / spread) * sample
+    _, matrix = whitening(x, shrink=True)
+    assert noise / spread > 0.01
+    np.testing.assert_allclose(matrix @ matrix.T, np.linalg.inv(shrunk), rtol=1e-9)
+
+
+def test_a_shrunk_covariance_needs_fewer_rows_than_dimensions():
+    train, x = anisotropic(rows=5), anisotropic(rows=60)
+    assert whitening(train, shrink=True)[1].shape == (6, 6)
+    with pytest.raises(UserError, match="5 sentences cannot whiten 6 dimensions"):
+        whitening(train)
+    assert np.isfinite(x @ whitening(train, shrink=True)[1]).all()
+
+
 def test_exponent_0_is_centring_alone():
     """The axes turn, which no cosine sees."""
     x = anisotropic()

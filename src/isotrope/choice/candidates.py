@@ -13,10 +13,10 @@ from isotrope.post.names import post_step
 SPAN, TITLE, HALF, NEIGHBOURS = "span → rest", "title → body", "half → half", "neighbouring paragraphs"
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
-POST_STEPS = {
-    "slight whitening": "whitening:exponent=0.125",
-    "soft whitening": "whitening:exponent=0.25",
-    "full whitening": "whitening",
+POST_STEPS = {  # fitted on few texts
+    "slight whitening": "whitening:exponent=0.125,shrink=true",
+    "soft whitening": "whitening:exponent=0.25,shrink=true",
+    "full whitening": "whitening:shrink=true",
 }
 RAW_POOLINGS = ("mean", "first_last", "cls")  # of a bare language model, whose best one nobody knows
 SHARES = (1.0, 0.5)  # of the trained weights; the rest is the model before training

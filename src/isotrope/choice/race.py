@@ -1,8 +1,8 @@
 """The race: cheap candidates first, then trainings, until the time is over.
 
-Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs. The
-speed of this machine decides how many pairs fit into the time, and how much a candidate is measured on. The plan is
-kept: a stopped race goes on with it.
+Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs, and
+averaged with the start model. The speed of this machine decides how many pairs fit into the time, and how much a
+candidate is measured on. The plan is kept: a stopped race goes on with it.
 """
 
 from __future__ import annotations
@@ -146,18 +146,18 @@ class Race:
             steps: post steps behind the trained models.
         """
         by_name = {recipe.name: recipe for recipe in recipes}
-        first = self._pairs("first", list(by_name), FIRST_SHARE)
+        first = self._pairs("first", list(by_name), FIRST_SHARE, SHARES[:1])
         why = "there are too few documents" if MOST_ROUNDS * self.start.trained_on < FEWEST_PAIRS else NO_TIME
         for name in (name for name in by_name if name not in first and name not in self.left_out):
             self._leave_out(name, why)
         for name, pairs in first.items():
-            self._trained(by_name[name], pairs, pooling, steps)
+            self._trained(by_name[name], pairs, pooling, steps, SHARES[:1])
         done = [name for name in first if name in self._recipes.values()]
         best = sorted(done, key=self._best_of, reverse=True)[: (len(first) + 1) // 2]
         for place, name in enumerate(best):
-            for pairs in self._pairs(f"second: {name}", [name], 1 / (len(best) - place)).values():
-                if pairs > 1.5 * first[name]:
-                    self._trained(by_name[name], pairs, pooling, steps)
+            second = self._pairs(f"second: {name}", [name], 1 / (len(best) - place), SHARES)
+            pairs = max(second.values(), default=0)
+            self._trained(by_name[name], pairs if pairs > 1.5 * first[name] else first[name], pooling, steps, SHARES)
 
     def model(self, candidate: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
@@ -211,7 +211,9 @@ class Race:
         self.tasks = [task.part(size.queries) for task in self.tasks]
         self.fitted_on = [self.fitted_on[place] for place in evenly(len(self.fitted_on), size.fitted_on)]
 
-    def _trained(self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str]) -> None:
+    def _trained(
+        self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str], shares: Sequence[float] = SHARES
+    ) -> None:
         told = joined(recipe.name, f"{pairs:,} pairs")
         if told in self.left_out:
             return
@@ -219,7 +221,7 @@ class Race:
         run, kept = self.run(name), self._plan.setdefault("trained", {})
         seconds = pairs / self._pairs_a_second()  # planned
         if not run.finished:
-            if seconds + len(SHARES) * self._plan["measuring"] > self.clock.left:
+            if seconds + len(shares) * self._plan["measuring"] > self.clock.left:
                 self._leave_out(told, NO_TIME)
                 return
             begun, began = run.begun, self.clock.spent
@@ -236,7 +238,7 @@ class Race:
         if name not in kept:
             kept[name] = {"pairs": pairs, "seconds": seconds}
             self.note()
-        for share in SHARES:
+        for share in shares:
             trial = joined(told, "averaged" if share != 1 else "")
             self._measured(Trial(trial, recipe.alike, recipe.name, tuple(steps)), Made(pooling, name, share))
 
@@ -249,14 +251,14 @@ class Race:
         """All that is read to measure one encoder."""
         return list(dict.fromkeys([*self.fitted_on, *(text for task in self.tasks for text in task.texts)]))
 
-    def _pairs(self, stage: str, recipes: Sequence[str], share: float) -> Mapping[str, int]:
+    def _pairs(self, stage: str, recipes: Sequence[str], share: float, shares: Sequence[float]) -> Mapping[str, int]:
         """Training -> how many pairs it gets in this stage; the last ones are left out if the time is too short."""
         plans = self._plan.setdefault("plans", {})
         if stage not in plans:
             plans[stage] = {}
             for count in range(len(recipes), 0, -1):
                 seconds = SAFETY * share * (self.clock.left - self._plan["measuring"]) / count
-                seconds -= len(SHARES) * self._plan["measuring"]
+                seconds -= len(shares) * self._plan["measuring"]
                 pairs = min(int(self._pairs_a_second() * seconds), MOST_ROUNDS * self.start.trained_on)
                 if pairs >= FEWEST_PAIRS:
                     plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)

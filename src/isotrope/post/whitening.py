@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.covariance import ledoit_wolf
 
 from isotrope.errors import UserError
 from isotrope.post.fitted import LinearStep
@@ -13,7 +14,9 @@ SOFT_WHITENING = 0.25  # the exponent of `isotrope whiten`: docs/whiten.md says 
 ROUNDING = 1e-12  # of the largest variance: what float32 vectors have in directions that they do not use
 
 
-def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL_WHITENING) -> tuple[Matrix, Matrix]:
+def whitening(
+    vectors: Matrix, k: int | None = None, exponent: float = FULL_WHITENING, shrink: bool = False
+) -> tuple[Matrix, Matrix]:
     """Mean μ (D,) and W = (U Λ^-exponent)[:, :k] (D, k) of vectors (N, D); the result of x is (x − μ) W.
 
     U Λ Uᵀ is the covariance over N, its directions by falling variance (PCA type); k is D by default. A direction of
@@ -23,15 +26,20 @@ def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL_WHIT
     Directions without variance are left out, so there may be fewer than k. A last LayerNorm takes one away from every
     mean-pooled BERT, and Λ^-1/2 would blow its rounding up to full size. Exponent 0 keeps them: it enlarges nothing.
 
+    Of few vectors, the small variances come out too small, and whitening then enlarges noise. ``shrink`` moves the
+    covariance towards a multiple of the identity, as far as Ledoit and Wolf estimate, 2004,
+    https://doi.org/10.1016/S0047-259X(03)00096-4.
+
     Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1, has the exponent 0.5.
 
     Raises:
         UserError: more dimensions are asked for than there are; too few sentences for them; all have the same vector.
     """
-    wanted = check_size(len(vectors), vectors.shape[1], k, exponent)
+    wanted = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
     centred = vectors - mean
-    values, directions = np.linalg.eigh(centred.T @ centred / len(vectors))
+    covariance = ledoit_wolf(centred)[0] if shrink else centred.T @ centred / len(vectors)
+    values, directions = np.linalg.eigh(covariance)
     values, directions = values[::-1], directions[:, ::-1]
     if values[0] <= ROUNDING * np.mean(vectors**2):
         raise UserError(
@@ -41,7 +49,7 @@ def whitening(vectors: Matrix, k: int | None = None, exponent: float = FULL_WHIT
     return mean, directions[:, :live] * values[:live] ** -exponent
 
 
-def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING) -> int:
+def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False) -> int:
     """How many dimensions are wanted of ``dim``: ``k``, by default all.
 
     Raises:
@@ -50,16 +58,16 @@ def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITEN
     wanted = dim if k is None else k
     if wanted > dim:
         raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")
-    if rows < fewest_rows(dim, k, exponent):
+    if rows < fewest_rows(dim, k, exponent, shrink):
         problem = f"{rows} sentences cannot whiten {wanted} dimensions"
         other = " or exponent 0 (centring alone)" if k is None else ""
         raise UserError(problem, f"fit on more than {wanted} sentences, or choose a smaller k{other}")
     return wanted
 
 
-def fewest_rows(dim: int, k: int | None, exponent: float) -> int:
-    """How many rows the fit needs: more than the dimensions. To centre all dimensions, two are enough."""
-    return 2 if k is None and exponent == 0 else (dim if k is None else k) + 1
+def fewest_rows(dim: int, k: int | None, exponent: float, shrink: bool = False) -> int:
+    """How many rows the fit needs: more than the dimensions. To centre or to shrink, two are enough."""
+    return 2 if shrink or (k is None and exponent == 0) else (dim if k is None else k) + 1
 
 
 class Whitening(LinearStep):
@@ -68,11 +76,13 @@ class Whitening(LinearStep):
     Attributes:
         k: dimensions kept, of the largest variance.
         exponent: 0.5 is full whitening, as published; 0 is centring alone.
+        shrink: estimate the covariance for few vectors (Ledoit and Wolf).
     """
 
     k: Count | None = None
     exponent: Exponent = FULL_WHITENING
+    shrink: bool = False
 
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
         """`whitening` with this step's options."""
-        return whitening(vectors, self.k, self.exponent)
+        return whitening(vectors, self.k, self.exponent, self.shrink)
