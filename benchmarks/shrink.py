@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from choice import collection, part_of
 
 import isotrope
+from choice import collection, part_of
 from isotrope.choice.measure import JUDGED_LENGTH
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
@@ -38,7 +38,7 @@ def measured(model: str, name: str, data: str) -> dict[str, Any]:
     texts = task.texts
     with cut(encoder, JUDGED_LENGTH):
         known = Known(texts, vectors_of(encoder, texts, batch_size=32))
-    corpus = [text for text in task.domain.corpus]
+    corpus = list(task.domain.corpus)
     order = np.random.default_rng(0).permutation(len(corpus))
     vectors = np.asarray(known.encode([corpus[row] for row in order]), dtype=np.float64)
     rows = []
