@@ -284,6 +284,29 @@ def whitening() -> str:
     return "\n".join(lines)
 
 
+def shrink() -> str:
+    """Whitening fitted on few texts: the plain covariance → the shrunk one."""
+    path = HERE / "whiten" / "shrink.json"
+    if not path.is_file():
+        return "No measurement is committed yet."
+    lines = list[str]()
+    for found in json.loads(path.read_text(encoding="utf-8"))["measured"]:
+        scores = {(row["texts"], row["exponent"], row["shrink"]): row["score"] for row in found["rows"]}
+        exponents = sorted({exponent for _, exponent, _ in scores})
+        if not lines:
+            heads = [f"{e:g}: plain → shrunk" for e in exponents]
+            lines = [f"| model | collection | texts | as it is | {' | '.join(heads)} |"]
+            lines.append("|---|---|--:|--:|" + "--:|" * len(exponents))
+        for count in sorted({texts for texts, _, _ in scores}):
+            cells = [
+                " → ".join(points(scores[key]) if (key := (count, e, way)) in scores else "–" for way in (False, True))
+                for e in exponents
+            ]
+            row = [found["model"], found["collection"], f"{count:,}", points(found["as it is"]), *cells]
+            lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
 def post_steps() -> str:
     """What each step behind a model does, by labels and by tasks from documents; the highest score of a row is bold."""
     path = HERE / "post" / "result.json"
@@ -365,7 +388,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
     DOCS / "improve.md": (choices, policies),
-    DOCS / "whiten.md": (whitening, post_steps, post_choices),
+    DOCS / "whiten.md": (whitening, shrink, post_steps, post_choices),
     DOCS / "methods" / "whitenedcse.md": (first_step,),
 }
 
