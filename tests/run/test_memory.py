@@ -7,8 +7,9 @@ import sys
 
 import psutil
 import pytest
+from transformers import TrainerState
 
-from isotrope.run.memory import give_back
+from isotrope.run.memory import STEPS, GiveBack, give_back
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be asked")
@@ -27,3 +28,12 @@ def test_pieces_between_what_is_kept_are_given_back() -> None:
 def test_where_there_is_nothing_to_ask_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isotrope.run.memory.ctypes.CDLL", lambda _: object())
     give_back()
+
+
+def test_a_training_gives_back_every_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    state = TrainerState()
+    monkeypatch.setattr("isotrope.run.memory.give_back", lambda: steps.append(state.global_step))
+    for state.global_step in range(1, 2 * STEPS + 2):
+        GiveBack().on_step_end(None, state, None)
+    assert steps == [STEPS, 2 * STEPS]

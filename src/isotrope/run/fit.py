@@ -17,6 +17,7 @@ from isotrope.run.checkpoints import checkpoint_step
 from isotrope.run.log import MetricsLog
 from isotrope.run.prepare import TrainingPlan
 from isotrope.run.processes import process_number
+from isotrope.run.memory import GiveBack
 from isotrope.run.progress import CtrlC, Narrator
 from isotrope.run.resume import Sealing, last_checkpoint, records_of
 from isotrope.run.selection import DevScore, Selection, Signals, WithHead
@@ -68,7 +69,7 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
         loss=plan.objective,
         evaluator=WithHead(evaluator, whole) if whole else evaluator,
         data_collator=collator,
-        callbacks=[ObjectiveState(plan.objective), selection, narrator, ctrl_c, Sealing(log, selection)],
+        callbacks=[ObjectiveState(plan.objective), selection, narrator, ctrl_c, GiveBack(), Sealing(log, selection)],
         remedy=against_divergence(preset),
     )
     for callback in (PrinterCallback, ProgressCallback):
