@@ -15,9 +15,9 @@ from isotrope.errors import Stopped
 from isotrope.objective.head import head_layers, with_head
 from isotrope.run.checkpoints import checkpoint_step
 from isotrope.run.log import MetricsLog
+from isotrope.run.memory import GiveBack
 from isotrope.run.prepare import TrainingPlan
 from isotrope.run.processes import process_number
-from isotrope.run.memory import GiveBack
 from isotrope.run.progress import CtrlC, Narrator
 from isotrope.run.resume import Sealing, last_checkpoint, records_of
 from isotrope.run.selection import DevScore, Selection, Signals, WithHead
