@@ -9,7 +9,7 @@ import psutil
 import pytest
 from transformers import TrainerState
 
-from isotrope.run.memory import EVERY, GiveBack, give_back
+from isotrope.run.memory import STEPS_BETWEEN, GiveBack, give_back
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be asked")
@@ -34,6 +34,6 @@ def test_a_training_gives_back_every_few_steps(monkeypatch: pytest.MonkeyPatch) 
     steps: list[int] = []
     state = TrainerState()
     monkeypatch.setattr("isotrope.run.memory.give_back", lambda: steps.append(state.global_step))
-    for state.global_step in range(1, 2 * EVERY + 2):
+    for state.global_step in range(1, 2 * STEPS_BETWEEN + 2):
         GiveBack().on_step_end(None, state, None)
-    assert steps == [EVERY, 2 * EVERY]
+    assert steps == [STEPS_BETWEEN, 2 * STEPS_BETWEEN]

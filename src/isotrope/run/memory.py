@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerState
 
-EVERY = 25  # so seldom that a step takes no longer
+STEPS_BETWEEN = 25  # so seldom that a step takes no longer
 
 
 def give_back() -> None:
@@ -27,5 +27,5 @@ class GiveBack(TrainerCallback):
 
     def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         """At every 25th step."""
-        if state.global_step % EVERY == 0:
+        if state.global_step % STEPS_BETWEEN == 0:
             give_back()
