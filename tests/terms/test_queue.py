@@ -13,6 +13,7 @@ from torch import nn
 from drawn import draw, scores
 from isotrope import component
 from isotrope.encoder.context import BuildContext
+from isotrope.terms._queue import projection
 from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet
 from isotrope.terms.queue_kl import queue_kl
@@ -95,3 +96,7 @@ def test_without_a_queue_nothing_is_built(kind: str) -> None:
     term = component("terms", kind, teacher="rank")
     assert term.build(BuildContext()) is term
     assert not isinstance(term, nn.Module)
+
+
+def test_a_student_as_wide_as_its_teacher_starts_in_the_teachers_own_directions() -> None:
+    assert torch.equal(projection(3, 3).weight, torch.eye(3))

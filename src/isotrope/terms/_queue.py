@@ -59,9 +59,12 @@ class OverQueue(nn.Module):
 
 
 def projection(width: int, teacher_width: int) -> nn.Linear:
-    """A learnt map from the student's width to the teacher's, which starts with orthonormal rows or columns."""
+    """A learnt map from the student's width to the teacher's, which starts with orthonormal rows or columns.
+
+    Of equal widths it starts as the identity: a student made of its teacher's layers has its directions already.
+    """
     made = nn.Linear(width, teacher_width, bias=False)
-    nn.init.orthogonal_(made.weight)
+    (nn.init.eye_ if width == teacher_width else nn.init.orthogonal_)(made.weight)
     return made
 
 
