@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrope.encoder.fast.attention import Packing
+from isotrope.encoder.fast.attention import Packing, attend
 from small_encoders import L, N, batch
 
 
@@ -24,3 +24,31 @@ def test_filler_tokens_change_nothing(multiple: int) -> None:
     weight = torch.randn_like(x)
     (back * weight).sum().backward()
     assert torch.equal(x.grad, weight * real)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "split"), [([40] * 4, False), ([40, 3, 4, 5], True), ([40, 30, 30, 30], False), ([32, 3, 3, 3], False)]
+)
+def test_sentences_are_split_by_length_where_that_saves_half_of_the_work(lengths: list[int], split: bool) -> None:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    parts = Packing.from_mask(mask, 2).split().parts
+    assert bool(parts) == split
+    if split:
+        assert sorted(torch.cat([sentences for sentences, _ in parts]).tolist()) == [0, 1, 2, 3]
+        assert [part.bias.shape[-1] for _, part in parts] == [5, 40]
+
+
+def test_in_half_precision_attention_that_learns_is_the_same_to_rounding() -> None:
+    """It is written out there, since torch's kernel is slow."""
+    packing = Packing.from_mask(batch()["attention_mask"], 2)
+    count = int(batch()["attention_mask"].sum())
+    exact = [torch.randn(1, 2, count, 8).bfloat16().requires_grad_() for _ in range(3)]
+    half = [x.detach().clone().requires_grad_() for x in exact]
+    expected = attend(*(x.float() for x in exact), packing, packing.bias, 0.0, None)
+    found = attend(*half, packing, packing.bias, 0.0, None)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, atol=0.03, rtol=0.03)
+    expected.pow(2).sum().backward()
+    found.float().pow(2).sum().backward()
+    for one, other in zip(exact, half, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, atol=0.1, rtol=0.05)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from conftest import sentences
 from isotrope import Objective, load
 from isotrope.encoder import save
+from isotrope.encoder.fast.attention import Packing
 from isotrope.encoder.fast.dropout import Dropout
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import LAYERS
@@ -25,11 +26,18 @@ from isotrope.terms.infonce import InfoNCE
 from small_encoders import KINDS, VOCABULARY, batch, both, random_model, rows_of_linear_layers, states
 
 
-@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("holes", [False, True, "split"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_layer_and_gradient_is_that_of_the_padded_encoder(kind: str, holes: bool) -> None:
+def test_every_layer_and_gradient_is_that_of_the_padded_encoder(
+    kind: str, holes: bool | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, packed = both(kind)
-    features = batch(holes)
+    features = batch(bool(holes))
+    if holes == "split":  # one long sentence: the attention of the others is computed apart
+        monkeypatch.setattr("isotrope.encoder.fast.attention.SPLIT_FROM", 4)
+        features["attention_mask"][1:, 4:] = 0
+        features["input_ids"][1:, 4:] = 1
+        assert len(Packing.from_mask(features["attention_mask"], 2).split().parts) == 2
     expected, found = states(plain, features), states(packed, features)
     assert torch.allclose(found, expected, atol=1e-5)
     weight = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1))

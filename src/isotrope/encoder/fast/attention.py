@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from isotrope.encoder.fast.dropout import drop
 
 ATTENTION_NAME = "isotrope_packed"  # among transformers' attention implementations; no saved configuration mentions it
+SPLIT_FROM = 33  # columns: below it, attention is a small part of the work
 HIDDEN = -3e4  # added to a padding's score: exp gives 0 in every precision, and it fits into float16
 
 
@@ -31,6 +32,7 @@ class Packing:
     rows: Tensor  # (N·L,) into T
     head_places: Tensor  # (T·H,) into N·H·L
     head_rows: Tensor  # (N·H·L,) into T·H
+    parts: tuple[tuple[Tensor, Packing], ...] = ()  # sentences (n,) of this batch, and how they stand alone
 
     @classmethod
     def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> Packing:
@@ -49,6 +51,32 @@ class Packing:
         return cls(
             bias[:, None, None], places, rows, head_places.clamp(max=n * heads * length).view(-1), head_rows.view(-1)
         )
+
+    def split(self) -> Packing:
+        """With the short sentences apart from the long ones, where that halves the attention's work or better.
+
+        Its work grows with L², so that one long sentence makes all others as slow as it is.
+        """
+        n, length = len(self.bias), self.bias.shape[-1]
+        if n < 2 or length < SPLIT_FROM:
+            return self
+        ends = (self.bias[:, 0, 0] == 0) * torch.arange(1, length + 1, device=self.bias.device)  # (N, L)
+        lengths, order = ends.amax(dim=1).sort()
+        short = torch.arange(1, n, device=order.device)
+        work = short * lengths[:-1] ** 2 + (n - short) * length**2  # (N - 1,), of the first k, and of the others
+        best = int(work.argmin())
+        if 2 * int(work[best]) > n * length**2 or not lengths[best]:
+            return self
+        few, many = order[: best + 1], order[best + 1 :]
+        return replace(self, parts=((few, self._part(few, int(lengths[best]))), (many, self._part(many, length))))
+
+    def _part(self, sentences: Tensor, length: int) -> Packing:
+        """Some sentences with ``length`` columns; their tokens are rows of this packing, and the others' are zero."""
+        rows = self.head_rows.view(len(self.bias), -1, self.bias.shape[-1])[sentences, :, :length].flatten()
+        places = rows.new_full((len(self.head_places) + 1,), len(rows))
+        places[rows] = torch.arange(len(rows), device=rows.device)
+        bias = self.bias[sentences, :, :, :length]
+        return replace(self, bias=bias, head_places=places[:-1], head_rows=rows)
 
     def pack(self, x: Tensor) -> Tensor:
         """(N, L, …) -> (1, T, …)."""
@@ -122,8 +150,16 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, bias: Tensor, dropout: float, scaling: float | None
 ) -> Tensor:
     """Heads (1, H, T, d) -> (1, T, H, d); ``bias``, added to the scores, broadcasts to (N, H, L, L)."""
+    if packing.parts and not dropout:
+        found = query.new_zeros(())
+        for sentences, part in packing.parts:  # each gives zeros for the tokens of the other
+            length = part.bias.shape[-1]
+            own = bias[sentences, :, :length, :length]
+            found = found + attend(query, key, value, part, own, dropout, scaling)
+        return found
     query, key, value = (packing.pad_heads(x) for x in (query, key, value))  # (N, H, L, d)
-    if dropout and query.device.type == "cpu":
+    # For CPUs, torch's kernel has no dropout, and its gradient in half precision is slow.
+    if query.device.type == "cpu" and (dropout or (query.requires_grad and query.element_size() == 2)):
         found = _plain(query, key, value, bias, dropout, scaling)
     else:
         n, _, length, _ = query.shape
@@ -133,7 +169,7 @@ def attend(
 
 
 def _plain(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: float, scaling: float | None) -> Tensor:
-    """Attention as it is written: torch's kernel for CPUs has no dropout, and its substitute is slower than this."""
+    """Attention as it is written, where torch's kernel is slower."""
     n, heads, length, size = query.shape
     query, key, value = (x.reshape(n * heads, length, size) for x in (query, key, value))
     bias = bias.to(query.dtype).expand(n, heads, -1, length).reshape(n * heads, -1, length)  # (N·H, 1 or L, L)
