@@ -59,7 +59,7 @@ def keep_tokens(model: SentenceTransformer, count: int) -> SentenceTransformer:
 
 def unit_norms(reads: Tensor, writes: Tensor) -> Tensor:
     """How much each of U inner units does: ‖what it reads‖ · ‖what it writes‖. (U, D), (D, U) -> (U,)."""
-    return torch.linalg.vector_norm(reads, dim=1) * torch.linalg.vector_norm(writes, dim=0)
+    return torch.mul(torch.linalg.vector_norm(reads, dim=1), torch.linalg.vector_norm(writes, dim=0))
 
 
 @torch.no_grad()
