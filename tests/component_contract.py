@@ -81,14 +81,15 @@ def views_of(stack: Tensor, guide: Tensor | None = None, seed: int = 0) -> Views
         guide[1] = guide[0] + 0.01 * guide[1]
     batch = Batch(torch.arange(N), torch.Generator().manual_seed(seed))
     guides = {"guide": F.normalize(guide, dim=-1).to(stack)}
-    return Views(batch, stack, draw(N, 1, D, seed=1).to(stack), guides, readings())
+    return Views(batch, stack, draw(N, 1, D, seed=1).to(stack), guides, readings(stack))
 
 
-def readings(order: Tensor | None = None) -> dict[int, Reading]:
-    """What the student read in each pass: the token ids of `features`, sentences in the given order."""
+def readings(stack: Tensor, order: Tensor | None = None) -> dict[int, Reading]:
+    """What the student read in each pass: the token ids of `features`, and states that move with the embeddings."""
     order = torch.arange(N) if order is None else order
     text = {name: value[order] for name, value in features(None).items()}
-    return {number: Reading(text, text, draw(N, L, D, seed=number)[order]) for number in range(V)}
+    places = [draw(N, L, D, seed=number)[order].to(stack) for number in range(len(stack))]
+    return {number: Reading(text, text, view[:, None] + places[number]) for number, view in enumerate(stack)}
 
 
 def applied(stage: str, made: Any, views: Views, temperature: float = 0.3) -> Tensor:
@@ -194,7 +195,8 @@ def does_not_see_the_order_of_sentences(stage: str, kind: str) -> None:
     guide = plain.teachers["guide"][order]
     other = replace(
         plain, stack=plain.stack[:, order], negatives=plain.negatives[order], teachers={"guide": guide},
-        batch=Batch(plain.batch.rows[order], torch.Generator().manual_seed(0)), readings=readings(order),
+        batch=Batch(plain.batch.rows[order], torch.Generator().manual_seed(0)),
+        readings=readings(plain.stack[:, order], order),
     )  # fmt: skip
     made, again = make(stage, kind), make(stage, kind)
     if isinstance(made, nn.Module):

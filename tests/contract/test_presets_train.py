@@ -28,7 +28,7 @@ from isotrope.run.environment import environment
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"
 SECOND = ["esimcse", "mocose", "ct"]  # presets with second encoders
-TOKENS = ["tsdae", "diffcse"]  # presets that read the tokens of the text
+TOKENS = ["tsdae", "diffcse", "isbert"]  # presets that read the tokens of the text
 SOLVED = 1e-4  # a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
 
 

@@ -112,3 +112,15 @@ def replaced_tokens(logits: Tensor, replaced: Tensor, mask: Tensor) -> list[floa
                 probability = 1 / (1 + math.exp(-value))
                 found.append(-math.log(probability if label else 1 - probability))
     return found
+
+
+def mutual_information(products: Tensor, of: list[int]) -> float:
+    """Mean softplus of the negative products with the own sentence, and of the products with all others (float64)."""
+    own, others = [], []
+    for row, sentence in zip(products.double().tolist(), of, strict=True):
+        for number, value in enumerate(row):
+            if number == sentence:
+                own.append(math.log(1 + math.exp(-value)))
+            else:
+                others.append(math.log(1 + math.exp(value)))
+    return sum(own) / len(own) + sum(others) / len(others)

@@ -1,0 +1,90 @@
+"""IS-BERT: a sentence's vector has much in common with its own windows of words, and little with those of others.
+
+Zhang et al., EMNLP 2020, Sec. 3. https://aclanthology.org/2020.emnlp-main.124
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
+from isotrope.errors import UserError
+from isotrope.types import Count, NonNegative, Scores
+
+OddWidths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
+
+
+def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """The two parts of the Jensen-Shannon bound, to be averaged and added: softplus(-x) of own, softplus(x) of others.
+
+    products (T, N) of local windows with sentences; own (T, N) bool: the window is of that sentence. -> (T,), (rest,).
+    """
+    return F.softplus(-products[own]), F.softplus(products[~own])
+
+
+@dataclass(frozen=True)
+class MutualInformation:
+    """Windows of words against whole sentences. BibTeX: zhang2020unsupervised.
+
+    Convolutions over the token states of the first pass give the windows; their mean is the sentence. They are thrown
+    away after training.
+
+    Attributes:
+        widths: of the windows, in tokens, each an odd number.
+        channels: of each width.
+
+    Raises:
+        UserError: a width is even.
+    """
+
+    stage = "terms"
+    one_view = True
+    token_states = True
+    widths: OddWidths = (1, 3, 5)
+    channels: Count = 256
+    weight: NonNegative = 1.0
+
+    def build(self, context: BuildContext) -> nn.Module:
+        """The term with its convolutions."""
+        if any(width % 2 == 0 for width in self.widths):
+            remedy = "choose odd numbers, so that a window has a middle"
+            raise UserError(f"mutual_information.widths = {list(self.widths)} is not possible", remedy)
+        return averaged(_Windows(self, context))
+
+
+class _Windows(nn.Module):
+    one_view = True
+    token_states = True
+
+    def __init__(self, term: MutualInformation, context: BuildContext) -> None:
+        super().__init__()
+        self.term, width = term, context.needed("width")
+        self.windows = nn.ModuleList(nn.Conv1d(width, term.channels, w, padding=w // 2) for w in term.widths)
+
+    def forward(self, scores: Scores) -> Tensor:
+        reading = scores.views.readings[0]
+        mask, states = reading.read["attention_mask"].bool(), reading.states
+        if states is None or states.shape[-1] != self.windows[0].in_channels:
+            problem = "mutual_information reads token states of the vectors' width, and this model has others"
+            raise UserError(problem, "choose a model without a layer behind its pooling")
+        local = self.local(states * mask[..., None])  # (n, L, C)
+        count = mask.sum(dim=1, keepdim=True)
+        sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)  # (N, C) of all processes
+        if sentences.requires_grad:  # each process compares them with its own windows
+            sentences.register_hook(average_over_ranks)
+        number = torch.arange(len(mask), device=mask.device) + process_rank() * len(mask)
+        own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(len(sentences), device=mask.device)
+        parts = mutual_information(local[mask] @ sentences.T, own)
+        return self.term.weight * (mean_of_all(parts[0]) + mean_of_all(parts[1]))
+
+    def local(self, states: Tensor) -> Tensor:
+        """(n, L, H), 0 where there is padding -> (n, L, C) the windows around each token."""
+        rows = states.to(self.windows[0].weight.dtype).transpose(1, 2)
+        return torch.cat([window(rows) for window in self.windows], dim=1).transpose(1, 2)
