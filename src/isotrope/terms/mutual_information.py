@@ -78,7 +78,7 @@ class _Windows(nn.Module):
         count = mask.sum(dim=1, keepdim=True)
         sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)  # (N, C) of all processes
         if sentences.requires_grad:  # each process compares them with its own windows
-            sentences.register_hook(average_over_ranks)
+            sentences.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
         number = torch.arange(len(mask), device=mask.device) + process_rank() * len(mask)
         own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(len(sentences), device=mask.device)
         parts = mutual_information(local[mask] @ sentences.T, own)
@@ -86,5 +86,5 @@ class _Windows(nn.Module):
 
     def local(self, states: Tensor) -> Tensor:
         """(n, L, H), 0 where there is padding -> (n, L, C) the windows around each token."""
-        rows = states.to(self.windows[0].weight.dtype).transpose(1, 2)
+        rows = states.to(next(self.parameters()).dtype).transpose(1, 2)
         return torch.cat([window(rows) for window in self.windows], dim=1).transpose(1, 2)
