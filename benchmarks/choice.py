@@ -34,7 +34,7 @@ from scipy.stats import spearmanr
 import isotrope
 from isotrope.choice.candidates import POST_STEPS, Trial
 from isotrope.choice.clock import Clock
-from isotrope.choice.decide import AS_IS
+from isotrope.choice.decide import AS_IS, judging
 from isotrope.choice.improve import Choice, fitting_texts
 from isotrope.choice.measure import JUDGED_LENGTH, Task, measure_trial
 from isotrope.choice.race import Made, Race, Start
@@ -162,8 +162,8 @@ def cell(data: str, name: str, model_name: str, work: Path, console: Console) ->
         "choice": found.choice, "policies": policies(found, labels, sts, race.made),
         "similarity": record["similarity"], "environment": environment(),
         "candidates": {
-            of: {"labels": float(scores.mean()), "self_made": float(np.mean(list(found.table[of].values()))),
-                 "sts": sts[of], "tasks": found.table[of]}
+            of: {"labels": float(scores.mean()), "sts": sts[of], "tasks": (tasks_of := found.table[of]),
+                 "self_made": float(np.mean([tasks_of[task] for task in judging(tasks_of)]))}
             for of, scores in labels.items() if of in found.table
         },
     }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.choice.decide import AS_IS, choose_candidate, mean_score
+from isotrope.choice.decide import AS_IS, HALVES, choose_candidate, mean_score
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import task_generator
 from isotrope.types import Vector
@@ -91,6 +91,23 @@ def test_a_gain_only_where_the_training_looked_alike_does_not_count() -> None:
 
 def test_the_mean_is_over_tasks_not_over_queries() -> None:
     assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
+
+
+def test_the_halves_judge_alone_or_check_but_do_not_judge_beside_another_task() -> None:
+    rows = np.random.default_rng(0).normal(0, 0.01, (3, 200))
+    better, worse, same = rows[0] + 0.1, rows[1] - 0.1, rows[2]
+
+    def found(change: dict[str, Vector], alike: str = "") -> str:
+        scores = {AS_IS: dict.fromkeys(change, np.zeros(200)), "x": change}
+        return choose_candidate(scores, {"x": frozenset({alike})})[0]
+
+    assert found({HALVES: better}) == "x", "alone"
+    assert found({HALVES: better, "a": worse}) == AS_IS
+    assert found({HALVES: worse, "a": better, "b": same}) == "x"
+    assert found({HALVES: better, "a": better}, alike="a") == "x", "a training like the task is checked by them"
+    assert found({HALVES: worse, "a": better}, alike="a") == AS_IS
+    assert mean_score({HALVES: np.array([0.9]), "a": np.array([0.5])}) == pytest.approx(0.5)
+    assert mean_score({HALVES: np.array([0.9])}) == pytest.approx(0.9)
 
 
 BAD: dict[str, tuple[Any, str]] = {

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.choice.candidates import HALF, SPAN, TITLE
+from isotrope.choice.candidates import SPAN, TITLE
+from isotrope.choice.decide import HALVES
 from isotrope.choice.judges import held_out_count, judges_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import same_class
@@ -28,6 +29,8 @@ def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
     bare = judges_of(documents(tmp_path, titles=False), None, 0)
     assert TITLE not in {task.name for task in bare.tasks}
     assert not bare.titled
+    assert HALVES not in {task.name for task in found.tasks}, "two others judge"
+    assert not any(line.startswith(HALVES) for line in found.told)
 
 
 def test_ones_own_labels_judge_alone(tmp_path: Path) -> None:
@@ -62,5 +65,5 @@ def test_most_are_short(tmp_path: Path) -> None:
     )]  # fmt: skip
     found = judges_of(questions, None, 0)
     assert found.short
-    assert [task.name for task in found.tasks] == [HALF]
+    assert [task.name for task in found.tasks] == [HALVES]
     assert not judges_of(documents(tmp_path), None, 0).short

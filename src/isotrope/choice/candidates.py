@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from isotrope.choice.decide import AS_IS
+from isotrope.choice.decide import AS_IS, HALVES
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
 
 # Tasks of `isotrope.evaluation.document_tasks`.
-SPAN, TITLE, HALF, NEIGHBOURS = "span → rest", "title → body", "half → half", "neighbouring paragraphs"
+SPAN, TITLE, NEIGHBOURS = "span → rest", "title → body", "neighbouring paragraphs"
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
 POST_STEPS = {  # fitted on few texts
@@ -61,7 +61,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
         short: whether most documents are short, as single sentences are.
     """
     crops, titles = frozenset({SPAN}), frozenset({TITLE})
-    neighbours, cut = frozenset({HALF, NEIGHBOURS}), _SHORT if short else ()
+    neighbours, cut = frozenset({HALVES, NEIGHBOURS}), _SHORT if short else ()
     found = [
         Training("crops", "crops", cut, crops),
         Training("titles", "title-body", (), titles),

@@ -8,7 +8,7 @@ strict than Bonferroni's correction, since candidates that resemble each other c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from isotrope.evaluation.significance import FEWEST_RESAMPLES, interval, task_ge
 from isotrope.types import Vector
 
 AS_IS = "keep"
+HALVES = "half → half"  # judges only where no other task does: of good models, labels gave another order (docs/log.md)
 _LEVEL = 0.05
 _RESAMPLES = 2000
 
@@ -45,9 +46,15 @@ class CandidateGain:
     allowed: bool
 
 
+def judging(tasks: Iterable[str]) -> list[str]:
+    """The tasks that judge: all but "half → half", or that one where it is alone."""
+    found = list(tasks)
+    return [task for task in found if task != HALVES] or found
+
+
 def mean_score(scores: TaskScores) -> float:
-    """Mean over the tasks of the mean over their queries."""
-    return float(np.mean([np.mean(cases) for cases in scores.values()]))
+    """Mean over the tasks that judge of the mean over their queries."""
+    return float(np.mean([np.mean(scores[task]) for task in judging(scores)]))
 
 
 def choose_candidate(
@@ -61,7 +68,8 @@ def choose_candidate(
     """The name of the chosen candidate, and what each candidate but "keep" gains.
 
     A candidate is allowed if its gain is significant (p ≤ ``level``) and if it also gains on the tasks that do not
-    resemble its training. Of the allowed ones the largest gain is chosen, else "keep".
+    resemble its training. "half → half" counts among these only where there is no other. Of the allowed ones the
+    largest gain is chosen, else "keep".
 
     Args:
         scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
@@ -79,17 +87,19 @@ def choose_candidate(
         task: np.array([np.asarray(scores[name][task]) - old for name in names]).reshape(len(names), len(old))  # (C, Q)
         for task, old in scores[AS_IS].items()
     }
+    judges = judging(changes)
     points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
-    drawn = np.mean([_draws(c, task, resamples, seed) for task, c in changes.items()], axis=0)  # (C, R)
-    p = _corrected(np.mean(list(points.values()), axis=0), drawn)
+    drawn = np.mean([_draws(changes[task], task, resamples, seed) for task in judges], axis=0)  # (C, R)
+    p = _corrected(np.mean([points[task] for task in judges], axis=0), drawn)
     gains = {}
     for row, name in enumerate(names):
         own = {task: float(point[row]) for task, point in points.items()}
-        other = [value for task, value in own.items() if task not in (alike or {}).get(name, ())]
+        unlike = [task for task in own if task not in (alike or {}).get(name, ())]
+        other = [own[task] for task in judging(unlike)]
         others = float(np.mean(other)) if other else None
         allowed = bool(p[row] <= level) and others is not None and others > 0
         gains[name] = CandidateGain(
-            float(np.mean(list(own.values()))), *interval(drawn[row]), float(p[row]), others, allowed
+            float(np.mean([own[task] for task in judges])), *interval(drawn[row]), float(p[row]), others, allowed
         )
     best = max((name for name in names if gains[name].allowed), key=lambda name: gains[name].gain, default=AS_IS)
     return best, gains

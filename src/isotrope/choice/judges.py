@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from isotrope.choice.candidates import HALF
+from isotrope.choice.decide import HALVES
 from isotrope.choice.measure import Task
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import are_short, make_document_tasks, usable_documents
@@ -62,6 +62,8 @@ def held_out_count(documents: Documents, seed: int) -> int:
 def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) -> Judges:
     """Tasks from held-out documents; with ``domain``, the user's labels alone.
 
+    "half → half" is left out where two others judge.
+
     Raises:
         UserError: too few documents are long enough for any task.
     """
@@ -72,7 +74,10 @@ def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) ->
         return Judges([own], titled, short, [f"{own.name}: your own judgements, nDCG@10 of {own.size:,} queries"])
     made = make_document_tasks(held_out, seed, most=HELD_OUT)
     if not made.tasks:
-        why = next((line for line in made.told if line.startswith(HALF)), made.told[0])
+        why = next((line for line in made.told if line.startswith(HALVES)), made.told[0])
         problem = f"no task can be made from {len(held_out):,} held-out documents ({why})"
         raise UserError(problem, "give more or longer documents, or your own judgements (--domain)")
-    return Judges(made.tasks, titled, short, made.told)
+    if len(made.tasks) <= 2:
+        return Judges(made.tasks, titled, short, made.told)
+    told = [line for line in made.told if not line.startswith(HALVES)]
+    return Judges([task for task in made.tasks if task.name != HALVES], titled, short, told)

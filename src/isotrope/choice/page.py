@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isotrope.cards.verdict import Judgement, signed
-from isotrope.choice.decide import AS_IS
+from isotrope.choice.decide import AS_IS, judging
 from isotrope.choice.guard import GRADED
 from isotrope.report.page import Page, PageVerdict
 from isotrope.report.run_page import SIGNS
@@ -25,7 +25,8 @@ def candidates_table(record: Mapping[str, Any], title: str = "All candidates, th
     """A row a candidate: its scores × 100 on each task, their mean, the gain over the model as it is, 95 %, p."""
     table, gains = record["table"], record["gains"]
     tasks = list(table[AS_IS])
-    means = {name: sum(scores.values()) / len(tasks) for name, scores in table.items()}
+    judges = judging(tasks)
+    means = {name: sum(scores[task] for task in judges) / len(judges) for name, scores in table.items()}
     order = sorted(table, key=lambda name: means[name], reverse=True)
     rows = []
     for name in order:
