@@ -14,6 +14,7 @@ from typing import Any
 
 from choices import choices, policies
 from guide import differences
+from kept import kept
 from speed import performance
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -387,6 +388,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
+    DOCS / "compress.md": (kept,),
     DOCS / "improve.md": (choices, policies),
     DOCS / "whiten.md": (whitening, shrink, post_steps, post_choices),
     DOCS / "methods" / "whitenedcse.md": (first_step,),

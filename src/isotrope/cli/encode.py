@@ -12,7 +12,7 @@ console, errors = plain_console(), plain_console(stderr=True)
 
 
 def encode(
-    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
     files: Annotated[list[str], typer.Argument(help="Files of text; each row gives one vector.")],
     output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder for Parquet files.")],
     text: Annotated[

@@ -19,7 +19,7 @@ from isotrope.store.disk import writing
 Models = Annotated[
     list[str],
     typer.Argument(
-        help="Folders, hub names, isotrope/tiny, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors."
+        help="Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors."
     ),
 ]
 Prompt = Annotated[

@@ -20,7 +20,7 @@ class Format(StrEnum):
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
     output: Annotated[str, typer.Option(help="A new folder.")],
     to: Annotated[Format, typer.Option(help="The format.")] = Format.onnx,
     int8: Annotated[

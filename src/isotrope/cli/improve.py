@@ -10,7 +10,7 @@ from isotrope.console.plain import plain_console
 
 
 def improve(
-    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
     documents: Annotated[
         list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],

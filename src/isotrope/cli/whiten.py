@@ -12,7 +12,7 @@ console = plain_console()
 
 
 def whiten(
-    model: Annotated[str, typer.Argument(help="Folder, hub name, or isotrope/tiny.")],
+    model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
     corpus: Annotated[
         list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],

@@ -74,7 +74,8 @@ def compress(
         text: files and folders, as `isotrope.train` takes them. A fifth of it, 2,000 texts at most, is held out, and
             judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
-            ``layers:3:last`` take others), ``static`` (one vector a token, for `StaticEmbedding`), or any model.
+            ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` behind it makes it smaller still),
+            ``static`` (one vector a token, for `StaticEmbedding`), or any model.
         output: the run's folder.
         seed: of all random numbers.
         preset: a method with a teacher.

@@ -1,0 +1,98 @@
+"""isotrope/small beside its teacher and isotrope/tiny: what it keeps, and what it saves.
+
+    python benchmarks/small.py measure DATA      # docs/results/compress/small.json
+    python benchmarks/small.py ship run/model    # src/isotrope/models/small: the same weights with 16 bits
+
+STS is the papers' protocol. In search and clustering a model reads the first 128 tokens of a text, in bf16. Time and
+memory are those of `isotrope compress`: one thread, both models in turns, on abstracts of SciFact. A model that the
+file has already is not measured again; time and memory are.
+
+isotrope/small was made by these two commands. The second one needs about an hour on one core.
+
+    python benchmarks/small_text.py DATA small.txt
+    isotrope compress isotrope/minilm small.txt --student layers:2,vocabulary:16000,inner:768 --output run \\
+        --set train.learning_rate=5e-4 --set train.epochs=4.6 --set train.precision=bf16 \\
+        --set train.eval_steps=1000 --set teachers.teacher.precision=bf16
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from isotrope import evaluate, load
+from isotrope.compression.compress import TIMED
+from isotrope.compression.cost import costs
+from isotrope.encoder.load import locate
+from isotrope.evaluation.sets.domains import load_domain
+from isotrope.evaluation.suite import main_scores, suite_average
+from isotrope.study.run_cell import reading
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULT = ROOT / "docs" / "results" / "compress" / "small.json"
+SHIPPED = ROOT / "src" / "isotrope" / "models" / "small"
+TEACHER, STUDENT = "isotrope/minilm", "isotrope/small"
+POOLING = {TEACHER: None, "isotrope/tiny": "first_last", STUDENT: None}
+SEARCHED, CLUSTERED = ("SciFact", "CACM", "NPL"), "Banking77"
+
+
+def quality(name: str, data: Path) -> dict[str, Any]:
+    """A model's main score on each task, as fractions."""
+    model = load(name, POOLING[name])
+    sts = evaluate(model, "sts", data)
+    with reading(model, 128, "bf16"):
+        search = evaluate(model, "retrieval", data, [*SEARCHED, CLUSTERED])
+    found = {task: search[task]["ndcg@10"] for task in SEARCHED}
+    return {
+        "sts": main_scores("sts", sts), "sts_average": suite_average(sts).exact, "ndcg@10": found,
+        "ndcg@10_average": sum(found.values()) / len(found), "v_measure": {CLUSTERED: search[CLUSTERED]["v_measure"]},
+    }  # fmt: skip
+
+
+def on_disk(name: str) -> int:
+    """Bytes of a model's folder."""
+    return sum(path.stat().st_size for path in Path(locate(name)).rglob("*") if path.is_file())
+
+
+def measure(data: Path) -> None:
+    """Write the result after each model, so that a stop loses little."""
+    found = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {"models": {}}
+    RESULT.parent.mkdir(exist_ok=True)
+    for name in POOLING:
+        if name in found["models"] or (name == STUDENT and not SHIPPED.is_dir()):
+            continue
+        print(name, flush=True)
+        found["models"][name] = quality(name, data)
+        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if SHIPPED.is_dir():
+        texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
+        found["cost"] = costs(load(TEACHER), load(STUDENT), [TEACHER, STUDENT], texts)
+        found["cost"]["on_disk"] = [on_disk(TEACHER), on_disk(STUDENT)]
+        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def ship(trained: Path) -> None:
+    """Copy a model, with weights of 16 bits; its configuration says 32, so that it computes with these."""
+    shutil.copytree(trained, SHIPPED)
+    weights = {name: value.to(torch.float16) for name, value in load_file(trained / "model.safetensors").items()}
+    save_file(weights, SHIPPED / "model.safetensors", metadata={"format": "pt"})
+
+
+def main() -> None:
+    """Measure, or ship."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["measure", "ship"])
+    parser.add_argument("folder", type=Path, help="the data folder, or the folder of the trained model")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    (measure if given.what == "measure" else ship)(given.folder)
+
+
+if __name__ == "__main__":
+    main()
