@@ -22,6 +22,8 @@ from isotrope.encoder import save
 from isotrope.encoder.embed import cut
 from isotrope.encoder.load import SHIPPED, locate, public_name
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.evaluation.sts import evaluate_pairs
 
 TEXT = sentences(7)
 
@@ -234,3 +236,13 @@ def test_a_model_in_the_package_is_whole(name: str) -> None:
     assert {"library_name", "language", "tags"} <= about.keys()
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20 * 2**20
     assert not [path.name for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".py", ".pkl"}]
+
+
+def test_isotrope_small_follows_people_better_than_a_raw_model() -> None:
+    """On the 330 pairs that people graded."""
+    small, tiny = (
+        evaluate_pairs(load(name, pooling, device="cpu"), similarity_pairs())["similarity"]["spearman"]["test"]
+        for name, pooling in (("isotrope/small", None), ("isotrope/tiny", "first_last"))
+    )
+    assert small > 0.4
+    assert small > tiny + 0.1
