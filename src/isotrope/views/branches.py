@@ -36,7 +36,8 @@ class Branches(nn.Module):
     Args:
         dim: D, by default the student's.
         slow: the views of the slow branch.
-        decay, rise: as those of `isotrope.peers.moving_average`.
+        decay: as that of `isotrope.peers.moving_average`.
+        rise: the same.
 
     Raises:
         UserError: there is no such view.
