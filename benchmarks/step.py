@@ -65,13 +65,14 @@ class Ours:
 
     def __init__(self, preset: Preset, batches: Callable[[int], list[str]], folder: Path) -> None:
         self.preset, self.batches, self.folder = preset, batches, folder
-        self.model = load(preset.encoder.backbone, "cls", max_length=LENGTH, dropout=DROPOUT, device="cpu")
+        pooling, self.length = "mask" if preset.encoder.pooling == "mask" else "cls", preset.train.max_length
+        self.model = load(preset.encoder.backbone, pooling, max_length=self.length, dropout=DROPOUT, device="cpu")
 
     def __call__(self, repetition: int) -> float:
         text, ticks = self.folder / f"{repetition}.txt", Ticks()
         text.write_text("\n".join(self.batches(repetition)) + "\n", encoding="utf-8")
         corpus = open_corpus(text, cache=self.folder / "corpora")
-        dataset, collator = token_data(self.model, corpus, None, LENGTH, Console(quiet=True))
+        dataset, collator = token_data(self.model, corpus, None, self.length, Console(quiet=True))
         teachers = open_teachers(self.preset, BuildContext.of(self.model, corpus=corpus))
         objective = build_objective(self.preset, self.model, repetition, teachers)
         arguments = training_arguments(self.preset, self.folder, seed=repetition)

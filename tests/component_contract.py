@@ -18,7 +18,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
 
 from conftest import build_bert
 from isotrope import component, load
@@ -30,7 +35,19 @@ from isotrope.types import Batch, Reading, Scores, Views
 
 V, N, D, L = 3, 10, 12, 9
 _PLACE = TemporaryDirectory()
-REQUIRED = {"groups": 4, "teacher": "guide"}  # for options without a default
+REQUIRED = {"groups": 4, "teacher": "guide", "own": (0, 1), "peer": (2, 1), "size": 16}  # for options without a default
+FREEZING = {"self_guided", "translated"}  # they keep a part of the student out of training, which others share
+# A text is the ids 1 to L.
+WORDS = ["[PAD]", "[CLS]", "a", "is", "not", "river", "boat", "old", "new", "[SEP]", "[MASK]", "[UNK]"]
+
+
+def words() -> PreTrainedTokenizerFast:
+    """A tokenizer of those words."""
+    own = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    own.pre_tokenizer = WhitespaceSplit()
+    own.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 9)])
+    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=own, unk_token="[UNK]", **special)
 
 
 def parameters(stage: str, kind: str) -> dict[str, inspect.Parameter]:
@@ -51,7 +68,12 @@ def unbuilt(stage: str, kind: str, **options: Any) -> Any:
 
 def make(stage: str, kind: str, **options: Any) -> Any:
     torch.manual_seed(0)
-    return built(unbuilt(stage, kind, **options), context())
+    known = context()
+    if stage == "tokens":
+        known = replace(known, tokenizer=words())
+    elif kind in FREEZING:
+        known = replace(known, student=None)
+    return built(unbuilt(stage, kind, **options), known)
 
 
 @cache

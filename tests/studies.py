@@ -75,9 +75,9 @@ def quiet() -> Console:
 
 
 def numbers(record: Any) -> Any:
-    """A record without what a clock decides."""
+    """A record without what the machine decides."""
     if isinstance(record, dict):
-        return {key: numbers(value) for key, value in record.items() if key not in ("minutes", "seconds")}
+        return {key: numbers(value) for key, value in record.items() if key not in ("minutes", "memory", "seconds")}
     return [numbers(value) for value in record] if isinstance(record, list) else record
 
 

@@ -25,6 +25,7 @@ def test_saved_settings_are_in_the_words_of_version_5(tiny_model: Path, tmp_path
     known = {
         "Transformer": {"max_seq_length", "do_lower_case"},
         "Pooling": {"word_embedding_dimension", "include_prompt", *MODES.values()},
+        "WordWeights": {"vocab", "word_weights", "unknown_word_weight"},
         "WeightedLayerPooling": {"word_embedding_dimension", "layer_start", "num_hidden_layers"},
         "Dense": {"in_features", "out_features", "bias", "activation_function"},
     }

@@ -124,3 +124,66 @@ def mutual_information(products: Tensor, of: list[int]) -> float:
             else:
                 others.append(math.log(1 + math.exp(value)))
     return sum(own) / len(own) + sum(others) / len(others)
+
+
+def margin_band(anchor: Tensor, positive: Tensor, soft: Tensor, least: float, most: float) -> float:
+    """Mean over sentences of what the soft negative is too near or too far away (float64)."""
+    total = 0.0
+    for a, p, s in zip(anchor.tolist(), positive.tolist(), soft.tolist(), strict=True):
+        difference = cosine(a, s) - cosine(a, p)
+        total += max(0.0, difference + least) + max(0.0, -difference - most)
+    return total / len(anchor)
+
+
+def group_list(anchor: Tensor, positives: Tensor, others: Tensor, temperature: float) -> list[list[float]]:
+    """Of each sentence, the probabilities of its positives, then of the other sentences (float64)."""
+    found = []
+    for i, a in enumerate(anchor.tolist()):
+        near = [math.exp(cosine(a, copy[i]) / temperature) for copy in positives.tolist()]
+        far = [math.exp(cosine(a, o) / temperature) for j, o in enumerate(others.tolist()) if j != i]
+        found.append([value / sum(near + far) for value in near + far])
+    return found
+
+
+def group_contrast(stack: Tensor, temperature: float) -> float:
+    """Mean over sentences and positives of -log of the positive's probability (float64)."""
+    lists, count = group_list(stack[0], stack[1:], stack[0], temperature), len(stack) - 1
+    return -sum(math.log(row[r]) for row in lists for r in range(count)) / (len(lists) * count)
+
+
+def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> float:
+    """Divergences of one encoder's lists from the other's, within and across, mean over sentences (float64)."""
+    pairs = [
+        (group_list(own[0], own[1:], own[0], temperature), group_list(peer[0], peer[1:], peer[0], temperature)),
+        (group_list(own[0], peer[1:], peer[0], temperature), group_list(peer[0], own[1:], own[0], temperature)),
+    ]
+    total = 0.0
+    for lists, targets in pairs:
+        for row, target in zip(lists, targets, strict=True):
+            total += sum(t * math.log(t / p) for p, t in zip(row, target, strict=True))
+    return total / own.shape[1]
+
+
+def neighbour_contrast(a: Tensor, b: Tensor, near: list[list[int]], temperature: float, both: bool) -> float:
+    """Mean over views of -log of the positive's share beside a sentence's neighbours (float64)."""
+
+    def power(x: list[float], y: list[float]) -> float:
+        return math.exp(sum(p * q for p, q in zip(x, y, strict=True)) / temperature)
+
+    first, second, total, count = a.tolist(), b.tolist(), 0.0, 0
+    for own, other in ((second, first), (first, second))[: 2 if both else 1]:
+        for i, row in enumerate(own):
+            negatives = sum(power(row, other[j]) + (power(row, own[j]) if both else 0.0) for j in near[i])
+            positive = power(row, other[i])
+            total, count = total - math.log(positive / (positive + negatives)), count + 1
+    return total / count
+
+
+def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> float:
+    """Mean over sentences and layers; negatives are all layers of the other sentences (float64)."""
+    total, count = 0.0, len(anchor)
+    for i, a in enumerate(anchor.tolist()):
+        power = [[math.exp(cosine(a, row) / temperature) for row in layer] for layer in layers.tolist()]
+        others = sum(row[j] for row in power for j in range(count) if j != i)
+        total -= sum(math.log(row[i] / (row[i] + others)) for row in power)
+    return total / (count * len(layers))

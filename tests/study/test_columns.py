@@ -20,7 +20,7 @@ def test_columns_stand_in_the_papers_order_after_the_users_own() -> None:
 
 
 def test_numbers_are_printed_as_in_the_papers() -> None:
-    assert [shown(column, 1.23456) for column in ("Avg.", "uniformity", "minutes")] == ["1.23", "1.235", "1.2"]
+    assert [shown(column, 1.23456) for column in ("Avg.", "uniformity", "memory")] == ["1.23", "1.235", "1.2"]
 
 
 def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> None:

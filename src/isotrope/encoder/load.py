@@ -66,9 +66,9 @@ def load(
             ``isotrope/minilm`` (all-MiniLM-L6-v2, with the extra ``minilm``). A folder may also hold one vector a token
             (`StaticEmbedding`), whose mean over the whole text is taken.
         pooling: ``cls``, ``mean``, ``embeddings`` (no layer at all), ``first_last`` (embeddings + last layer),
-            ``first_layer_last``, ``last_two`` or ``cls_head``. By default a sentence-transformers model keeps its own
-            pooling, prompts and normalisation, and a bare encoder gets ``mean``. A pooling given here replaces whatever
-            stood behind the encoder.
+            ``first_layer_last``, ``last_two``, ``cls_head``, or ``mask`` (the mask token of a template around the
+            text). By default a sentence-transformers model keeps its own pooling, prompts and normalisation, and a
+            bare encoder gets ``mean``. A pooling given here replaces whatever stood behind the encoder.
         max_length: tokens a sentence; longer ones are cut. By default the model's own.
         dropout: set every dropout probability of the encoder, where the two views of contrastive learning come from.
         normalize: end with unit rows or not; by default as the model has it (never, where ``pooling`` is given).

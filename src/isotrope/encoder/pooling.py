@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WeightedLayerPooling
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WeightedLayerPooling, WordWeights
 from torch import nn
 
+from isotrope.encoder.template import template_modules
 from isotrope.errors import UserError, one_of
 
 try:  # sentence-transformers keeps its general modules apart
@@ -31,6 +32,7 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
     "first_layer_last": lambda last: [1, last],  # first transformer layer + last (60.73)
     "last_two": lambda last: [last - 1, last],  # ConSERT
     "cls_head": None,  # the first token through the checkpoint's own pooler: Linear + Tanh
+    "mask": None,  # the mask token of a template around the text: PromptBERT
 }
 
 
@@ -48,7 +50,8 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
 
     Raises:
-        UserError: the name is unknown, or ``cls_head`` is asked of a checkpoint without a pooler.
+        UserError: the name is unknown; ``cls_head`` is asked of a checkpoint without a pooler, or ``mask`` of one
+            without a mask token.
     """
     check_pooling(pooling)
     dim = transformer.get_embedding_dimension()
@@ -63,6 +66,8 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
         average.layer_weights = nn.Parameter(weights)
         freeze(average)
         return [average, Pooling(dim, pooling_mode="mean")]
+    if pooling == "mask":
+        return template_modules(transformer)
     if pooling == "cls_head":
         return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer)]
     return [Pooling(dim, pooling_mode=pooling)]
@@ -135,10 +140,10 @@ def dense(weight: torch.Tensor, bias: torch.Tensor, activation: nn.Module | None
 
 
 def freeze(model: nn.Module) -> None:
-    """Keep the weights of layers out of training, as a pooling's name promises; a saved model forgets that they are."""
+    """Keep the weights of layers and words out of training, as a pooling promises; a saved model forgets to."""
     for module in model.modules():
-        if isinstance(module, WeightedLayerPooling):
-            module.layer_weights.requires_grad_(False)
+        if isinstance(module, WeightedLayerPooling | WordWeights):
+            module.requires_grad_(False)
 
 
 def _pretrained_head(transformer: Transformer) -> nn.Module:

@@ -159,6 +159,10 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
         return
     if not columns:
         raise UserError("the data has no column of texts", "add one; 'label' is for the row ids that teachers need")
+    for name, term in objective.terms.items():
+        if len(columns) == 1 and getattr(term, "needs_positives", False):
+            problem = f"terms.{name} compares each text with another one of its row, and the data has one column"
+            raise UserError(problem, "name that column: --positive COLUMN, such as translations there and back")
     if labels is not None and (labels.is_floating_point() or 2 * len(set(labels.tolist())) < len(labels)):
         problem = "the data has a column of labels or scores, which Objective does not use"
         raise UserError(problem, "remove it: Objective needs no labels, and takes the numbers for row ids for teachers")
@@ -200,8 +204,13 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     if stack.shape[1] == 1 and not scores:
         remedy = "raise per_device_train_batch_size, for example to 64"
         raise UserError("the batch has one sentence, with nothing to compare it with", remedy)
-    if views.negatives.shape[1] and all(
-        type(step).__module__.startswith("isotrope.") and not isinstance(step, HardNegatives) for step in scores
+    reads = any(getattr(term, "reads_negatives", False) for term in objective.terms.values())
+    if (
+        views.negatives.shape[1]
+        and not reads
+        and all(
+            type(step).__module__.startswith("isotrope.") and not isinstance(step, HardNegatives) for step in scores
+        )
     ):
         remedy = 'add scores=[component("scores", "hard_negatives")], or remove the columns behind the second'
         raise UserError("the data has hard negatives, and no step uses them", remedy)

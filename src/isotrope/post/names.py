@@ -5,7 +5,8 @@ A name is a source, then any steps behind it, each after a ``+`` as the papers' 
     MODEL                                    a folder, a hub name, isotrope/tiny: as ``isotrope.load``
     MODEL@first_last                         with another pooling: cls, mean, embeddings (static vectors: no layer),
                                              first_last (embeddings + last layer),
-                                             first_layer_last (first layer + last), last_two, cls_head
+                                             first_layer_last (first layer + last), last_two, cls_head,
+                                             mask (the mask token of a template)
     glove.6B.300d.txt                        averaged word vectors: a text file of GloVe or word2vec (.gz, .xz, .zst)
     glove.6B.300d.txt+sif:freq=counts.txt    smooth inverse frequency (word vectors alone)
     MODEL@first_last+whitening:k=256         BERT-whitening to 256 dimensions
@@ -13,6 +14,7 @@ A name is a source, then any steps behind it, each after a ``+`` as the papers' 
     MODEL@first_last+removal:k=2             all-but-the-top: without the two directions of largest variance
     MODEL@first_last+flow:epochs=2           BERT-flow
     MODEL+shortened:k=64,precision=int8      the first 64 dimensions, as 8-bit numbers; or precision=binary
+    MODEL+ranks:k=1000,fit=wiki.txt          RankEncoder: its ranks among a corpus
     glove.6B.300d.txt+sif+whitening:k=100    one after the other
 
 Options follow a ``:`` as key=value, with commas. Every step is fitted on sentences, and a name says which: those that
@@ -37,6 +39,7 @@ from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError, one_of
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
+from isotrope.post.ranks import Ranks
 from isotrope.post.removal import Removal
 from isotrope.post.shortened import Shortened
 from isotrope.post.sif import Sif
@@ -45,6 +48,7 @@ from isotrope.types import Encoder
 
 STEPS: dict[str, type[PostStep]] = {
     "whitening": Whitening, "removal": Removal, "flow": Flow, "shortened": Shortened, "sif": Sif,
+    "ranks": Ranks,
 }  # fmt: skip
 
 

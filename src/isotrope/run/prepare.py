@@ -133,6 +133,10 @@ def _student(preset: Preset) -> SentenceTransformer:
     if preset.train.max_length > longest:
         problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
         raise UserError(problem, f"choose at most {longest}")
+    frame = getattr(model.tokenizer, "num_special_tokens_to_add", int)()
+    if preset.train.max_length <= frame:
+        problem = f"train.max_length = {preset.train.max_length} leaves no token of the text"
+        raise UserError(problem, f"choose more than {frame}: so many stand around every text")
     return model.float()  # in half precision, weights lose most of training's small steps
 
 

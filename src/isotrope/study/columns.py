@@ -18,13 +18,12 @@ POSITIVES = ("feature diversity", "diversity")  # of the views, before and after
 MEASURES = {"KCC": "kendall", "NDCG": "ndcg"}  # of the ranking suite
 RANKING = tuple(f"{measure} {task}" for measure in MEASURES for task in (*STS, "Avg."))
 SHAPE = (*GEOMETRY, *POSITIVES)  # of the space: numbers as they are
-KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RETRIEVAL, "nDCG Avg.", *RANKING, *SHAPE, "dev", "minutes")
-LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", "minutes")
+COST = ("minutes", "memory")  # of the training; memory is the most that its process has held, in MB of 10⁶ bytes
+KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RETRIEVAL, "nDCG Avg.", *RANKING, *SHAPE, "dev", *COST)
+LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", *COST)
 COLUMN_SUITES = ("transfer", "ranking", "geometry", "retrieval")  # those whose results have columns here
-UNSHOWN = (
-    "dev",
-    "minutes",
-)  # unless a study asks for them: dev pairs have selected the model, minutes depend on the machine
+# Unless a study asks for them: dev pairs have selected the model, costs depend on the machine.
+UNSHOWN = ("dev", *COST)
 
 
 def column_of(task: str) -> str:
@@ -66,4 +65,4 @@ def ordered(columns: set[str]) -> list[str]:
 
 def shown(column: str, value: float) -> str:
     """A number as the papers print it."""
-    return f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column == "minutes" else f"{value:.2f}"
+    return f"{value:.3f}" if column in SHAPE else f"{value:.1f}" if column in COST else f"{value:.2f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +89,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
     finished = run_training(settings, console).result
+    memory = _peak_memory()
     for source in (run.path / COSINES, run.metrics_file):
         if source.is_file():
             with new_file(cell.folder / source.name) as file:
@@ -103,12 +105,22 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         scores["dev"] = 100 * selection["best_score"]
     seconds = round(selection.pop("seconds"), 1)
     return {
-        "scores": scores | {"minutes": seconds / 60},
+        "scores": scores | {"minutes": seconds / 60} | ({"memory": memory} if memory else {}),
         "data": {"corpus": finished["corpus"], "tests": _gold(cell)},
         "selection": selection,
         "in_batch": _in_batch(model, run.sample()),
         "seconds": {"training": seconds},
     }
+
+
+def _peak_memory() -> float:
+    """The most memory that this process has held so far, in MB of 10⁶ bytes; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0.0
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
 def _measured(cell: Cell) -> Record:

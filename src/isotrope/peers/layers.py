@@ -1,0 +1,82 @@
+"""The inner layers of the model as it was before training, as views (SG-OPT).
+
+Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
+from isotrope.types import Count
+
+
+def spread(layers: int, count: int) -> list[int]:
+    """``count`` of ``layers`` numbers from 0, as even as can be, the first and the last among them."""
+    return [round(number * (layers - 1) / max(1, count - 1)) for number in range(count)] if count > 1 else [layers - 1]
+
+
+class Layers(nn.Module):
+    """Token ids (count · N, L) -> (count · N, D) without gradient: a frozen layer a pass. BibTeX: kim2021selfguided.
+
+    Each is the mean over the tokens of one layer. The frozen model has no dropout and reads each sentence once.
+
+    Args:
+        count: layers, spread from the embedding layer to the last. It must be ``on`` as many passes.
+
+    Raises:
+        UserError: the model has fewer layers, or the passes are not as many, or differ in their tokens.
+    """
+
+    stage = "peers"
+    encoder: SentenceTransformer
+    numbers: list[int]
+
+    def __init__(self, count: Count = 1) -> None:
+        super().__init__()
+        self.count = count
+
+    def build(self, context: BuildContext) -> Layers:
+        """With a copy of the student."""
+        made = Layers(self.count)
+        made.encoder = deepcopy(context.needed("student")).requires_grad_(False)
+        config = getattr(getattr(made.encoder[0], "auto_model", None), "config", None)
+        there = getattr(config, "num_hidden_layers", 0) + 1  # with the embedding layer
+        if config is None or self.count > there:
+            problem = f"peers.layers.count = {self.count}, and the model has {there} layers with that of its embeddings"
+            raise UserError(problem, f"choose at most {there}, and as many passes in on")
+        config.output_hidden_states = True
+        made.numbers = spread(there, self.count)
+        return made.eval()
+
+    def train(self, mode: bool = True) -> Layers:
+        """Never in training mode: it has no dropout."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
+        """``size`` sentences at a time; None: all."""
+        ids = features["input_ids"]
+        count, rest = divmod(len(ids), self.count)
+        if rest or bool((ids != ids[:count].repeat(self.count, 1)).any()):
+            problem = f"peers.layers: the passes in on are not {self.count} copies of one text"
+            raise UserError(problem, f"name {self.count} passes in peers.layers.on, without token steps")
+        parts = []
+        for start in range(0, count, size or count):
+            rows = slice(start, min(start + (size or count), count))
+            parts.append(self.means({k: v[rows] if isinstance(v, Tensor) else v for k, v in features.items()}))
+        return torch.cat(parts, dim=1).flatten(0, 1)
+
+    def means(self, features: dict[str, Any]) -> Tensor:
+        """(n, L) -> (count, n, D)."""
+        mask = features["attention_mask"][..., None]
+        told = self.encoder[0](features)
+        # The last of the inner states is before the final norm in some versions of transformers.
+        layers = [*told["all_layer_embeddings"][:-1], told["token_embeddings"]]
+        return torch.stack([(layers[number] * mask).sum(dim=1) / mask.sum(dim=1) for number in self.numbers])

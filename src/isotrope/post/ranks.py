@@ -1,0 +1,59 @@
+"""RankEncoder: a text's vector is how near it is to each sentence of a corpus, as ranks.
+
+Seonwoo et al., ACL 2023, Sec. 3, https://aclanthology.org/2023.acl-long.879.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import rankdata
+
+from isotrope.errors import UserError
+from isotrope.post.fitted import PostStep, Transform
+from isotrope.types import Count, Fraction, Matrix
+
+_BLOCK = 512  # rows whose ranks are made at once
+
+
+def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
+    """Rows x (N, D) -> unit rows (N, M) of the ranks of their cosines with ``vectors`` (M, D).
+
+    Ranks are centred, and equal cosines share a rank. So the cosine of two results is Spearman's correlation of the two
+    lists of cosines. With a ``share`` λ > 0, x itself stands behind the ranks, and the cosine of two results is
+    λ · cos(x, y) + (1 − λ) · that correlation: (N, M + D).
+
+    Raises:
+        UserError: there are fewer than two vectors.
+    """
+    if len(vectors) < 2:
+        raise UserError(f"ranks among {len(vectors)} sentences", "fit on two or more")
+    corpus = _unit(vectors)
+
+    def ranked(x: Matrix) -> Matrix:
+        near = _unit(x) @ corpus.T  # (n, M)
+        centred = _unit(rankdata(near, axis=1) - (len(corpus) + 1) / 2)
+        return np.hstack([(1 - share) ** 0.5 * centred, share**0.5 * _unit(x)]) if share else centred
+
+    return lambda x: np.concatenate([ranked(x[i : i + _BLOCK]) for i in range(0, max(1, len(x)), _BLOCK)])
+
+
+def _unit(rows: Matrix) -> Matrix:
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny))
+
+
+class Ranks(PostStep):
+    """``+ranks``: as wide as there are sentences to be ranked. BibTeX: seonwoo2023rankencoder.
+
+    It is no linear map. So it cannot be saved into a model: keep the corpus, and name the step where you evaluate.
+
+    Attributes:
+        k: sentences to be ranked, the first of those that it is fitted on; all by default.
+        share: of the vector's own cosine; the rest is that of the ranks.
+    """
+
+    k: Count | None = None
+    share: Fraction = 0.0
+
+    def fitted(self, vectors: Matrix) -> Transform:
+        """`ranks` among the first k vectors (M, D)."""
+        return ranks(vectors[: self.k], self.share)

@@ -1,0 +1,42 @@
+"""SG-OPT's projector, and how far the student has moved from its start (Kim et al., ACL 2021, Sec. 3)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+
+
+def projector(width: int, size: int) -> nn.Sequential:
+    """D → ``size`` → ``size``, with GELU behind both; thrown away after training. It begins as BERT's new layers do."""
+    layers = [nn.Linear(width, size), nn.Linear(size, size)]
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=0.02)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(layers[0], nn.GELU(), layers[1], nn.GELU())
+
+
+class Drift(nn.Module):
+    """‖θ − θ₀‖² over all weights of the student that are trained. Without a student, 0.
+
+    With several processes all have the same value, so that the mean of their gradients is its gradient.
+    """
+
+    def __init__(self, context: BuildContext) -> None:
+        super().__init__()
+        trained = [] if context.student is None else [w for w in context.student.parameters() if w.requires_grad]
+        self._now = trained  # a plain list: they are the student's, and are saved with it
+        for number, weight in enumerate(trained):
+            self.register_buffer(f"start{number}", weight.detach().clone(), persistent=False)
+
+    def forward(self) -> Tensor | float:
+        """()."""
+        moved = [(now - start).square().sum() for now, start in zip(self._now, self.buffers(), strict=True)]
+        return sum(moved, start=0.0)
+
+
+def freeze_embeddings(context: BuildContext) -> None:
+    """Keep the embedding layer of the student out of training."""
+    for module in () if context.student is None else context.student.modules():
+        if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
+            embeddings.requires_grad_(False)

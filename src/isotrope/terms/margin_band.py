@@ -1,0 +1,74 @@
+"""A soft negative is less alike than the positive, by a margin that has a lower and an upper end (SNCSE).
+
+Wang and Dou, ICIC 2023, Eqs. 4–5. https://arxiv.org/abs/2201.05979
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.types import NonNegative, Scores
+
+
+def margin_band(
+    anchor: Tensor,  # (N, D)
+    positive: Tensor,  # (N, D)
+    soft: Tensor,  # (N, D) soft negatives
+    least: float,
+    most: float,
+) -> Tensor:
+    """max(0, Δ_i + α) + max(0, −Δ_i − β), Δ_i = cos(a_i, soft_i) − cos(a_i, p_i), mean over sentences i -> ().
+
+    α is ``least``, β is ``most``. It is 0 where −β ≤ Δ ≤ −α.
+    """
+    alike = [F.cosine_similarity(anchor, other, dim=-1) for other in (positive, soft)]  # (N,) each
+    difference = alike[1] - alike[0]
+    return ((difference + least).clamp(min=0) + (-difference - most).clamp(min=0)).mean()
+
+
+@dataclass(frozen=True)
+class MarginBand:
+    """The positive is view 1. BibTeX: wang2023sncse.
+
+    Args:
+        view: of the soft negative, counted as the passes. 0: the first column of negatives that came with the data.
+        least: by how much the soft negative is less alike, as a cosine.
+        most: by how much at most.
+
+    Raises:
+        UserError: there is no such view or column; ``most`` is less than ``least``.
+    """
+
+    stage = "terms"
+    view: Annotated[int, Field(ge=0)] = 2
+    least: NonNegative = 0.1
+    most: NonNegative = 0.3
+    weight: NonNegative = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.most < self.least:
+            problem = f"terms.margin_band.most = {self.most} is less than least = {self.least}"
+            raise UserError(problem, "raise most")
+
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether it is this term that uses the data's negatives."""
+        return self.view == 0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        views = scores.views
+        count = len(views.stack)
+        if max(1, self.view) >= count or (self.view == 0 and not views.negatives.shape[1]):
+            problem = f"terms.margin_band.view = {self.view} is not possible: the views are 0 to {count - 1}"
+            raise UserError(
+                problem, "name a view, raise views.passes, or give negatives: --negative COLUMN and view = 0"
+            )
+        soft = views.stack[self.view] if self.view else views.negatives[:, 0]
+        anchor, positive, soft = (each.to(scores.cosines) for each in (*views.stack[:2], soft))  # float32 or better
+        return self.weight * margin_band(anchor, positive, soft, self.least, self.most)

@@ -1,0 +1,66 @@
+"""Two encoders agree on their lists of positives and negatives (PCL's network cooperation: Wu et al., EMNLP 2022).
+
+Sec. 3, https://aclanthology.org/2022.emnlp-main.826, as its public code has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.terms._group import group_list, views_named
+from isotrope.types import AboveZero, NonNegative, Scores
+
+_Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)]
+
+
+def peer_lists(
+    own: Tensor,  # (V, N, D) anchors a, then positives, of one encoder
+    peer: Tensor,  # (V, N, D) the same of the other
+    temperature: float,
+) -> Tensor:
+    """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, mean over sentences -> ().
+
+    q and q′ are `group_list` of each encoder's anchors with its own positives and anchors; r and r′ are those of its
+    anchors with the other's.
+    """
+    within = [group_list(views[0], views[1:], views[0], temperature) for views in (own, peer)]
+    across = [group_list(a[0], b[1:], b[0], temperature) for a, b in ((own, peer), (peer, own))]
+    return _divergence(*within) + _divergence(*across)
+
+
+def _divergence(list_: Tensor, target: Tensor) -> Tensor:
+    """KL(target ‖ list), both as logarithms (N, K), mean over rows -> ()."""
+    return (target.exp() * (target - list_)).sum(dim=1).mean()
+
+
+@dataclass(frozen=True)
+class PeerLists:
+    """Both encoders get its gradient. BibTeX: wu2022pcl.
+
+    Args:
+        own: views of the student: the anchor, then positives, counted as the passes.
+        peer: those of the second encoder, as many.
+
+    Raises:
+        UserError: there is no such view; one list is longer than the other.
+    """
+
+    stage = "terms"
+    own: _Numbers
+    peer: _Numbers
+    temperature: AboveZero = 0.05
+    weight: NonNegative = 1.0
+
+    def __post_init__(self) -> None:
+        if len(self.own) != len(self.peer):
+            problem = f"terms.peer_lists: own = {list(self.own)} and peer = {list(self.peer)} are not as many"
+            raise UserError(problem, "name as many views of each encoder")
+
+    def __call__(self, scores: Scores) -> Tensor:
+        own, peer = (views_named(scores, getattr(self, k), f"terms.peer_lists.{k}") for k in ("own", "peer"))
+        return self.weight * peer_lists(own, peer, self.temperature)

@@ -1,0 +1,112 @@
+"""Contrast among the nearest sentences of the batch, with a perturbation that makes it hard (VaSCL).
+
+Zhang et al., Findings of ACL 2022, Sec. 3. https://aclanthology.org/2022.findings-acl.70
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.terms.nt_xent import nt_xent
+from isotrope.types import AboveZero, Count, NonNegative, Scores
+
+
+def neighbourhood(rows: Tensor, count: int) -> Tensor:
+    """For each row, the ``count`` others of the largest dot product, or all there are. (N, D) -> (N, N) bool."""
+    products = (rows @ rows.T).fill_diagonal_(-torch.inf)
+    near = products.topk(min(count, len(rows) - 1), dim=1).indices
+    return torch.zeros_like(products, dtype=torch.bool).scatter(1, near, True)
+
+
+def neighbour_contrast(
+    a: Tensor,  # (N, F) unit rows
+    b: Tensor,  # (N, F) unit rows
+    near: Tensor,  # (N, N) bool
+    temperature: float,
+    both: bool = True,
+) -> Tensor:
+    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean -> ().
+
+    For a_i, Σ is over e^{a_i·a_j/τ} and e^{a_i·b_j/τ} of the neighbours j of i; the mean is over all a_i and b_i. If
+    not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
+    """
+    positive = (a * b).sum(dim=-1, keepdim=True)  # (N, 1)
+    far = ~near
+    across = (b @ a.T).masked_fill(far, -torch.inf)  # (N, N)
+    lists = [torch.cat([positive, across], dim=1)]
+    if both:
+        lists[0] = torch.cat([lists[0], (b @ b.T).masked_fill(far, -torch.inf)], dim=1)
+        lists += [torch.cat([positive, *((a @ x.T).masked_fill(far, -torch.inf) for x in (a, b))], dim=1)]
+    return -torch.stack([(each / temperature).log_softmax(dim=1)[:, 0].mean() for each in lists]).mean()
+
+
+class VaSCL(nn.Module):
+    """NT-Xent behind a head, and the same of each anchor and its hardest perturbation. BibTeX: zhang2022vascl.
+
+    The head is D → D → ``features``, without biases, and thrown away. A direction is drawn for each anchor e. Each step
+    turns it to where a step of length ``radius`` makes the contrast with e's neighbours hardest. The term then pulls e
+    and e + radius · direction together.
+
+    Args:
+        neighbours: sentences of the batch that are the negatives of a perturbed one.
+        radius: the perturbation's length. Lengths of embeddings count.
+        steps: 0 leaves the direction as it is drawn.
+    """
+
+    stage = "terms"
+    head: nn.Sequential
+
+    def __init__(
+        self,
+        temperature: AboveZero = 0.05,
+        neighbours: Count = 16,
+        radius: AboveZero = 15.0,
+        steps: Annotated[int, Field(ge=0)] = 1,
+        features: Count = 128,
+        weight: NonNegative = 1.0,
+    ) -> None:
+        super().__init__()
+        self.temperature, self.neighbours, self.radius = temperature, neighbours, radius
+        self.steps, self.features, self.weight = steps, features, weight
+
+    def build(self, context: BuildContext) -> VaSCL:
+        """With a head for the student's width."""
+        width = context.needed("width")
+        made = VaSCL(self.temperature, self.neighbours, self.radius, self.steps, self.features, self.weight)
+        layers = [nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)]
+        for layer in layers:  # as BERT's new layers begin
+            nn.init.normal_(layer.weight, std=0.02)
+        made.head = nn.Sequential(layers[0], nn.ReLU(), layers[1])
+        return made
+
+    def forward(self, scores: Scores) -> Tensor:
+        anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))  # float32 or better
+        near = neighbourhood(anchor.detach(), self.neighbours)
+        order = scores.views.batch.rows.argsort(stable=True).argsort(stable=True)  # draws belong to sentences
+        generator = torch.Generator().manual_seed(scores.views.batch.generator.initial_seed())
+        drawn = torch.rand(anchor.shape, generator=generator).to(anchor)[order] - 0.5
+        other = anchor + self.radius * self.hardest(F.normalize(drawn, dim=-1), anchor.detach(), near)
+        virtual = neighbour_contrast(self.unit(anchor), self.unit(other), near, self.temperature)
+        return self.weight * (nt_xent(self.head(anchor), self.head(positive), self.temperature) + virtual)
+
+    def hardest(self, direction: Tensor, anchor: Tensor, near: Tensor) -> Tensor:
+        """Unit directions (N, D) after all steps up the gradient."""
+        fixed = self.unit(anchor).detach()
+        for _ in range(self.steps):
+            with torch.enable_grad():
+                direction = direction.detach().requires_grad_()
+                moved = self.unit(anchor + self.radius * direction)
+                harder = neighbour_contrast(fixed, moved, near, self.temperature, both=False)
+                (gradient,) = torch.autograd.grad(harder, direction)
+            direction = F.normalize(gradient, dim=-1)
+        return direction.detach()
+
+    def unit(self, rows: Tensor) -> Tensor:
+        """(N, D) -> (N, F) unit rows behind the head."""
+        return F.normalize(self.head(rows), dim=-1)

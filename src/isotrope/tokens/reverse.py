@@ -1,0 +1,34 @@
+"""A sentence from its end to its beginning (PCL: Wu et al., EMNLP 2022, Sec. 3).
+
+https://aclanthology.org/2022.emnlp-main.826
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.tokens._inner import frame, inner
+
+
+def reverse(input_ids: Tensor, attention_mask: Tensor, first: int = 1) -> Tensor:
+    """Each sentence's tokens from the last to the first; [CLS], [SEP], padding stay. (N, L) -> (N, L)."""
+    among = inner(attention_mask, first)
+    places = (~among).long().argsort(dim=1, stable=True)  # (N, L): inner positions first, as they stand
+    order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+    back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
+    turned = places.gather(1, torch.where(back >= 0, back, order))
+    return input_ids.scatter(1, places, input_ids.gather(1, turned))
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """The same (sub)words in the opposite order. BibTeX: wu2022pcl."""
+
+    stage = "tokens"
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        ids = reverse(features["input_ids"], features["attention_mask"], frame(features))
+        return {**features, "input_ids": ids}

@@ -1,0 +1,48 @@
+"""A view without what its template says of itself (PromptBERT's template denoising).
+
+Jiang et al., EMNLP 2022, Sec. 4.3. https://aclanthology.org/2022.emnlp-main.603
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from isotrope.errors import UserError
+from isotrope.types import Count, Views
+
+
+def denoise(
+    stack: Tensor,  # (V, N, D)
+    templates: Sequence[int],
+) -> Tensor:
+    """h_p − ĥ_p for the first views p; ĥ_p is the view ``templates[p]``. The others stay. (V, N, D)."""
+    count = len(templates)
+    return torch.cat([stack[:count] - stack[list(templates)], stack[count:]])
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """(V, N, D) -> (V, N, D), in training only: the new model gives h, not h − ĥ. BibTeX: jiang2022promptbert.
+
+    Args:
+        templates: for view 0, 1, …, the view whose template has no text in it. Say in ``scores.positives`` that it is
+            no positive.
+
+    Raises:
+        UserError: there is no such view.
+    """
+
+    stage = "views"
+    templates: Annotated[tuple[Count, ...], Field(min_length=1)] = (2,)
+
+    def __call__(self, views: Views) -> Views:
+        if max(*self.templates, len(self.templates)) >= len(views.stack):
+            problem = f"views.denoised.templates = {list(self.templates)} is not possible"
+            raise UserError(problem, f"the views are 0 to {len(views.stack) - 1}: name others, or raise views.passes")
+        return views.with_stack(denoise(views.stack, self.templates))
