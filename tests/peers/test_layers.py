@@ -63,7 +63,13 @@ def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: 
     table = tmp_path / "pairs.jsonl"
     lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:320], text[320:], strict=True))
     table.write_text("\n".join(lines))
-    more = ["views.passes=4", "peers.layers.on=[2, 3]", "peers.layers.count=2", "terms.self_guided.size=8"]
+    more = [
+        "views.passes=4",
+        "peers.layers.on=[2, 3]",
+        "peers.layers.count=2",
+        "terms.self_guided.size=8",
+        "terms.self_guided.drift=0",
+    ]
     more += ["terms.self_guided.temperature=0.3", "terms.vascl.neighbours=3", "terms.vascl.temperature=0.3"]
     more += ["terms.vascl.radius=1.0", "terms.group.views=[0, 1]", "terms.margin_band.view=1", "tokens.reverse.on=[1]"]
     more += ["terms.peer_lists.own=[0, 1]", "terms.peer_lists.peer=[2, 3]", "terms.peer_lists.temperature=0.3"]

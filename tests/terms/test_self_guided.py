@@ -11,6 +11,7 @@ from conftest import sentences
 from drawn import draw, scores
 from isotrope import component, load
 from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
 from isotrope.objective.preset import build_objective, read_preset
 from isotrope.terms.self_guided import SelfGuided, self_guided
 from oracle import losses as oracle
@@ -55,10 +56,18 @@ def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_mod
     weight = next(weight for weight in model.parameters() if weight.requires_grad)
     with torch.no_grad():
         weight[0, 0] += 2.0
-    assert term.moved().item() == pytest.approx(4.0, rel=1e-5)
+    assert term.moved().item() == pytest.approx(0.4, rel=1e-5)
     loss = objective([dict(batch)])["self_guided"]
-    term.drift = 0.0
+    term.moved.weight = 0.0
     assert (loss - objective([dict(batch)])["self_guided"]).item() == pytest.approx(0.4, rel=1e-3)
     loss.backward()
     assert weight.grad is not None
     assert before > 0
+
+
+def test_several_processes_are_refused_for_the_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(UserError, match=r"drift = 0.1 reads the weights .* 2 processes .* or set drift = 0"):
+        component("terms", "self_guided", size=4).build(BuildContext(width=4))
+    component("terms", "self_guided", size=4, drift=0).build(BuildContext(width=4))

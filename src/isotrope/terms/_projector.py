@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
 
 
 def projector(width: int, size: int) -> nn.Sequential:
@@ -17,22 +19,27 @@ def projector(width: int, size: int) -> nn.Sequential:
 
 
 class Drift(nn.Module):
-    """‖θ − θ₀‖² over all weights of the student that are trained. Without a student, 0.
+    """``weight`` · ‖θ − θ₀‖² over all weights of the student that are trained. Without a student, 0.
 
-    With several processes all have the same value, so that the mean of their gradients is its gradient.
+    Raises:
+        UserError: there are several processes. Their gradients are averaged as each weight's first one is ready.
     """
 
-    def __init__(self, context: BuildContext) -> None:
+    def __init__(self, context: BuildContext, weight: float) -> None:
         super().__init__()
+        self.weight = weight
+        if weight and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            problem = f"drift = {weight} reads the weights themselves, which {dist.get_world_size()} processes cannot"
+            raise UserError(problem, "run one process, or set drift = 0")
         trained = [] if context.student is None else [w for w in context.student.parameters() if w.requires_grad]
         self._now = trained  # a plain list: they are the student's, and are saved with it
-        for number, weight in enumerate(trained):
-            self.register_buffer(f"start{number}", weight.detach().clone(), persistent=False)
+        for number, each in enumerate(trained):
+            self.register_buffer(f"start{number}", each.detach().clone(), persistent=False)
 
     def forward(self) -> Tensor | float:
         """()."""
         moved = [(now - start).square().sum() for now, start in zip(self._now, self.buffers(), strict=True)]
-        return sum(moved, start=0.0)
+        return self.weight * sum(moved, start=0.0) if self.weight else 0.0
 
 
 def freeze_embeddings(context: BuildContext) -> None:

@@ -55,9 +55,9 @@ class SelfGuided(nn.Module):
         made = SelfGuided(self.size, self.temperature, self.drift, self.weight)
         made.projector = projector(context.needed("width"), self.size)
         freeze_embeddings(context)
-        made.moved = Drift(context)
+        made.moved = Drift(context, self.drift)
         return made
 
     def forward(self, scores: Scores) -> Tensor:
         stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
-        return self.weight * (self_guided(stack[0], stack[1:], self.temperature) + self.drift * self.moved())  # type: ignore[no-any-return]
+        return self.weight * (self_guided(stack[0], stack[1:], self.temperature) + self.moved())  # type: ignore[no-any-return]

@@ -37,9 +37,9 @@ class Translated(nn.Module):
         made = Translated(self.size, self.temperature, self.drift, self.weight)
         made.projector = projector(context.needed("width"), self.size)
         freeze_embeddings(context)
-        made.moved = Drift(context)
+        made.moved = Drift(context, self.drift)
         return made
 
     def forward(self, scores: Scores) -> Tensor:
         anchor, positive = self.projector(scores.views.stack[:2].to(next(self.projector.parameters())))
-        return self.weight * (nt_xent(anchor, positive, self.temperature) + self.drift * self.moved())  # type: ignore[no-any-return]
+        return self.weight * (nt_xent(anchor, positive, self.temperature) + self.moved())  # type: ignore[no-any-return]
