@@ -20,7 +20,7 @@ quickstart: $(STAMP)
 	$(BIN)/isotrope quickstart
 
 test: $(STAMP) check
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 slow: $(STAMP)
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m slow

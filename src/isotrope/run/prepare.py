@@ -133,7 +133,7 @@ def _student(preset: Preset) -> SentenceTransformer:
     if preset.train.max_length > longest:
         problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
         raise UserError(problem, f"choose at most {longest}")
-    frame = getattr(model.tokenizer, "num_special_tokens_to_add", int)()
+    frame = getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
     if preset.train.max_length <= frame:
         problem = f"train.max_length = {preset.train.max_length} leaves no token of the text"
         raise UserError(problem, f"choose more than {frame}: so many stand around every text")
