@@ -17,7 +17,7 @@ def quickstart(
     ),
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of all random numbers.")] = 0,
 ) -> None:
-    """Improve isotrope/tiny for documents of this machine, and judge it on others.
+    """Improve isotrope/small for documents of this machine, and judge it on others.
 
     The documents are the docstrings of the installed packages.
     """
