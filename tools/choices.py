@@ -63,6 +63,19 @@ def policies() -> str:
     return "\n".join(lines)
 
 
+def halves() -> str:
+    """Of the races that "half → half" still judged: each task's order of the candidates against the labels' order."""
+    lines = ["| collection | task | correlation with labels | what improve chose then |", "|---|---|--:|--:|"]
+    for path in sorted((HERE / "halves").glob("*.json")):
+        cell = json.loads(path.read_text(encoding="utf-8"))
+        found = [of for name, of in cell["candidates"].items() if "full whitening" not in name]
+        for task in found[0]["tasks"]:
+            order = spearmanr([of["tasks"][task] for of in found], [of["labels"] for of in found]).statistic
+            change = 100 * cell["policies"]["improve"]["difference"]
+            lines.append(f"| {cell['collection']} | {task} | {order:+.2f} | {change:+.2f} |")
+    return "\n".join(lines)
+
+
 def points(value: float) -> str:
     """A fraction × 100."""
     return f"{100 * value:.2f}"

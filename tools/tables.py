@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from choices import choices, policies
+from choices import choices, halves, policies
 from guide import differences
 from kept import kept
 from speed import performance
@@ -389,7 +389,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
     DOCS / "compress.md": (kept,),
-    DOCS / "improve.md": (choices, policies),
+    DOCS / "improve.md": (choices, policies, halves),
     DOCS / "whiten.md": (whitening, shrink, post_steps, post_choices),
     DOCS / "methods" / "whitenedcse.md": (first_step,),
 }
