@@ -11,6 +11,7 @@ import os
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from typer.core import TyperGroup
 from isotrope.cli.compress import compress
 from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
+from isotrope.cli.end import end_at_once
 from isotrope.cli.evaluate import case, evaluate
 from isotrope.cli.export import export
 from isotrope.cli.improve import improve
@@ -75,6 +77,11 @@ PATIENCE = 120  # seconds in which the first process finds the same error, and i
 
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
+    with end_at_once() if os.environ.get("WORLD_SIZE", "1") != "1" else nullcontext():
+        _run()
+
+
+def _run() -> None:
     _quiet()
     try:
         if app(prog_name="isotrope", standalone_mode=False) == 130:  # what typer makes of Ctrl-C
