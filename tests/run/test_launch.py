@@ -100,7 +100,7 @@ def test_half_a_launcher_is_one_line(tiny_model: Path, corpus_file: Path, tmp_pa
 
 
 def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    words = ["--set", "train.epochs=30", "--set", "train.batch_size=16", "--set", "train.eval_steps=10"]
+    words = ["--set", "train.epochs=90", "--set", "train.batch_size=16", "--set", "train.eval_steps=10"]
     command = [sys.executable, "-m", "isotrope.cli", "train", corpus_file, "--backbone", tiny_model]
     command += ["--sentences", "64", "--output", tmp_path / "run", "--processes", "2", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
