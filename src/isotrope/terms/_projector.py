@@ -1,12 +1,15 @@
-"""SG-OPT's projector, and how far the student has moved from its start (Kim et al., ACL 2021, Sec. 3)."""
+"""Terms behind SG-OPT's projector, and how far the student has moved from its start (Kim et al., ACL 2021, Sec. 3)."""
 
 from __future__ import annotations
+
+from typing import Self
 
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
+from isotrope.types import AboveZero, Count, NonNegative, Scores
 
 
 def projector(width: int, size: int) -> nn.Sequential:
@@ -47,3 +50,36 @@ def freeze_embeddings(context: BuildContext) -> None:
     for module in () if context.student is None else context.student.modules():
         if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
             embeddings.requires_grad_(False)
+
+
+class Projected(nn.Module):
+    """`contrast` of the projected views, and ``drift`` · ‖θ − θ₀‖²; the embedding layer is not trained.
+
+    Args:
+        size: the projector's width.
+    """
+
+    projector: nn.Sequential
+    moved: Drift
+
+    def __init__(
+        self, size: Count, temperature: AboveZero = 0.01, drift: NonNegative = 0.1, weight: NonNegative = 1.0
+    ) -> None:
+        super().__init__()
+        self.size, self.temperature, self.drift, self.weight = size, temperature, drift, weight
+
+    def build(self, context: BuildContext) -> Self:
+        """With a projector for the student's width."""
+        made = type(self)(self.size, self.temperature, self.drift, self.weight)
+        made.projector = projector(context.needed("width"), self.size)
+        freeze_embeddings(context)
+        made.moved = Drift(context, self.drift)
+        return made
+
+    def forward(self, scores: Scores) -> Tensor:
+        stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
+        return self.weight * (self.contrast(stack) + self.moved())  # type: ignore[no-any-return]
+
+    def contrast(self, stack: Tensor) -> Tensor:
+        """Projected views (V, N, F) -> ()."""
+        raise NotImplementedError

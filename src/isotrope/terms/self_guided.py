@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
-from isotrope.terms._projector import Drift, freeze_embeddings, projector
-from isotrope.types import AboveZero, Count, NonNegative, Scores
+from isotrope.terms._projector import Projected
 
 
 def self_guided(
@@ -30,34 +28,15 @@ def self_guided(
     return (torch.logaddexp(positives, others.expand_as(positives)) - positives).mean()
 
 
-class SelfGuided(nn.Module):
+class SelfGuided(Projected):
     """The views after the first are layers; all go through a projector. BibTeX: kim2021selfguided.
 
     ``drift`` · ‖θ − θ₀‖² joins the loss, for weights θ that began as θ₀. The embedding layer is not trained.
-
-    Args:
-        size: the projector's width.
+    ``size`` is the projector's width.
     """
 
     stage = "terms"
 
-    projector: nn.Sequential
-    moved: Drift
-
-    def __init__(
-        self, size: Count, temperature: AboveZero = 0.01, drift: NonNegative = 0.1, weight: NonNegative = 1.0
-    ) -> None:
-        super().__init__()
-        self.size, self.temperature, self.drift, self.weight = size, temperature, drift, weight
-
-    def build(self, context: BuildContext) -> SelfGuided:
-        """With a projector for the student's width."""
-        made = SelfGuided(self.size, self.temperature, self.drift, self.weight)
-        made.projector = projector(context.needed("width"), self.size)
-        freeze_embeddings(context)
-        made.moved = Drift(context, self.drift)
-        return made
-
-    def forward(self, scores: Scores) -> Tensor:
-        stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
-        return self.weight * (self_guided(stack[0], stack[1:], self.temperature) + self.moved())  # type: ignore[no-any-return]
+    def contrast(self, stack: Tensor) -> Tensor:
+        """`self_guided` of the first view and all others."""
+        return self_guided(stack[0], stack[1:], self.temperature)

@@ -5,15 +5,13 @@ Kim et al., ACL 2021, Sec. 4, after Fang and Xie, 2020. https://aclanthology.org
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
-from isotrope.terms._projector import Drift, freeze_embeddings, projector
+from isotrope.terms._projector import Projected
 from isotrope.terms.nt_xent import nt_xent
-from isotrope.types import AboveZero, Count, NonNegative, Scores
 
 
-class Translated(nn.Module):
+class Translated(Projected):
     """`nt_xent` of the data's texts and positives, both projected. BibTeX: kim2021selfguided.
 
     The translations are the user's, in a column of positives. ``drift`` and ``size`` are as in
@@ -23,23 +21,6 @@ class Translated(nn.Module):
     stage = "terms"
     needs_positives = True
 
-    projector: nn.Sequential
-    moved: Drift
-
-    def __init__(
-        self, size: Count, temperature: AboveZero = 0.01, drift: NonNegative = 0.1, weight: NonNegative = 1.0
-    ) -> None:
-        super().__init__()
-        self.size, self.temperature, self.drift, self.weight = size, temperature, drift, weight
-
-    def build(self, context: BuildContext) -> Translated:
-        """With a projector for the student's width."""
-        made = Translated(self.size, self.temperature, self.drift, self.weight)
-        made.projector = projector(context.needed("width"), self.size)
-        freeze_embeddings(context)
-        made.moved = Drift(context, self.drift)
-        return made
-
-    def forward(self, scores: Scores) -> Tensor:
-        anchor, positive = self.projector(scores.views.stack[:2].to(next(self.projector.parameters())))
-        return self.weight * (nt_xent(anchor, positive, self.temperature) + self.moved())  # type: ignore[no-any-return]
+    def contrast(self, stack: Tensor) -> Tensor:
+        """`nt_xent` of the first two views."""
+        return nt_xent(stack[0], stack[1], self.temperature)
