@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.choice.candidates import SPAN, TITLE
+from isotrope.choice.candidates import SPANS, TITLE
 from isotrope.choice.decide import HALVES
 from isotrope.choice.judges import held_out_count, judges_of
 from isotrope.errors import UserError
@@ -23,7 +23,7 @@ def documents(folder: Path, count: int = 120, titles: bool = True) -> list[Docum
 
 def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
     found = judges_of(documents(tmp_path), None, 0)
-    assert {SPAN, TITLE} < {task.name for task in found.tasks}, "the names that candidates are compared by"
+    assert {SPANS, TITLE} < {task.name for task in found.tasks}, "the names that candidates are compared by"
     assert found.titled
     assert len(found.told) >= len(found.tasks)
     bare = judges_of(documents(tmp_path, titles=False), None, 0)

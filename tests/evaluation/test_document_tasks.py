@@ -7,16 +7,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import WORDS, sentences
 from isotrope.encoder.embed import vectors_of
-from isotrope.evaluation.document_tasks import are_short, make_document_tasks, usable_documents
+from isotrope.evaluation.document_tasks import are_short, make_document_tasks, spans_of, usable_documents
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.significance import compare_tasks
 from isotrope.text.document_rows import Document
 
-NAMES = ["title → body", "half → half", "span → rest", "neighbouring paragraphs"]
+NAMES = ["title → body", "half → half", "spans → rest", "neighbouring paragraphs"]
 LONG = [text for text in sentences(700, seed=9) if len(text.split()) >= 12]
 DOCUMENTS = [Document(f"On {' '.join(a.split()[:4])} {i}", [a, b]) for i, (a, b) in enumerate(pairwise(LONG[:81]))][::2]
 
@@ -46,7 +48,7 @@ def test_each_task_asks_for_another_part_of_the_document() -> None:
     bodies = [" ".join(document.paragraphs) for document in DOCUMENTS]
     assert asked(found["title → body"]) == [(d.title, body) for d, body in zip(DOCUMENTS, bodies, strict=True)]
     assert [f"{a} {b}" for a, b in asked(found["half → half"])] == bodies
-    for (span, rest), body in zip(asked(found["span → rest"]), bodies, strict=True):
+    for (span, rest), body in zip(asked(found["spans → rest"]), bodies, strict=True):
         assert sorted([*span.split(), *rest.split()]) == sorted(body.split())
     assert asked(found["neighbouring paragraphs"]) == [tuple(document.paragraphs) for document in DOCUMENTS]
 
@@ -70,13 +72,42 @@ def test_each_task_takes_the_documents_that_allow_it_and_says_what_is_left_out()
     plain = [Document("", [" ".join(document.paragraphs)]) for document in DOCUMENTS[:20]]
     made = make_document_tasks([*plain, *DOCUMENTS[20:], Document("A title", ["too short"])], fewest=20)
     assert {task.name: len(task.queries) for task in made.tasks} == {
-        "title → body": 20, "half → half": 40, "span → rest": 40, "neighbouring paragraphs": 20,
+        "title → body": 20, "half → half": 40, "spans → rest": 40, "neighbouring paragraphs": 20,
     }  # fmt: skip
     assert made.told[0] == "title → body: 20 documents"
     assert made.told[-1] == "1 of 41 documents are in no task: they have fewer than 12 words"
     fewer = make_document_tasks([*plain, *DOCUMENTS[20:]], fewest=21)
-    assert [task.name for task in fewer.tasks] == ["half → half", "span → rest"]
+    assert [task.name for task in fewer.tasks] == ["half → half", "spans → rest"]
     assert fewer.told[0] == "title → body: left out, 20 of 40 documents have a title of their own, 21 are needed"
+
+
+@given(length=st.integers(12, 700), seed=st.integers(0, 5))
+def test_spans_are_short_and_leave_at_least_half_of_the_text(length: int, seed: int) -> None:
+    words = [f"w{i}" for i in range(length)]
+    spans, rest = spans_of(" ".join(words), seed)
+    assert len(spans) == (1 if length < 64 else 2 if length < 96 else 3)
+    assert sorted([*" ".join(spans).split(), *rest.split()]) == sorted(words), "no word twice, none lost"
+    assert 2 * len(rest.split()) >= length
+    for span in spans:
+        assert span in " ".join(words), "words that follow each other"
+        assert 4 <= len(span.split()) <= 16
+    assert spans == sorted(spans, key=lambda span: int(span.split()[0][1:]))
+
+
+def test_the_spans_of_a_document_count_as_one() -> None:
+    """Scores are means over the spans of a document; a smaller task takes whole documents."""
+    many = [Document("", [text for d in DOCUMENTS[i : i + 5] for text in d.paragraphs]) for i in range(0, 40, 5)]
+    task = tasks(many)["spans → rest"]
+    assert len(task.queries) > task.size == len(task.candidates) == len(many)
+    similar = Bags().encode(task.queries) @ Bags().encode(task.candidates).T
+    similar /= np.linalg.norm(Bags().encode(task.candidates), axis=1)
+    places = 1 + (similar > similar[np.arange(len(task.answers)), task.answers][:, None]).sum(axis=1)
+    own = [[1 / place for place, of in zip(places, task.answers, strict=True) if of == answer] for answer in range(8)]
+    np.testing.assert_allclose(task.score(Bags()), [np.mean(each) for each in own])
+    part = task.part(3)
+    assert part.size == len(part.candidates) == 3
+    assert set(asked(part)) < set(asked(task))
+    assert len(part.queries) == sum(answer in part.candidates for _, answer in asked(task))
 
 
 def test_what_no_model_can_tell_apart_is_left_out() -> None:
@@ -122,7 +153,7 @@ def test_long_documents_are_cut_and_two_thousand_are_quick() -> None:
 def test_the_same_documents_and_seed_give_the_same_tasks() -> None:
     many = [Document("", [*a.paragraphs, *b.paragraphs]) for a, b in pairwise(DOCUMENTS)]
     first, again, other = tasks(many[::2]), tasks(many[::2]), tasks(many[::2], seed=1)
-    for name in ("span → rest", "neighbouring paragraphs"):
+    for name in ("spans → rest", "neighbouring paragraphs"):
         assert asked(first[name]) == asked(again[name])
         assert asked(first[name]) != asked(other[name])
 

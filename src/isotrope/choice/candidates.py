@@ -10,7 +10,7 @@ from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
 
 # Tasks of `isotrope.evaluation.document_tasks`.
-SPAN, TITLE, NEIGHBOURS = "span → rest", "title → body", "neighbouring paragraphs"
+SPANS, TITLE, NEIGHBOURS = "spans → rest", "title → body", "neighbouring paragraphs"
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
 POST_STEPS = {  # fitted on few texts
@@ -60,7 +60,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
         titled: whether most documents have titles.
         short: whether most documents are short, as single sentences are.
     """
-    crops, titles = frozenset({SPAN}), frozenset({TITLE})
+    crops, titles = frozenset({SPANS}), frozenset({TITLE})
     neighbours, cut = frozenset({HALVES, NEIGHBOURS}), _SHORT if short else ()
     found = [
         Training("crops", "crops", cut, crops),

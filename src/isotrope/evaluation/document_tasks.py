@@ -4,11 +4,12 @@ Four tasks ask whether a part of a document finds another part of it, among the 
 
     title → body              the title; the text without it
     half → half               the first half of the text; the second
-    span → rest               a span of the text; what is left
+    spans → rest              up to three short spans of the text, each a query; what is left
     neighbouring paragraphs   a paragraph; the next one
 
-Each task has one query from each document that allows it, so tasks have different documents. The measure is MRR@10.
-Titles judge best, where there are any. What such tasks see and miss: docs/whiten.md.
+Each task has the documents that allow it, so tasks have different documents. The measure is MRR@10; the queries of a
+document count as one. Queries are short, as a user's are: with long ones, a good model finds nearly every answer, and
+nothing is left to compare. What such tasks see and miss: docs/whiten.md.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from isotrope.evaluation.self_made import (
     MOST_TEXTS,
     SelfMadeTask,
     halves_of,
-    span_of,
     usable_rows,
 )  # fmt: skip
 from isotrope.text.document_rows import Document
@@ -36,9 +36,11 @@ from isotrope.text.words import words_of
 FEW_WORDS = 6  # of a document, where most are shorter than 12 words: each half then has three
 WORDS_USED = 600  # words of a document that are used: more than models read
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
+SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
 _Pair = tuple[str, str]  # query and answer
+_Asked = tuple[list[str], str]  # queries and their answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +76,29 @@ def make_document_tasks(
     shortest = _shortest(bodies)
     rows = usable_rows(bodies, most, shortest)
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
-    made: dict[str, tuple[list[_Pair | None], str]] = {
-        "title → body": ([_titled(d, text) for d, text in zip(chosen, texts, strict=True)], "a title of their own"),
-        "half → half": ([halves_of(text) for text in texts], "two different halves"),
-        "span → rest": ([span_of(text, seed) for text in texts], "a span of their own"),
-        "neighbouring paragraphs": ([_neighbours(d, seed) for d in chosen], "two paragraphs that follow each other"),
-    }
+    titled = [_titled(d, text) for d, text in zip(chosen, texts, strict=True)]
+    made: dict[str, tuple[list[_Asked], str]] = {
+        "title → body": (_single(titled), "a title of their own"),
+        "half → half": (_single([halves_of(text) for text in texts]), "two different halves"),
+        "spans → rest": ([spans_of(text, seed) for text in texts], "a span of their own"),
+        "neighbouring paragraphs": (
+            _single([_neighbours(d, seed) for d in chosen]), "two paragraphs that follow each other",
+        ),
+    }  # fmt: skip
     tasks, told = [], []
     if short := shortest < FEWEST_WORDS:
-        del made["span → rest"]
-    for name, (pairs, need) in made.items():
-        kept = _unambiguous([pair for pair in pairs if pair])
+        del made["spans → rest"]
+    for name, (asked, need) in made.items():
+        kept = _unambiguous(asked)
         if len(kept) < fewest:
             told.append(
                 f"{name}: left out, {len(kept):,} of {len(chosen):,} documents have {need}, {fewest} are needed"
             )
             continue
         told.append(f"{name}: {len(kept):,} documents")
-        queries, answers = [a for a, _ in kept], [b for _, b in kept]
-        tasks.append(SelfMadeTask(name, queries, answers, np.arange(len(kept)), short))
+        queries = [query for own, _ in kept for query in own]
+        places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept])
+        tasks.append(SelfMadeTask(name, queries, [answer for _, answer in kept], places, short))
     if tasks and short:
         told.append("most documents are short: a score is the share of the other answers behind the right one")
     few = sum(len(words_of(body)[0]) < shortest for body in bodies)
@@ -151,13 +157,42 @@ def _neighbours(document: Document, seed: int) -> _Pair | None:
     return found[int(drawn)]
 
 
-def _unambiguous(pairs: Sequence[_Pair]) -> list[_Pair]:
-    """Without pairs whose query or answer occurs again, and without queries that stand in their answer as they are.
+def spans_of(text: str, seed: int) -> tuple[list[str], str]:
+    """One to three spans of the text, and what is left without them, at least half of the text.
+
+    The text is divided into equal parts, one for each span; its own checksum draws the places.
+    """
+    words, between = words_of(text)
+    count = min(SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
+    length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
+    generator = np.random.default_rng([seed, zlib.crc32(text.encode())])
+    spans, rest, done = [], [], 0
+    for part in range(1, count + 1):
+        end = part * len(words) // count
+        begin = int(generator.integers(done, end - length + 1))
+        spans.append(between.join(words[begin : begin + length]))
+        rest += [*words[done:begin], *words[begin + length : end]]
+        done = end
+    return spans, between.join(rest)
+
+
+def _single(pairs: Sequence[_Pair | None]) -> list[_Asked]:
+    return [([query], answer) for query, answer in filter(None, pairs)]
+
+
+def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
+    """Without queries and answers that occur again, and without queries that stand in their answer as they are.
 
     A title may stand in its text, as "Python" does in any text on it. Longer queries that do are copies.
     """
-    queries, answers = Counter(a.casefold() for a, _ in pairs), Counter(b.casefold() for _, b in pairs)
-    return [(a, b) for a, b in pairs if queries[a.casefold()] == answers[b.casefold()] == 1 and not _copied(a, b)]
+    queries = Counter(query.casefold() for own, _ in asked for query in own)
+    answers = Counter(answer.casefold() for _, answer in asked)
+    clear = [
+        ([query for query in own if queries[query.casefold()] == 1 and not _copied(query, answer)], answer)
+        for own, answer in asked
+        if answers[answer.casefold()] == 1
+    ]
+    return [(own, answer) for own, answer in clear if own]
 
 
 def _copied(query: str, answer: str) -> bool:

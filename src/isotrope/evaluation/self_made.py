@@ -36,7 +36,7 @@ OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
 
 @dataclass(frozen=True, slots=True)
 class SelfMadeTask:
-    """Q queries, each with one answer among M candidates.
+    """Q queries, each with one answer among M candidates. Several queries may have the same answer.
 
     With ``all_places`` every place counts, not the first ten alone. Parts of a short text say so little that the answer
     is rarely among the first ten, also with a good model.
@@ -55,19 +55,21 @@ class SelfMadeTask:
 
     @property
     def size(self) -> int:
-        """Q."""
-        return len(self.queries)
+        """A: how many candidates are an answer."""
+        return len(np.unique(self.answers))
 
     def part(self, count: int) -> SelfMadeTask:
-        """At most ``count`` of the queries, evenly spread, with their answers as the only candidates."""
-        rows = evenly(self.size, count)
-        answers = [self.candidates[self.answers[row]] for row in rows]
-        queries = [self.queries[row] for row in rows]
-        return SelfMadeTask(self.name, queries, answers, np.arange(len(rows)), self.all_places)
+        """At most ``count`` of the answers, evenly spread, with all their queries, as the only candidates."""
+        answers = np.unique(self.answers)
+        kept = answers[evenly(len(answers), count)]
+        rows = np.flatnonzero(np.isin(self.answers, kept))
+        queries, candidates = [self.queries[row] for row in rows], [self.candidates[answer] for answer in kept]
+        return SelfMadeTask(self.name, queries, candidates, np.searchsorted(kept, self.answers[rows]), self.all_places)
 
     def score(self, encoder: Encoder) -> Vector:
-        """1 / place of each query's answer by cosine, 0 beyond the tenth place: (Q,). Their mean is MRR@10.
+        """1 / place of a query's answer by cosine, 0 beyond the tenth place; the mean over each answer's queries: (A,).
 
+        Where each answer has one query, their mean is MRR@10.
         With ``all_places``, the share of the other candidates that come behind the answer: 0.5 is chance.
 
         Raises:
@@ -77,9 +79,12 @@ class SelfMadeTask:
         shape = len(self.queries), len(self.candidates)
         grades = csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.answers)), shape=shape)
         if self.all_places:
-            return shares_behind(embedded(self.queries), embedded(self.candidates), self.answers)
-        ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), grades, CUTOFF)
-        return reciprocal_rank(ranked, CUTOFF)
+            scores = shares_behind(embedded(self.queries), embedded(self.candidates), self.answers)
+        else:
+            ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), grades, CUTOFF)
+            scores = reciprocal_rank(ranked, CUTOFF)
+        _, place = np.unique(self.answers, return_inverse=True)
+        return np.asarray(np.bincount(place, scores) / np.bincount(place))
 
 
 def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
