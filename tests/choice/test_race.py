@@ -192,6 +192,28 @@ def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkey
     assert machine.time > 450 or not machine.trained, "the time is used"
 
 
+def test_what_did_not_fit_at_first_is_tried_where_time_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of MiniLM's speed, with tasks that cost little: four recipes do not fit at first, some do in the end."""
+    machine, found = Machine(2250, 25, monkeypatch), recipes(raw=False, titled=True)
+    raced = Race(
+        race(tmp_path, 1, trained_on=4700).start,
+        tmp_path,
+        [],
+        ["word " * 32] * 1500,
+        machine.clock,
+        Console(quiet=True),
+    )
+    raced.note(measuring=21.0, speed=2250.0)
+    raced.trainings(found, None, ())
+    plans = read_record(tmp_path / PLAN)["plans"]
+    tried = [name for name in plans if name.startswith("last: ") and plans[name]]
+    assert tried == [f"last: {recipe.name}" for recipe in found[len(plans["first"]) :][: len(tried)]], "in their order"
+    assert tried
+    assert list(raced.left_out) == [recipe.name for recipe in found[len(plans["first"]) + len(tried) :]]
+    assert machine.trained[-1] == max(plans["first"].values()), "not longer than the others at first"
+    assert machine.time > 1000
+
+
 def test_a_model_that_is_too_slow_is_refused_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(20, 0.1, monkeypatch)
     texts = [f"{place} " + 120 * "word " for place in range(100)]

@@ -1,8 +1,9 @@
 """The race: cheap candidates first, then trainings, until the time is over.
 
 Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs, and
-averaged with the start model. The speed of this machine decides how many pairs fit into the time, and how much a
-candidate is measured on. The plan is kept: a stopped race goes on with it.
+averaged with the start model. If time is left then, recipes that did not fit at first are tried. The speed of this
+machine decides how many pairs fit into the time, and how much a candidate is measured on. The plan is kept: a stopped
+race goes on with it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Race:
         return names[max(self.scores.keys() & names.keys(), key=lambda name: mean_score(self.scores[name]))]
 
     def trainings(self, recipes: Sequence[Training], pooling: str | None, steps: Sequence[str]) -> None:
-        """Train and measure: all recipes for a short time, then the better half for longer.
+        """Train and measure: recipes for a short time, then the better half for longer, then the other recipes.
 
         Args:
             recipes: those that come first are kept where the time is too short for all.
@@ -147,9 +148,6 @@ class Race:
         """
         by_name = {recipe.name: recipe for recipe in recipes}
         first = self._pairs("first", list(by_name), FIRST_SHARE, SHARES[:1])
-        why = "there are too few documents" if MOST_ROUNDS * self.start.trained_on < FEWEST_PAIRS else NO_TIME
-        for name in (name for name in by_name if name not in first and name not in self.left_out):
-            self._leave_out(name, why)
         for name, pairs in first.items():
             self._trained(by_name[name], pairs, pooling, steps, SHARES[:1])
         done = [name for name in first if name in self._recipes.values()]
@@ -158,11 +156,16 @@ class Race:
             second = self._pairs(f"second: {name}", [name], 1 / (len(best) - place), SHARES)
             pairs = max(second.values(), default=0)
             self._trained(by_name[name], pairs if pairs > 1.5 * first[name] else first[name], pooling, steps, SHARES)
+        why = "there are too few documents" if MOST_ROUNDS * self.start.trained_on < FEWEST_PAIRS else NO_TIME
+        for name in (name for name in by_name if name not in first and name not in self.left_out):
+            if last := self._pairs(f"last: {name}", [name], 1, SHARES[:1]):
+                self._trained(by_name[name], min([*last.values(), *first.values()]), pooling, steps, SHARES[:1])
+            else:
+                self._leave_out(name, why)
 
     def model(self, candidate: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
-        made = self.made[candidate]
-        encoder = self._encoder(made)
+        encoder = self._encoder(made := self.made[candidate])
         if not made.step:
             return encoder
         with cut(encoder, JUDGED_LENGTH):
@@ -175,9 +178,7 @@ class Race:
 
     def _encoder(self, made: Made) -> SentenceTransformer:
         start = load(self.start.model, made.pooling)
-        if not made.run:
-            return start
-        trained = load(self.run(made.run).model)
+        trained = load(self.run(made.run).model) if made.run else start
         return trained if made.share == 1 else average(start, trained, made.share)
 
     def _measured(self, trial: Trial, made: Made) -> None:
