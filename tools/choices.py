@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"
-MODELS = {"tiny": "isotrope/tiny", "minilm": "MiniLM", "minilm-cls": "MiniLM's [CLS]"}
+MODELS = {"tiny": "isotrope/tiny", "small": "isotrope/small", "minilm": "MiniLM", "minilm-cls": "MiniLM's [CLS]"}
 SIGN = {"better": " ↑", "worse": " ↓", "not significant": ""}
 BEST = "the best by labels"
 NOTHING = "No measurement is committed yet."

@@ -54,6 +54,12 @@ def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> Non
     mixed = open_documents(path, cache=tmp_path / "cache")
     assert len(mixed) == 3600
     assert 600 < held_out_count(mixed, 0) <= 720
+    one = tmp_path / "sentences.jsonl"
+    texts = [" ".join(f"w{place}x{word}" for word in range(20)) for place in range(6000)]
+    one.write_text("\n".join(f'{{"title": "", "text": "{text}"}}' for text in texts))
+    assert held_out_count(open_documents(one, cache=tmp_path / "cache"), 0) == 1000, (
+        "of twenty words each: more of them judge"
+    )
     all_long = open_documents(write_library(tmp_path / "all.jsonl", 140), cache=tmp_path / "cache")
     assert held_out_count(all_long, 0) == 70, "of few documents, half"
 

@@ -176,7 +176,11 @@ def test_where_most_documents_are_short_those_of_six_words_count() -> None:
     assert are_short(short)
     assert usable_documents(short) == short
     assert {name: task.all_places for name, task in tasks(short).items()} == {"half → half": True}
-    assert not any(task.all_places for task in tasks(DOCUMENTS).values())
+    longer = [Document(d.title, [*d.paragraphs, *d.paragraphs[::-1]]) for d in DOCUMENTS]
+    assert not any(task.all_places for task in tasks(longer).values())
+    sentences_alone = {name: task.all_places for name, task in tasks(DOCUMENTS).items()}
+    assert sentences_alone.pop("title → body") is False, "a title says much, also of a short text"
+    assert all(sentences_alone.values()), "fewer than 30 words"
     mixed = [*short, *DOCUMENTS, *[Document("", [text]) for text in LONG[100:160]]]
     assert not are_short(mixed)
     assert not set(texts) & {document.paragraphs[0] for document in usable_documents(mixed)}

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from isotrope.choice.decide import HALVES
 from isotrope.choice.measure import Task
 from isotrope.errors import UserError
@@ -14,9 +16,11 @@ from isotrope.evaluation.own_task import OwnTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.text.collection import Documents
 from isotrope.text.document_rows import Document
+from isotrope.text.words import words_of
 
 TITLED = 0.5  # of the documents: with fewer titles, nothing is trained on titles
 HELD_OUT, FEWEST_HELD_OUT = 300, 50  # documents that judge
+MOST_HELD_OUT, LONG = 1000, 100  # where documents have fewer than 100 words, more of them cost the same time
 
 
 class Judge(Task, Protocol):
@@ -48,15 +52,21 @@ class Judges:
 
 
 def held_out_count(documents: Documents, seed: int) -> int:
-    """How many documents to hold out: so many that 300 of them can be in a task, if that is a fifth of all at most.
+    """How many documents to hold out: so many that 300 of them can be in a task, or up to 1,000 shorter ones.
 
-    Of few documents, it may be half.
+    It is a fifth of all at most. Of few documents, it may be half.
     """
     most = max(len(documents) // 5, min(len(documents) // 2, 2 * FEWEST_HELD_OUT))
     first = min(HELD_OUT, most)
     _, rows = documents.split(first, seed)
-    useful = len(usable_documents(list(documents.each(rows)), HELD_OUT))
-    return min(most, first * HELD_OUT // max(1, useful))
+    some = usable_documents(list(documents.each(rows)), HELD_OUT)
+    return min(most, first * _judging_count(some) // max(1, len(some)))
+
+
+def _judging_count(documents: Sequence[Document]) -> int:
+    """How many documents like these are in a task."""
+    words = [min(LONG, len(words_of(" ".join(document.paragraphs))[0])) for document in documents]
+    return min(MOST_HELD_OUT, round(HELD_OUT * LONG / max(1.0, float(np.mean(words or [1])))))
 
 
 def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) -> Judges:
@@ -72,7 +82,7 @@ def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) ->
     if domain is not None:
         own = OwnTask(domain)
         return Judges([own], titled, short, [f"{own.name}: your own judgements, nDCG@10 of {own.size:,} queries"])
-    made = make_document_tasks(held_out, seed, most=HELD_OUT)
+    made = make_document_tasks(held_out, seed, most=_judging_count(held_out))
     if not made.tasks:
         why = next((line for line in made.told if line.startswith(HALVES)), made.told[0])
         problem = f"no task can be made from {len(held_out):,} held-out documents ({why})"

@@ -35,6 +35,7 @@ from isotrope.text.words import words_of
 
 FEW_WORDS = 6  # of a document, where most are shorter than 12 words: each half then has three
 WORDS_USED = 600  # words of a document that are used: more than models read
+FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too little to be found among the first ten
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
@@ -86,8 +87,9 @@ def make_document_tasks(
         ),
     }  # fmt: skip
     tasks, told = [], []
-    if short := shortest < FEWEST_WORDS:
+    if shortest < FEWEST_WORDS:
         del made["spans → rest"]
+    few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts)
     for name, (asked, need) in made.items():
         kept = _unambiguous(asked)
         if len(kept) < fewest:
@@ -98,9 +100,13 @@ def make_document_tasks(
         told.append(f"{name}: {len(kept):,} documents")
         queries = [query for own, _ in kept for query in own]
         places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept])
-        tasks.append(SelfMadeTask(name, queries, [answer for _, answer in kept], places, short))
-    if tasks and short:
-        told.append("most documents are short: a score is the share of the other answers behind the right one")
+        tasks.append(
+            SelfMadeTask(name, queries, [answer for _, answer in kept], places, few_to_find and name != "title → body")
+        )
+    if any(task.all_places for task in tasks):
+        told.append(
+            "most documents are short: without titles, a score is the share of the other answers behind the right one"
+        )
     few = sum(len(words_of(body)[0]) < shortest for body in bodies)
     for left, why in (
         (few, f"they have fewer than {shortest} words"),
