@@ -103,6 +103,12 @@ def next_tokens(logits: Tensor, target: Tensor, mask: Tensor) -> list[float]:
     return found
 
 
+def hidden_words(logits: Tensor, words: Tensor) -> list[float]:
+    """-log of the probability of each hidden word (float64)."""
+    rows = zip(logits.double().tolist(), words.tolist(), strict=True)
+    return [math.log(sum(math.exp(value) for value in row)) - row[word] for row, word in rows]
+
+
 def replaced_tokens(logits: Tensor, replaced: Tensor, mask: Tensor) -> list[float]:
     """-log of the probability of what each real token is, sentence by sentence (float64)."""
     found = []

@@ -1,0 +1,110 @@
+"""InfoCSE: with the student's state of the first token, say the words that are hidden from a frozen model.
+
+Wu et al., Findings of EMNLP 2022, Sec. 3. https://aclanthology.org/2022.findings-emnlp.223
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.distributed import averaged, mean_of_all, own_rows
+from isotrope.encoder.features import language_model, token_table
+from isotrope.encoder.hiding import Hiding, noise_of_rows
+from isotrope.encoder.layers import keep_layers
+from isotrope.errors import UserError
+from isotrope.terms._words import Words, hidden_words
+from isotrope.text.permutation import derive
+from isotrope.types import Count, Fraction, NonNegative, Scores
+
+
+def infocse(
+    states: Tensor,  # (n, L, H) of the frozen model
+    first: Tensor,  # (n, H) of the student
+    mask: Tensor,  # (n, L), 0 for padding
+) -> Tensor:
+    """What the new layers read (n, L, H): the frozen states, but for the student's at each first real token."""
+    places = mask.argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
+    return states.scatter(1, places, first[:, None])
+
+
+@dataclass(frozen=True)
+class InfoCSE:
+    """A first token that knows the sentence helps to fill its gaps. BibTeX: wu2022infocse.
+
+    The frozen model is the first half of the student's layers, as they were before training. It reads a text with
+    gaps, the student the whole one. New layers read both, and are thrown away after training. The gradient reaches the
+    student through its first token alone.
+
+    Attributes:
+        masked: the probability that a token is hidden.
+        layers: new ones.
+    """
+
+    stage = "terms"
+    one_view = True
+    token_states = True
+    masked: Fraction = 0.4
+    layers: Count = 2
+    weight: NonNegative = 1e-5
+
+    def build(self, context: BuildContext) -> nn.Module:
+        """The term with its layers.
+
+        Raises:
+            UserError: the student is no transformer, or has no word [MASK].
+        """
+        return averaged(_Filling(self, context))
+
+
+class _Filling(nn.Module):
+    one_view = True
+    token_states = True
+
+    def __init__(self, term: InfoCSE, context: BuildContext) -> None:
+        super().__init__()
+        student, self.term = context.needed("student"), term
+        token_table(student)  # there is one
+        model: Any = language_model(student)
+        width, half = model.config.hidden_size, -(-model.config.num_hidden_layers // 2)
+        first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[0].auto_model
+        self.frozen = (first.float().eval().requires_grad_(False),)  # in a tuple: what never changes is not saved
+        self.hiding = Hiding(context.needed("tokenizer"), term.masked)
+        layer = nn.TransformerEncoderLayer(
+            width, model.config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True
+        )
+        self.network = nn.TransformerEncoder(layer, term.layers, enable_nested_tensor=False)
+        self.words = Words(width, token_table(self.frozen[0]))
+
+    def _apply(self, *args: Any, **kwargs: Any) -> _Filling:
+        """To another device or precision, with the frozen model."""
+        self.frozen[0]._apply(*args, **kwargs)
+        return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
+
+    def forward(self, scores: Scores) -> Tensor:
+        batch, losses = scores.views.batch, []
+        rows, seed = own_rows(batch.rows).tolist(), batch.generator.initial_seed()
+        for number, reading in scores.views.readings.items():
+            ids, mask, states = reading.text["input_ids"], reading.text["attention_mask"], reading.states
+            if states is None or states.shape[-1] != self.words.layer.in_features:
+                problem = "infocse reads token states of the encoder's own width, and this model has others"
+                raise UserError(problem, "choose a model without a layer between its encoder and its pooling")
+            first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]  # (n, H)
+            noise = noise_of_rows(mask, [derive(derive(seed, number), row) for row in rows])
+            hidden, shown = self.hiding(ids, mask, noise)
+            losses.append(hidden_words(self.words(self.filled(first, shown, mask)[hidden]), ids[hidden]))
+        return self.term.weight * mean_of_all(torch.cat(losses))
+
+    def filled(self, first: Tensor, shown: Tensor, mask: Tensor) -> Tensor:
+        """The student's states (n, H) of first tokens and the text with gaps (n, L) -> states (n, L, H)."""
+        with torch.no_grad():
+            states = self.frozen[0](input_ids=shown, attention_mask=mask).last_hidden_state
+        given = infocse(states, first.to(states), mask)
+        return self.network(given, src_key_padding_mask=mask == 0)  # type: ignore[no-any-return]
