@@ -67,9 +67,9 @@ def choose_candidate(
 ) -> tuple[str, dict[str, CandidateGain]]:
     """The name of the chosen candidate, and what each candidate but "keep" gains.
 
-    A candidate is allowed if its gain is significant (p ≤ ``level``) and if it also gains on the tasks that do not
-    resemble its training. "half → half" counts among these only where there is no other. Of the allowed ones the
-    largest gain is chosen, else "keep".
+    A candidate is allowed if its gain is significant (p ≤ ``level``) and if it is not significantly worse on the tasks
+    that do not resemble its training. "half → half" counts among these only where there is no other. Of the allowed
+    ones the largest gain is chosen, else "keep".
 
     Args:
         scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
@@ -89,15 +89,16 @@ def choose_candidate(
     }
     judges = judging(changes)
     points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
-    drawn = np.mean([_draws(changes[task], task, resamples, seed) for task in judges], axis=0)  # (C, R)
+    draws = {task: _draws(change, task, resamples, seed) for task, change in changes.items()}  # of (C, R)
+    drawn = np.mean([draws[task] for task in judges], axis=0)  # (C, R)
     p = _corrected(np.mean([points[task] for task in judges], axis=0), drawn)
     gains = {}
     for row, name in enumerate(names):
         own = {task: float(point[row]) for task, point in points.items()}
-        unlike = [task for task in own if task not in (alike or {}).get(name, ())]
-        other = [own[task] for task in judging(unlike)]
-        others = float(np.mean(other)) if other else None
-        allowed = bool(p[row] <= level) and others is not None and others > 0
+        unlike = judging(task for task in own if task not in (alike or {}).get(name, ()))
+        others = float(np.mean([own[task] for task in unlike])) if unlike else None
+        harmless = bool(unlike) and interval(np.mean([draws[task][row] for task in unlike], axis=0))[1] >= 0
+        allowed = bool(p[row] <= level) and harmless
         gains[name] = CandidateGain(
             float(np.mean([own[task] for task in judges])), *interval(drawn[row]), float(p[row]), others, allowed
         )
