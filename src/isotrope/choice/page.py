@@ -14,8 +14,8 @@ from isotrope.report.tables import Table, best_marks
 
 RULE = (
     "A candidate may be chosen if its mean gain over the tasks is significantly above 0 (p ≤ 0.05), and if it is not "
-    "significantly worse on the tasks that do not resemble its training. Of these, the largest gain is chosen. A paired bootstrap "
-    "over the queries gives p, corrected for the number of candidates (max-T)."
+    "significantly worse on the tasks that do not resemble its training. Of these, the largest gain is chosen. A "
+    "paired bootstrap over the queries gives p, corrected for the number of candidates (max-T)."
 )
 PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 KEEP_ADVICE = "keep your model: no candidate is significantly better on these documents"
