@@ -153,8 +153,8 @@ class Race:
         done = [name for name in first if name in self._recipes.values()]
         best = sorted(done, key=self._best_of, reverse=True)[: (len(first) + 1) // 2]
         for place, name in enumerate(best):
-            second = self._pairs(f"second: {name}", [name], 1 / (len(best) - place), SHARES)
-            pairs = max(second.values(), default=0)
+            share = 2 / (len(best) - place + 1)  # of the time left: of three, the best gets 3 : 2 : 1
+            pairs = max(self._pairs(f"second: {name}", [name], share, SHARES).values(), default=0)
             self._trained(by_name[name], pairs if pairs > 1.5 * first[name] else first[name], pooling, steps, SHARES)
         why = "there are too few documents" if MOST_ROUNDS * self.start.trained_on < FEWEST_PAIRS else NO_TIME
         for name in (name for name in by_name if name not in first and name not in self.left_out):
