@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -90,3 +91,18 @@ def test_every_argument_and_option_has_its_words() -> None:
         return inner + own
 
     assert bare(typer.main.get_command(cli.app), "isotrope") == []
+
+
+@pytest.mark.parametrize("words", ["compress a b --student tiny", "encode a b", "improve a b", "whiten a b"])
+def test_only_train_runs_in_several_processes(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the others, each process would do all of the work, and write to the same place."""
+    given = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(cli, "end_at_once", nullcontext)
+    assert ended([*words.split(), "--output", "out"], monkeypatch) == 2
+    command = words.partition(" ")[0]
+    line = f"isotrope: {command} needs one process, not 2: start it without a launcher such as torchrun\n"
+    assert capsys.readouterr().err == line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import isotrope
 from conftest import build_bert, sentences
 from isotrope.compression import compress as module
 from isotrope.compression.compress import compress
+from isotrope.console.progress import _hearing
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
@@ -145,6 +147,23 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
     assert run.result["compression"]["kept"] > 0
 
 
+def test_texts_are_read_under_a_progress_line(
+    teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes long where there are many."""
+    heard = list[str]()
+
+    def read(*_: object) -> None:
+        bar = _hearing.get()
+        heard.append(bar.what if bar else "nobody hears")
+        raise UserError("no text", "give some")
+
+    monkeypatch.setattr(module, "open_text", read)
+    with pytest.raises(UserError, match="no text"):
+        compress(teacher, texts, student="static", output=tmp_path / "run", console=Console(file=StringIO()))
+    assert heard == ["reading the texts"]
+
+
 @pytest.mark.slow
 def test_ctrl_c_and_resume_give_the_same_student(
     teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +194,7 @@ def test_ctrl_c_and_resume_give_the_same_student(
     [
         ("layers:9", {}, r"layers:9: the model has 4 layers: choose 1 to 4"),
         ("layers:two", {}, r"the student 'layers:two' is unknown: choose static"),
+        ("vocabulary:4000", {}, r"unknown: choose static, or layers:N, .*; behind it ,vocabulary:N and ,inner:N"),
         ("small", {}, r"the student 'small' is unknown: choose tiny, layers:3, static"),
         ("", {}, r"the student '' is unknown"),
         ("./nowhere", {}, r"\./nowhere does not exist"),

@@ -8,7 +8,7 @@ import pytest
 import torch.distributed as distributed
 
 from isotrope.errors import UserError
-from isotrope.run.processes import leave, process_count, process_number
+from isotrope.run.processes import leave, process_count, process_number, refuse_several
 
 WHOLE = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
 
@@ -35,9 +35,12 @@ def test_a_mistake_is_one_line(given: dict[str, str], monkeypatch: pytest.Monkey
 
 def test_one_process_and_several(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (process_number(), process_count()) == (0, 1)
+    refuse_several("compress")
     for name, value in WHOLE.items():
         monkeypatch.setenv(name, value)
     assert (process_number(), process_count()) == (1, 2)
+    with pytest.raises(UserError, match="compress needs one process, not 2: start it without a launcher"):
+        refuse_several("compress")
 
 
 @pytest.mark.parametrize("failed", [False, True])

@@ -52,7 +52,7 @@ app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pr
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
 for command in (quickstart, improve, compress, train, report, encode, evaluate, case, whiten, export, pretrain, study):
-    app.command()(working(command))
+    app.command()(working(command, alone=command is not train))
 errors = plain_console(stderr=True)
 
 

@@ -15,8 +15,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def working(command: Callable[P, R]) -> Callable[P, R]:
-    """The command, which says that it loads the libraries (they take seconds) and limits the processor's threads."""
+def working(command: Callable[P, R], *, alone: bool = True) -> Callable[P, R]:
+    """The command, which says that it loads the libraries (they take seconds) and limits the processor's threads.
+
+    With ``alone``, it refuses to run in several processes.
+    """
 
     @wraps(command)
     def begun(*arguments: P.args, **options: P.kwargs) -> R:
@@ -25,6 +28,10 @@ def working(command: Callable[P, R]) -> Callable[P, R]:
             import sentence_transformers  # noqa: F401
 
             limit_threads()
+        if alone:
+            from isotrope.run.processes import refuse_several
+
+            refuse_several(command.__name__)
         return command(*arguments, **options)
 
     return begun

@@ -25,6 +25,7 @@ from isotrope.report.compression import compression_judgement
 from isotrope.run.cosines import only_cosines
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs, read_inputs, refuse_other_run
+from isotrope.run.processes import refuse_several
 from isotrope.run.reading import open_text
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import Run, run_training
@@ -95,6 +96,7 @@ def compress(
         Stopped: Ctrl-C; the run can be resumed.
     """
     console, folder = console or plain_console(), RunFolder(output)
+    refuse_several("compress")
     backbone, own = _student(str(teacher), str(student))
     overrides = [*own, *overrides]
     teachers = {_label(read_preset(preset, overrides)): [str(teacher)]}
@@ -107,7 +109,8 @@ def compress(
         inputs = read_inputs(settings)
         if not resume:
             refuse_other_run(folder, inputs.identity, resume)
-    settings, held_out = _without_held_out(settings, inputs.preset)
+    with watch("reading the texts", console):
+        settings, held_out = _without_held_out(settings, inputs.preset)
     run = run_training(settings, console)
     if not run.result or "compression" in run.result:
         return run
@@ -124,7 +127,7 @@ def _student(teacher: str, student: str) -> tuple[str, list[str]]:
     rate = f"train.learning_rate={RATE}"
     if student in ("tiny", TINY):
         return TINY, []
-    if student.partition(":")[0] in ("layers", STATIC):
+    if student.partition(":")[0] in ("layers", "vocabulary", "inner", STATIC):
         check_student(student)
         return teacher, [f"encoder.student={student!r}", *([rate] if student != STATIC else [])]
     if "/" in student or (student and Path(student).expanduser().exists()):

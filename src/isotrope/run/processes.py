@@ -39,6 +39,16 @@ def process_count() -> int:
     return int(count)
 
 
+def refuse_several(command: str) -> None:
+    """Refuse to run in several processes: each would do the whole work, and all would write to the same place.
+
+    Raises:
+        UserError: a launcher has started several.
+    """
+    if (count := process_count()) > 1:
+        raise UserError(f"{command} needs one process, not {count}", "start it without a launcher such as torchrun")
+
+
 def leave(*, failed: bool) -> None:
     """Leave the other processes. Without this, gloo's threads may abort Python at its end (pytorch issue 190489).
 
