@@ -76,6 +76,8 @@ def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> 
     for bad in (["--truncate", "big"], ["--precision", "int4"]):
         with pytest.raises(UserError, match=f"{bad[0]} '{bad[1]}' is"):
             invoke("evaluate", "isotrope/tiny", "--pairs", pairs, *bad)
+    with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 300: choose"):
+        invoke("evaluate", "isotrope/small", "isotrope/tiny", "--truncate", "300")  # not that there are no data
 
 
 def test_several_judged_folders_have_no_v_measure_and_still_a_table(tmp_path: Path, cached: Path) -> None:

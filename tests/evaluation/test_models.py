@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
-from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, evaluate_models
+from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, check_widths, evaluate_models
 from isotrope.evaluation.sets.domain import same_class
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.post.shortened import shortenings
@@ -147,4 +147,4 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monk
     assert len(encoded) == len(set(encoded))
     assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
     with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 257"):
-        evaluate_models([name], asked, steps=shortenings("257", None))
+        check_widths([name], shortenings("257", None))

@@ -84,17 +84,17 @@ def evaluate(
     The tables show correlations, accuracies and nDCG times 100.
     """
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.models import EvaluationRequest, evaluate_models
+    from isotrope.evaluation.models import EvaluationRequest, check_widths, evaluate_models
     from isotrope.evaluation.sets.own_domain import read_domain
     from isotrope.evaluation.sets.pairs import read_pairs
     from isotrope.post.shortened import shortenings
     from isotrope.report import scores, table_files, tables
 
-    steps = shortenings(truncate, precision)
+    steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
+    check_widths(models, steps, pooling, prompts)
     asked = EvaluationRequest.read(
         suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or []))
     )
-    prompts = Prompts(prompt, prompt_name, query_prompt, document_prompt)
     targets = [table_files.check_table_file(path) for path in table or []]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:

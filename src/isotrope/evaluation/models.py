@@ -162,21 +162,18 @@ def evaluate_models(
         steps: ways to shorten the vectors.
 
     Raises:
-        UserError: a model has fewer dimensions than a step keeps; prompts for a search without one; as
-            `isotrope.evaluate` and `open_encoder` do. All names are checked before work begins.
+        UserError: prompts for a search without one; as `isotrope.evaluate` and `open_encoder` do. All names are
+            checked before work begins; `check_widths` checks the steps.
     """
     if not asked.searches and (prompts.query is not None or prompts.document is not None):
         remedy = "name the suite retrieval, give texts of your own, or give the words as the prompt"
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
-    for name in models[1:] if steps else ():  # before the first one works; that one is checked when it is opened
-        _check_width(open_encoder(name, pooling, prompts), name, steps)
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
-        _check_width(opened, name, steps)
         own = asked.searches and has_roles(opened)  # a search uses the model's prompts for queries and documents
         if not (own and asked.only_searches) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
@@ -194,11 +191,20 @@ def evaluate_models(
     return results
 
 
-def _check_width(encoder: Encoder, name: str, steps: Sequence[Shortened]) -> None:
-    width = encoder.get_embedding_dimension() if isinstance(encoder, SentenceTransformer) else None
+def check_widths(
+    models: Sequence[str], steps: Sequence[Shortened], pooling: str | None = None, prompts: Prompts = NO_PROMPTS
+) -> None:
+    """Open each model, and see that it has the dimensions that the steps keep.
+
+    Raises:
+        UserError: a model has fewer; as `open_encoder`.
+    """
     most = max((step.k or 0 for step in steps), default=0)
-    if width and most > width:
-        raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
+    for name in models if most else ():
+        encoder = open_encoder(name, pooling, prompts)
+        width = encoder.get_embedding_dimension() if isinstance(encoder, SentenceTransformer) else None
+        if width and most > width:
+            raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
 
 
 def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:
