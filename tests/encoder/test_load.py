@@ -238,6 +238,12 @@ def test_a_model_in_the_package_is_whole(name: str) -> None:
     assert not [path.name for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".py", ".pkl"}]
 
 
+def test_a_name_of_ours_that_is_not_shipped_is_refused_at_once() -> None:
+    """Without a network, the hub would be asked for most of a minute."""
+    with pytest.raises(UserError, match=r"ships no model isotrope/smal: did you mean 'isotrope/small'\? choose one of"):
+        locate("isotrope/smal")
+
+
 def test_isotrope_small_follows_people_better_than_a_raw_model() -> None:
     """On the 330 pairs that people graded."""
     small, tiny = (

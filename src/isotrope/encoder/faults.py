@@ -26,7 +26,7 @@ def loading_fault(error: Exception, where: str, model: str) -> UserError:
     if not Path(where).is_dir():
         return UserError(
             f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
-            "check the name and the network, or pass a local folder or isotrope/tiny",
+            "check the name and the network, or name a local folder or isotrope/small",
         )
     if isinstance(error, StrictDataclassError):
         found = text.splitlines()[-1].strip().removeprefix("TypeError: ").partition(" Errors: ")[0]

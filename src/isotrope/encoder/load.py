@@ -27,12 +27,13 @@ from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
-from isotrope.errors import UserError, printable
+from isotrope.errors import UserError, one_of, printable
 
+_OURS = "isotrope/"  # how the names of shipped models begin
 # name -> (package, folder in it, the extra that installs it, sha256 of its weights); every folder in models/ is a model
 SHIPPED = {
     **{
-        f"isotrope/{folder.name}": ("isotrope", f"models/{folder.name}", "", "")
+        f"{_OURS}{folder.name}": ("isotrope", f"models/{folder.name}", "", "")
         for folder in sorted(Path(__file__).parent.with_name("models").iterdir())
         if folder.is_dir() and not folder.name.startswith("_")
     },
@@ -185,7 +186,7 @@ def locate(model: str) -> str:
     """The folder of a local model; a hub name as it is.
 
     Raises:
-        UserError: the path is missing, a file, or a folder without a model.
+        UserError: the path is missing, a file, or a folder without a model; no shipped model has this name.
     """
     if model in SHIPPED:
         return _shipped(model)
@@ -203,6 +204,8 @@ def locate(model: str) -> str:
         raise UserError(f"{model} is a file", "name the folder that holds the model, or a hub name")
     if looks_like_path:
         raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
+    if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
+        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
     return model
 
 
