@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from isotrope.console.plain import plain_console
+from isotrope.errors import UserError
+
+DEFAULT = "isotrope/small"
 
 console, errors = plain_console(), plain_console(stderr=True)
 
 
 def encode(
-    model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
-    files: Annotated[list[str], typer.Argument(help="Files of text; each row gives one vector.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] FILE...",
+            help=f"A model (folder, hub name; without one: {DEFAULT}), then files of text; each row gives one vector.",
+        ),
+    ],
     output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder for Parquet files.")],
     text: Annotated[
         str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
@@ -35,9 +45,23 @@ def encode(
     from isotrope.bulk.encode import encode as run
     from isotrope.bulk.output import beside
 
+    model, files = model_and_files(names)
     written = run(
         model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
         keep=keep or (), console=errors,
     )  # fmt: skip
     columns = f", the kept columns to {beside(written)}" if keep and written.suffix == ".npy" else ""
-    console.print(f"written to {written}{columns}")
+    console.print(f"written to {written}{columns}{'' if model == names[0] else f' (model: {model})'}")
+
+
+def model_and_files(names: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The first name is the model. If it is a file, no model is named: a model is a folder or a name of the hub.
+
+    Raises:
+        UserError: no text is named.
+    """
+    if Path(names[0]).expanduser().is_file():
+        return DEFAULT, names
+    if len(names) == 1:
+        raise UserError(f"{names[0]} is taken as the model, and no text follows", "name the model, then files of text")
+    return names[0], names[1:]
