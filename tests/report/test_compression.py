@@ -37,7 +37,7 @@ def test_a_row_a_task_with_all_three_models() -> None:
 
 def test_costs_with_their_ratios() -> None:
     rows = {row[0]: row[1:] for row in cost_table(RECORD["cost"]).rows}
-    assert rows["texts a second"] == ["100", "420", "4.2 times faster"]
+    assert rows["texts a second"] == ["100", "420", "4.2 times as fast"]
     assert rows["weights, MB"] == ["90.0", "26.0", "29 %"]
     assert rows["memory, MB"] == ["180.0", "not measured", ""]
 

@@ -24,7 +24,7 @@ def train(
         str, typer.Option(help="Method: a name from `isotrope presets list`, or a .toml file.")
     ] = "simcse",
     backbone: Annotated[
-        str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/tiny; default: the preset's.")
+        str | None, typer.Option(help="Model to begin with: folder, hub name, isotrope/small; default: the preset's.")
     ] = None,
     prompt: Annotated[
         str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")

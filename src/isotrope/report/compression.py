@@ -16,9 +16,9 @@ HOW = (
     "and pairs, not the training seed."
 )
 HOW_MEASURED = (
-    "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns; "
-    "faster is the median of five rounds, from {low:.1f} to {high:.1f}. Memory is what loading and encoding add at "
-    "their peak to Python and its libraries, each model in a process of its own."
+    "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns. "
+    "The ratio is the median of five rounds, from {low:.1f} to {high:.1f}. Memory is the most that loading and "
+    "encoding need beside Python and its libraries, each model in a process of its own."
 )
 
 
@@ -49,7 +49,7 @@ def quality_table(record: Mapping[str, Any]) -> Table:
 def cost_table(cost: Mapping[str, Any]) -> Table:
     """Speed, weights and memory of teacher and student, and their ratios."""
     large, small = cost["speed"]
-    rows = [["texts a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times faster"]]
+    rows = [["texts a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times as fast"]]
     for name, (big, little) in (("weights, MB", cost["weights"]), ("memory, MB", cost["memory"])):
         known = big and little
         share = f"{100 * little / big:.0f} %" if known else ""
