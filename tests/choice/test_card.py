@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -30,3 +31,8 @@ def test_a_step_is_told_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> 
     kept = choice_card(race, "keep", race_record("keep"), documents, model)
     assert not kept.steps
     assert kept.verdict
+    race.start = replace(race.start, model="isotrope/small")
+    kept = choice_card(race, "keep", race_record("keep"), documents, model)
+    assert "## Is it better than isotrope/small?" in kept.markdown(tmp_path), (
+        "and not: than the model that it is made of"
+    )

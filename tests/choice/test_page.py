@@ -18,13 +18,15 @@ def test_the_table_has_every_candidate_the_best_mean_first() -> None:
 def test_the_page_says_what_to_do_and_escapes_names() -> None:
     lost = {"before": 0.5, "after": 0.4, "verdict": "worse"}
     similarity = {"per_task": {"similarity": lost, "STSBenchmark": lost}}
-    html = choice_page(race_record(similarity=similarity, left_out={"crops": "it is too long"}), "my model").html()
+    html = choice_page(
+        race_record(similarity=similarity, left_out={"crops": "it is late", "titles": "it is late"}), "my model"
+    ).html()
     assert "<b>odd" not in html
     assert "&lt;b&gt;odd" in html
     for words in (
         "my model",
         "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0",
-        "crops was left out: it is too long.",
+        "Left out, it is late: crops; titles.",
         "use the new model",
     ):
         assert words in html
@@ -38,5 +40,6 @@ def test_the_verdict_in_a_line_and_on_the_card() -> None:
         "verdict: better; use the new model for documents like these; soft: +10.00 points (95 %: +5.00 … +15.00)"
     )
     assert keep_or_use(race_record("keep")) == f"verdict: not significant; {KEEP_ADVICE}"
+    assert keep_or_use(race_record("keep", left_out={"crops": "it is late"})).endswith("; 1 more had to be left out")
     found = choice_judgement(race_record())
     assert (found.word, len(found.rows)) == ("better", 3)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from isotrope.cards.base import Base
 from isotrope.cards.card import Card, Data, Step
 from isotrope.cards.citations import cited_keys
 from isotrope.choice.candidates import linear_step
@@ -39,4 +40,5 @@ def choice_card(
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
         card = card.then(step, model)
-    return card.model_copy(update={"verdict": choice_judgement(record)})
+    against = Base.of(start.model).name  # not always the card's base model: the start may be made of that one
+    return card.model_copy(update={"verdict": choice_judgement(record).model_copy(update={"against": against})})

@@ -73,7 +73,8 @@ def _verdict(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Word, sign, change, advice."""
     choice = record["choice"]
     if choice == AS_IS:
-        return "not significant", SIGNS["not significant"], "", KEEP_ADVICE
+        untried = f"; {len(record['left_out'])} more had to be left out" if record["left_out"] else ""
+        return "not significant", SIGNS["not significant"], "", KEEP_ADVICE + untried
     gain = record["gains"][choice]
     change = f"{choice}: {signed(gain['gain'])} points (95 %: {signed(gain['low'])} … {signed(gain['high'])})"
     return "better", SIGNS["better"], change, "use the new model for documents like these"
@@ -84,7 +85,10 @@ def _lead(record: Mapping[str, Any]) -> list[str]:
     lead = [f"{count} candidates were compared with the model as it is, in {record['seconds'] / 60:.1f} minutes."]
     if not record["finished"]:
         lead.append("The race was stopped before its end. This is the best so far.")
-    lead += [f"{name} was left out: {why}." for name, why in record["left_out"].items()]
+    reasons = dict[str, list[str]]()
+    for name, why in record["left_out"].items():
+        reasons.setdefault(why, []).append(name)
+    lead += [f"Left out, {why}: {'; '.join(names)}." for why, names in reasons.items()]
     return [*lead, *general_lines(record)]
 
 
