@@ -204,7 +204,7 @@ class _Improvement:
             stopped = not clock.rang
         race.note()
         if AS_IS not in race.scores:
-            raise Stopped("stopped before the model as it is was measured; give the same command again to go on")
+            raise Stopped("stopped before anything was measured; the same command goes on")
         record = self._decided(race, judges, found, finished=not stopped)
         if stopped:
             raise Stopped(

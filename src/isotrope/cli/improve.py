@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -48,8 +49,8 @@ def improve(
             title=title, text=text, console=plain_console(stderr=True),
         )  # fmt: skip
     except Stopped as stopped:
-        plain_console(stderr=True).print(str(stopped))
-        raise KeyboardInterrupt from stopped
+        plain_console(stderr=True).print(f"isotrope: {stopped}", style="bold")
+        sys.exit(130)  # as Ctrl-C, whose own line would say less
     print_table(candidates_table(found.record), console)
     for line in (keep_or_use(found.record), *general_lines(found.record)):
         console.print(line)
