@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.choice.decide import AS_IS, HALVES, choose_candidate, mean_score
+from isotrope.choice.decide import AS_IS, choose_candidate, mean_score
 from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import HALVES
 from isotrope.evaluation.significance import task_generator
 from isotrope.types import Vector
 
@@ -34,7 +35,7 @@ def test_it_is_what_a_plain_computation_gives() -> None:
     names = ["x", "y", "z"]
     points = {n: np.mean([np.mean(scores[n][t] - scores[AS_IS][t]) for t in "ab"]) for n in names}
     drawn: dict[str, list[float]] = {n: [] for n in names}
-    generators = {t: task_generator(t, 5) for t in "ab"}
+    generators = {t: task_generator(f"{len(scores[AS_IS][t])} cases", 5) for t in "ab"}
     for _ in range(300):
         picks = {t: generators[t].integers(len(scores[AS_IS][t]), size=len(scores[AS_IS][t])) for t in "ab"}
         for n in names:
@@ -47,6 +48,13 @@ def test_it_is_what_a_plain_computation_gives() -> None:
         assert gains[n].gain == pytest.approx(points[n])
     allowed = [n for n in names if gains[n].p <= 0.05]
     assert choice == max(allowed, key=lambda n: points[n]) == "x"
+
+
+def test_the_same_task_twice_is_no_better_evidence() -> None:
+    """Tasks from the same documents go together: two of them with equal scores give the interval of one."""
+    one = {name: {"a": of["a"]} for name, of in noisy({"x": 0.03}).items()}
+    two = {name: {"a": of["a"], "again": of["a"]} for name, of in one.items()}
+    assert choose_candidate(one)[1] == choose_candidate(two)[1]
 
 
 def test_equal_candidates_leave_the_model_as_it_is() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from isotrope.choice.candidates import SPANS, TITLE
-from isotrope.choice.decide import HALVES
 from isotrope.choice.judges import held_out_count, judges_of
 from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT
 from isotrope.evaluation.sets.domain import same_class
 from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document
@@ -71,5 +71,5 @@ def test_most_are_short(tmp_path: Path) -> None:
     )]  # fmt: skip
     found = judges_of(questions, None, 0)
     assert found.short
-    assert [task.name for task in found.tasks] == [HALVES]
+    assert [task.name for task in found.tasks] == [HALVES_OF_SHORT], "the spans occur again"
     assert not judges_of(documents(tmp_path), None, 0).short

@@ -14,13 +14,17 @@ from conftest import WORDS, sentences
 from isotrope.encoder.embed import vectors_of
 from isotrope.evaluation.document_tasks import are_short, make_document_tasks, spans_of, usable_documents
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.self_made import RepeatedTask, SelfMadeTask
 from isotrope.evaluation.significance import compare_tasks
 from isotrope.text.document_rows import Document
 
-NAMES = ["title → body", "half → half", "spans → rest", "neighbouring paragraphs"]
+NAMES = ["title → body", "half → half of short texts", "spans → rest", "neighbouring paragraphs"]
 LONG = [text for text in sentences(700, seed=9) if len(text.split()) >= 12]
 DOCUMENTS = [Document(f"On {' '.join(a.split()[:4])} {i}", [a, b]) for i, (a, b) in enumerate(pairwise(LONG[:81]))][::2]
+
+
+def drawn(documents: list[Document]) -> RepeatedTask:
+    return next(t for t in make_document_tasks(documents, fewest=1).tasks if isinstance(t, RepeatedTask))
 
 
 def tasks(documents: list[Document], **options: int) -> dict[str, SelfMadeTask]:
@@ -47,7 +51,7 @@ def test_each_task_asks_for_another_part_of_the_document() -> None:
     assert list(found) == NAMES
     bodies = [" ".join(document.paragraphs) for document in DOCUMENTS]
     assert asked(found["title → body"]) == [(d.title, body) for d, body in zip(DOCUMENTS, bodies, strict=True)]
-    assert [f"{a} {b}" for a, b in asked(found["half → half"])] == bodies
+    assert [f"{a} {b}" for a, b in asked(found["half → half of short texts"])] == bodies
     for (span, rest), body in zip(asked(found["spans → rest"]), bodies, strict=True):
         assert sorted([*span.split(), *rest.split()]) == sorted(body.split())
     assert asked(found["neighbouring paragraphs"]) == [tuple(document.paragraphs) for document in DOCUMENTS]
@@ -72,12 +76,12 @@ def test_each_task_takes_the_documents_that_allow_it_and_says_what_is_left_out()
     plain = [Document("", [" ".join(document.paragraphs)]) for document in DOCUMENTS[:20]]
     made = make_document_tasks([*plain, *DOCUMENTS[20:], Document("A title", ["too short"])], fewest=20)
     assert {task.name: len(task.queries) for task in made.tasks} == {
-        "title → body": 20, "half → half": 40, "spans → rest": 40, "neighbouring paragraphs": 20,
+        "title → body": 20, "half → half of short texts": 40, "spans → rest": 40, "neighbouring paragraphs": 20,
     }  # fmt: skip
     assert made.told[0] == "title → body: 20 documents"
     assert made.told[-1] == "1 of 41 documents are in no task: they have fewer than 12 words"
     fewer = make_document_tasks([*plain, *DOCUMENTS[20:]], fewest=21)
-    assert [task.name for task in fewer.tasks] == ["half → half", "spans → rest"]
+    assert [task.name for task in fewer.tasks] == ["half → half of short texts", "spans → rest"]
     assert fewer.told[0] == "title → body: left out, 20 of 40 documents have a title of their own, 21 are needed"
 
 
@@ -114,7 +118,7 @@ def test_what_no_model_can_tell_apart_is_left_out() -> None:
     same_title = [Document("README", document.paragraphs) for document in DOCUMENTS[:3]]
     found = tasks([*same_title, *DOCUMENTS[3:]])
     assert len(found["title → body"].queries) == len(DOCUMENTS) - 3
-    assert len(found["half → half"].queries) == len(DOCUMENTS)
+    assert len(found["half → half of short texts"].queries) == len(DOCUMENTS)
     licence = "Copyright of all authors, all rights reserved."
     boilerplate = [Document("", [d.paragraphs[0], licence]) for d in DOCUMENTS[:3]]
     assert len(tasks([*boilerplate, *DOCUMENTS[3:]])["neighbouring paragraphs"].queries) == len(DOCUMENTS) - 3
@@ -175,12 +179,41 @@ def test_where_most_documents_are_short_those_of_six_words_count() -> None:
     short = [Document("", [text]) for text in texts]
     assert are_short(short)
     assert usable_documents(short) == short
-    assert {name: task.all_places for name, task in tasks(short).items()} == {"half → half": True}
+    found = make_document_tasks(short, fewest=1).tasks
+    assert [task.name for task in found] == ["half → half of short texts", "spans → rest"]
+    assert all(task.all_places for task in (found[0], *found[1].draws))
     longer = [Document(d.title, [*d.paragraphs, *d.paragraphs[::-1]]) for d in DOCUMENTS]
     assert not any(task.all_places for task in tasks(longer).values())
+    assert "half → half" in tasks(longer)
     sentences_alone = {name: task.all_places for name, task in tasks(DOCUMENTS).items()}
     assert sentences_alone.pop("title → body") is False, "a title says much, also of a short text"
     assert all(sentences_alone.values()), "fewer than 30 words"
     mixed = [*short, *DOCUMENTS, *[Document("", [text]) for text in LONG[100:160]]]
     assert not are_short(mixed)
     assert not set(texts) & {document.paragraphs[0] for document in usable_documents(mixed)}
+
+
+def test_spans_of_single_sentences_are_drawn_three_times() -> None:
+    """Each draw is ranked among its own answers; a document counts once, with the mean of its draws."""
+    texts = list(dict.fromkeys(" ".join(text.split()[:8]) for text in LONG[:80]))
+    task = drawn([Document("", [text]) for text in texts])
+    assert len(task.draws) == 3
+    assert {draw.size for draw in task.draws} == {task.size}
+    for one in zip(*map(asked, task.draws), strict=True):
+        bodies = {tuple(sorted([*span.split(), *rest.split()])) for span, rest in one}
+        assert len(bodies) == 1, "the same document in each draw"
+    assert len({asked(draw)[0] for draw in task.draws}) > 1
+    np.testing.assert_allclose(task.score(Bags()), np.mean([draw.score(Bags()) for draw in task.draws], axis=0))
+    part = task.part(20)
+    assert (part.size, len(part.texts)) == (20, 3 * 2 * 20)
+    for small, whole in zip(part.draws, task.draws, strict=True):
+        assert set(asked(small)) < set(asked(whole))
+
+
+def test_a_document_that_is_unclear_in_one_draw_is_in_none() -> None:
+    same = ["x x x x x one two", "x x x x x three four"]
+    unclear = [spans_of(same[0], draw)[0] == spans_of(same[1], draw)[0] for draw in range(3)]
+    assert 0 < sum(unclear) < 3
+    texts = [" ".join(text.split()[:7]) for text in LONG[:40]]
+    task = drawn([Document("", [text]) for text in dict.fromkeys([*texts, *same])])
+    assert not any("x" in query.split() for draw in task.draws for query in draw.queries)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from isotrope.choice.decide import AS_IS, HALVES
+from isotrope.choice.decide import AS_IS
+from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
 
@@ -61,7 +62,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
         short: whether most documents are short, as single sentences are.
     """
     crops, titles = frozenset({SPANS}), frozenset({TITLE})
-    neighbours, cut = frozenset({HALVES, NEIGHBOURS}), _SHORT if short else ()
+    neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
     found = [
         Training("crops", "crops", cut, crops),
         Training("titles", "title-body", (), titles),

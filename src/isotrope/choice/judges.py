@@ -8,10 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from isotrope.choice.decide import HALVES
 from isotrope.choice.measure import Task
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import are_short, make_document_tasks, usable_documents
+from isotrope.evaluation.document_tasks import HALVES, are_short, make_document_tasks, usable_documents
 from isotrope.evaluation.own_task import OwnTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.text.collection import Documents
@@ -89,5 +88,5 @@ def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) ->
         raise UserError(problem, "give more or longer documents, or your own judgements (--domain)")
     if len(made.tasks) <= 2:
         return Judges(made.tasks, titled, short, made.told)
-    told = [line for line in made.told if not line.startswith(HALVES)]
+    told = [line for line in made.told if not line.startswith(f"{HALVES}:")]
     return Judges([task for task in made.tasks if task.name != HALVES], titled, short, told)

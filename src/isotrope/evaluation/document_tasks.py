@@ -3,7 +3,7 @@
 Four tasks ask whether a part of a document finds another part of it, among the same parts of other documents:
 
     title → body              the title; the text without it
-    half → half               the first half of the text; the second
+    half → half               the first half of the text; the second ("of short texts", where most are)
     spans → rest              up to three short spans of the text, each a query; what is left
     neighbouring paragraphs   a paragraph; the next one
 
@@ -26,6 +26,7 @@ from isotrope.evaluation.self_made import (
     FEWEST_TEXTS,
     FEWEST_WORDS,
     MOST_TEXTS,
+    RepeatedTask,
     SelfMadeTask,
     halves_of,
     usable_rows,
@@ -38,6 +39,9 @@ WORDS_USED = 600  # words of a document that are used: more than models read
 FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too little to be found among the first ten
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
+SHORT_DRAWS = 3  # where documents are a single short sentence, spans are drawn so often
+# Halves judge short texts, and only check longer ones (`isotrope.choice.decide`). So they have two names.
+HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
 _Pair = tuple[str, str]  # query and answer
@@ -53,7 +57,7 @@ class DocumentTasks:
         told: a line for each task, how many documents it has or why it is left out; and how many documents are in none.
     """
 
-    tasks: list[SelfMadeTask]
+    tasks: list[SelfMadeTask | RepeatedTask]
     told: list[str]
 
 
@@ -77,33 +81,32 @@ def make_document_tasks(
     shortest = _shortest(bodies)
     rows = usable_rows(bodies, most, shortest)
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
-    titled = [_titled(d, text) for d, text in zip(chosen, texts, strict=True)]
-    made: dict[str, tuple[list[_Asked], str]] = {
-        "title → body": (_single(titled), "a title of their own"),
-        "half → half": (_single([halves_of(text) for text in texts]), "two different halves"),
-        "spans → rest": ([spans_of(text, seed) for text in texts], "a span of their own"),
-        "neighbouring paragraphs": (
-            _single([_neighbours(d, seed) for d in chosen]), "two paragraphs that follow each other",
-        ),
-    }  # fmt: skip
-    tasks, told = [], []
-    if shortest < FEWEST_WORDS:
-        del made["spans → rest"]
-    few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts)
-    for name, (asked, need) in made.items():
-        kept = _unambiguous(asked)
-        if len(kept) < fewest:
+    few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts) > 0
+    draws = SHORT_DRAWS if shortest < FEWEST_WORDS else 1
+    titles = _single([_titled(d, text) for d, text in zip(chosen, texts, strict=True)])
+    halves = _single([halves_of(text) for text in texts])
+    spans = [[spans_of(text, seed + draw) for text in texts] for draw in range(draws)]
+    neighbours = _single([_neighbours(d, seed) for d in chosen])
+    made: dict[str, tuple[list[list[_Asked]], str]] = {  # name -> its draws, and what a document must have
+        "title → body": ([titles], "a title of their own"),
+        HALVES_OF_SHORT if few_to_find else HALVES: ([halves], "two different halves"),
+        "spans → rest": (spans, "a span of their own"),
+        "neighbouring paragraphs": ([neighbours], "two paragraphs that follow each other"),
+    }
+    tasks: list[SelfMadeTask | RepeatedTask] = []
+    told = []
+    for name, (drawn, need) in made.items():
+        clear = [_unambiguous(asked) for asked in drawn]
+        rows = [row for row, own in enumerate(zip(*clear, strict=True)) if all(queries for queries, _ in own)]
+        if len(rows) < fewest:
             told.append(
-                f"{name}: left out, {len(kept):,} of {len(chosen):,} documents have {need}, {fewest} are needed"
+                f"{name}: left out, {len(rows):,} of {len(chosen):,} documents have {need}, {fewest} are needed"
             )
             continue
-        told.append(f"{name}: {len(kept):,} documents")
-        queries = [query for own, _ in kept for query in own]
-        places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept])
-        tasks.append(
-            SelfMadeTask(name, queries, [answer for _, answer in kept], places, few_to_find and name != "title → body")
-        )
-    if any(task.all_places for task in tasks):
+        told.append(f"{name}: {len(rows):,} documents")
+        parts = [_task(name, [asked[row] for row in rows], few_to_find and name != "title → body") for asked in clear]
+        tasks.append(parts[0] if len(parts) == 1 else RepeatedTask(tuple(parts)))
+    if few_to_find and any(task.name != "title → body" for task in tasks):
         told.append(
             "most documents are short: without titles, a score is the share of the other answers behind the right one"
         )
@@ -183,22 +186,26 @@ def spans_of(text: str, seed: int) -> tuple[list[str], str]:
 
 
 def _single(pairs: Sequence[_Pair | None]) -> list[_Asked]:
-    return [([query], answer) for query, answer in filter(None, pairs)]
+    return [([pair[0]], pair[1]) if pair else ([], "") for pair in pairs]
+
+
+def _task(name: str, asked: Sequence[_Asked], all_places: bool) -> SelfMadeTask:
+    queries = [query for own, _ in asked for query in own]
+    places = np.repeat(np.arange(len(asked)), [len(own) for own, _ in asked])
+    return SelfMadeTask(name, queries, [answer for _, answer in asked], places, all_places)
 
 
 def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
-    """Without queries and answers that occur again, and without queries that stand in their answer as they are.
+    """Without queries that occur again, or that stand in their answer as they are; an answer that does loses all.
 
     A title may stand in its text, as "Python" does in any text on it. Longer queries that do are copies.
     """
     queries = Counter(query.casefold() for own, _ in asked for query in own)
-    answers = Counter(answer.casefold() for _, answer in asked)
-    clear = [
-        ([query for query in own if queries[query.casefold()] == 1 and not _copied(query, answer)], answer)
-        for own, answer in asked
-        if answers[answer.casefold()] == 1
+    answers = Counter(answer.casefold() for own, answer in asked if own)
+    return [
+        ([q for q in own if answers[a.casefold()] == queries[q.casefold()] == 1 and not _copied(q, a)], a)
+        for own, a in asked
     ]
-    return [(own, answer) for own, answer in clear if own]
 
 
 def _copied(query: str, answer: str) -> bool:
