@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.choice.candidates import SPANS, TITLE
 from isotrope.choice.judges import held_out_count, judges_of
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT
+from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, SCATTERED, SPANS, TITLE
 from isotrope.evaluation.sets.domain import same_class
 from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document
@@ -23,7 +22,7 @@ def documents(folder: Path, count: int = 120, titles: bool = True) -> list[Docum
 
 def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
     found = judges_of(documents(tmp_path), None, 0)
-    assert {SPANS, TITLE} < {task.name for task in found.tasks}, "the names that candidates are compared by"
+    assert {SPANS, TITLE} < {task.name for task in found.tasks}
     assert found.titled
     assert len(found.told) >= len(found.tasks)
     bare = judges_of(documents(tmp_path, titles=False), None, 0)
@@ -71,5 +70,5 @@ def test_most_are_short(tmp_path: Path) -> None:
     )]  # fmt: skip
     found = judges_of(questions, None, 0)
     assert found.short
-    assert [task.name for task in found.tasks] == [HALVES_OF_SHORT], "the spans occur again"
+    assert [task.name for task in found.tasks] == [HALVES_OF_SHORT, SCATTERED], "both judge"
     assert not judges_of(documents(tmp_path), None, 0).short

@@ -12,19 +12,25 @@ from hypothesis import strategies as st
 
 from conftest import WORDS, sentences
 from isotrope.encoder.embed import vectors_of
-from isotrope.evaluation.document_tasks import are_short, make_document_tasks, spans_of, usable_documents
+from isotrope.evaluation.document_tasks import (
+    HALVES_OF_SHORT,
+    NEIGHBOURS,
+    SCATTERED,
+    TITLE,
+    are_short,
+    make_document_tasks,
+    scattered_of,
+    spans_of,
+    usable_documents,
+)
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.self_made import RepeatedTask, SelfMadeTask
+from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.significance import compare_tasks
 from isotrope.text.document_rows import Document
 
-NAMES = ["title → body", "half → half of short texts", "spans → rest", "neighbouring paragraphs"]
+NAMES = [TITLE, HALVES_OF_SHORT, SCATTERED, NEIGHBOURS]
 LONG = [text for text in sentences(700, seed=9) if len(text.split()) >= 12]
 DOCUMENTS = [Document(f"On {' '.join(a.split()[:4])} {i}", [a, b]) for i, (a, b) in enumerate(pairwise(LONG[:81]))][::2]
-
-
-def drawn(documents: list[Document]) -> RepeatedTask:
-    return next(t for t in make_document_tasks(documents, fewest=1).tasks if isinstance(t, RepeatedTask))
 
 
 def tasks(documents: list[Document], **options: int) -> dict[str, SelfMadeTask]:
@@ -52,8 +58,8 @@ def test_each_task_asks_for_another_part_of_the_document() -> None:
     bodies = [" ".join(document.paragraphs) for document in DOCUMENTS]
     assert asked(found["title → body"]) == [(d.title, body) for d, body in zip(DOCUMENTS, bodies, strict=True)]
     assert [f"{a} {b}" for a, b in asked(found["half → half of short texts"])] == bodies
-    for (span, rest), body in zip(asked(found["spans → rest"]), bodies, strict=True):
-        assert sorted([*span.split(), *rest.split()]) == sorted(body.split())
+    for (some, others), body in zip(asked(found[SCATTERED]), bodies, strict=True):
+        assert sorted([*some.split(), *others.split()]) == sorted(body.split())
     assert asked(found["neighbouring paragraphs"]) == [tuple(document.paragraphs) for document in DOCUMENTS]
 
 
@@ -76,12 +82,12 @@ def test_each_task_takes_the_documents_that_allow_it_and_says_what_is_left_out()
     plain = [Document("", [" ".join(document.paragraphs)]) for document in DOCUMENTS[:20]]
     made = make_document_tasks([*plain, *DOCUMENTS[20:], Document("A title", ["too short"])], fewest=20)
     assert {task.name: len(task.queries) for task in made.tasks} == {
-        "title → body": 20, "half → half of short texts": 40, "spans → rest": 40, "neighbouring paragraphs": 20,
+        TITLE: 20, HALVES_OF_SHORT: 40, SCATTERED: 40, NEIGHBOURS: 20,
     }  # fmt: skip
     assert made.told[0] == "title → body: 20 documents"
     assert made.told[-1] == "1 of 41 documents are in no task: they have fewer than 12 words"
     fewer = make_document_tasks([*plain, *DOCUMENTS[20:]], fewest=21)
-    assert [task.name for task in fewer.tasks] == ["half → half of short texts", "spans → rest"]
+    assert [task.name for task in fewer.tasks] == [HALVES_OF_SHORT, SCATTERED]
     assert fewer.told[0] == "title → body: left out, 20 of 40 documents have a title of their own, 21 are needed"
 
 
@@ -180,11 +186,11 @@ def test_where_most_documents_are_short_those_of_six_words_count() -> None:
     assert are_short(short)
     assert usable_documents(short) == short
     found = make_document_tasks(short, fewest=1).tasks
-    assert [task.name for task in found] == ["half → half of short texts", "spans → rest"]
-    assert all(task.all_places for task in (found[0], *found[1].draws))
+    assert [task.name for task in found] == [HALVES_OF_SHORT, SCATTERED]
+    assert all(task.all_places for task in found)
     longer = [Document(d.title, [*d.paragraphs, *d.paragraphs[::-1]]) for d in DOCUMENTS]
     assert not any(task.all_places for task in tasks(longer).values())
-    assert "half → half" in tasks(longer)
+    assert {"half → half", "spans → rest"} < tasks(longer).keys()
     sentences_alone = {name: task.all_places for name, task in tasks(DOCUMENTS).items()}
     assert sentences_alone.pop("title → body") is False, "a title says much, also of a short text"
     assert all(sentences_alone.values()), "fewer than 30 words"
@@ -193,27 +199,12 @@ def test_where_most_documents_are_short_those_of_six_words_count() -> None:
     assert not set(texts) & {document.paragraphs[0] for document in usable_documents(mixed)}
 
 
-def test_spans_of_single_sentences_are_drawn_three_times() -> None:
-    """Each draw is ranked among its own answers; a document counts once, with the mean of its draws."""
-    texts = list(dict.fromkeys(" ".join(text.split()[:8]) for text in LONG[:80]))
-    task = drawn([Document("", [text]) for text in texts])
-    assert len(task.draws) == 3
-    assert {draw.size for draw in task.draws} == {task.size}
-    for one in zip(*map(asked, task.draws), strict=True):
-        bodies = {tuple(sorted([*span.split(), *rest.split()])) for span, rest in one}
-        assert len(bodies) == 1, "the same document in each draw"
-    assert len({asked(draw)[0] for draw in task.draws}) > 1
-    np.testing.assert_allclose(task.score(Bags()), np.mean([draw.score(Bags()) for draw in task.draws], axis=0))
-    part = task.part(20)
-    assert (part.size, len(part.texts)) == (20, 3 * 2 * 20)
-    for small, whole in zip(part.draws, task.draws, strict=True):
-        assert set(asked(small)) < set(asked(whole))
-
-
-def test_a_document_that_is_unclear_in_one_draw_is_in_none() -> None:
-    same = ["x x x x x one two", "x x x x x three four"]
-    unclear = [spans_of(same[0], draw)[0] == spans_of(same[1], draw)[0] for draw in range(3)]
-    assert 0 < sum(unclear) < 3
-    texts = [" ".join(text.split()[:7]) for text in LONG[:40]]
-    task = drawn([Document("", [text]) for text in dict.fromkeys([*texts, *same])])
-    assert not any("x" in query.split() for draw in task.draws for query in draw.queries)
+@given(length=st.integers(6, 40), seed=st.integers(0, 5))
+def test_half_of_the_words_and_the_others_are_all_words_in_their_order(length: int, seed: int) -> None:
+    words = [f"w{i}" for i in range(length)]
+    one, other = (part.split() for part in scattered_of(" ".join(words), seed))
+    assert len(one) == length // 2
+    assert sorted([*one, *other], key=words.index) == words
+    assert one == sorted(one, key=words.index)
+    assert other == sorted(other, key=words.index)
+    assert (one, other) == tuple(part.split() for part in scattered_of(" ".join(words), seed))

@@ -7,9 +7,8 @@ import sys
 
 import psutil
 import pytest
-from transformers import TrainerState
 
-from isotrope.run.memory import STEPS_BETWEEN, GiveBack, give_back
+from isotrope.run.memory import GiveBack, give_back
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be asked")
@@ -30,10 +29,11 @@ def test_where_there_is_nothing_to_ask_nothing_fails(monkeypatch: pytest.MonkeyP
     give_back()
 
 
-def test_a_training_gives_back_every_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[int] = []
-    state = TrainerState()
-    monkeypatch.setattr("isotrope.run.memory.give_back", lambda: steps.append(state.global_step))
-    for state.global_step in range(1, 2 * STEPS_BETWEEN + 2):
-        GiveBack().on_step_end(None, state, None)
-    assert steps == [STEPS_BETWEEN, 2 * STEPS_BETWEEN]
+def test_a_training_gives_back_every_twenty_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, given = [0.0], []
+    monkeypatch.setattr("isotrope.run.memory.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("isotrope.run.memory.give_back", lambda: given.append(now[0]))
+    callback = GiveBack()
+    for now[0] in (1.0, 19.0, 21.0, 30.0, 40.0, 41.5, 90.0):
+        callback.on_step_end(None, None, None)
+    assert given == [21.0, 41.5, 90.0]

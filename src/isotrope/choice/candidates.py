@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from isotrope.choice.decide import AS_IS
-from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT
+from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
 
-# Tasks of `isotrope.evaluation.document_tasks`.
-SPANS, TITLE, NEIGHBOURS = "spans → rest", "title → body", "neighbouring paragraphs"
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
 POST_STEPS = {  # fitted on few texts
@@ -61,7 +59,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
         titled: whether most documents have titles.
         short: whether most documents are short, as single sentences are.
     """
-    crops, titles = frozenset({SPANS}), frozenset({TITLE})
+    crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
     neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
     found = [
         Training("crops", "crops", cut, crops),

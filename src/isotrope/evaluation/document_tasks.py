@@ -3,10 +3,11 @@
 Four tasks ask whether a part of a document finds another part of it, among the same parts of other documents:
 
     title → body              the title; the text without it
-    half → half               the first half of the text; the second ("of short texts", where most are)
+    half → half               the first half of the text; the second
     spans → rest              up to three short spans of the text, each a query; what is left
     neighbouring paragraphs   a paragraph; the next one
 
+Where most documents are short, half of the words, drawn from all places, must find the others, in place of the spans.
 Each task has the documents that allow it, so tasks have different documents. The measure is MRR@10; the queries of a
 document count as one. Queries are short, as a user's are: with long ones, a good model finds nearly every answer, and
 nothing is left to compare. What such tasks see and miss: docs/whiten.md.
@@ -26,7 +27,6 @@ from isotrope.evaluation.self_made import (
     FEWEST_TEXTS,
     FEWEST_WORDS,
     MOST_TEXTS,
-    RepeatedTask,
     SelfMadeTask,
     halves_of,
     usable_rows,
@@ -38,10 +38,11 @@ FEW_WORDS = 6  # of a document, where most are shorter than 12 words: each half 
 WORDS_USED = 600  # words of a document that are used: more than models read
 FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too little to be found among the first ten
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
-SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
-SHORT_DRAWS = 3  # where documents are a single short sentence, spans are drawn so often
+MOST_SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
+TITLE, SPANS, NEIGHBOURS = "title → body", "spans → rest", "neighbouring paragraphs"
 # Halves judge short texts, and only check longer ones (`isotrope.choice.decide`). So they have two names.
 HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
+SCATTERED = "half of the words → the others"
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
 _Pair = tuple[str, str]  # query and answer
@@ -57,7 +58,7 @@ class DocumentTasks:
         told: a line for each task, how many documents it has or why it is left out; and how many documents are in none.
     """
 
-    tasks: list[SelfMadeTask | RepeatedTask]
+    tasks: list[SelfMadeTask]
     told: list[str]
 
 
@@ -82,31 +83,31 @@ def make_document_tasks(
     rows = usable_rows(bodies, most, shortest)
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
     few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts) > 0
-    draws = SHORT_DRAWS if shortest < FEWEST_WORDS else 1
+    halves = _single([halves_of(text) for text in texts]), "two different halves"
+    parts: dict[str, tuple[list[_Asked], str]]  # name -> what the documents ask, and what a document must have
+    if few_to_find:
+        scattered = _single([scattered_of(text, seed) for text in texts])
+        parts = {HALVES_OF_SHORT: halves, SCATTERED: (scattered, "two different halves of their words")}
+    else:
+        parts = {HALVES: halves, SPANS: ([spans_of(text, seed) for text in texts], "a span of their own")}
     titles = _single([_titled(d, text) for d, text in zip(chosen, texts, strict=True)])
-    halves = _single([halves_of(text) for text in texts])
-    spans = [[spans_of(text, seed + draw) for text in texts] for draw in range(draws)]
     neighbours = _single([_neighbours(d, seed) for d in chosen])
-    made: dict[str, tuple[list[list[_Asked]], str]] = {  # name -> its draws, and what a document must have
-        "title → body": ([titles], "a title of their own"),
-        HALVES_OF_SHORT if few_to_find else HALVES: ([halves], "two different halves"),
-        "spans → rest": (spans, "a span of their own"),
-        "neighbouring paragraphs": ([neighbours], "two paragraphs that follow each other"),
-    }
-    tasks: list[SelfMadeTask | RepeatedTask] = []
-    told = []
-    for name, (drawn, need) in made.items():
-        clear = [_unambiguous(asked) for asked in drawn]
-        rows = [row for row, own in enumerate(zip(*clear, strict=True)) if all(queries for queries, _ in own)]
-        if len(rows) < fewest:
+    parts = {TITLE: (titles, "a title of their own"), **parts}
+    parts[NEIGHBOURS] = neighbours, "two paragraphs that follow each other"
+    tasks, told = [], []
+    for name, (asked, need) in parts.items():
+        kept = _unambiguous(asked)
+        if len(kept) < fewest:
             told.append(
-                f"{name}: left out, {len(rows):,} of {len(chosen):,} documents have {need}, {fewest} are needed"
+                f"{name}: left out, {len(kept):,} of {len(chosen):,} documents have {need}, {fewest} are needed"
             )
             continue
-        told.append(f"{name}: {len(rows):,} documents")
-        parts = [_task(name, [asked[row] for row in rows], few_to_find and name != "title → body") for asked in clear]
-        tasks.append(parts[0] if len(parts) == 1 else RepeatedTask(tuple(parts)))
-    if few_to_find and any(task.name != "title → body" for task in tasks):
+        told.append(f"{name}: {len(kept):,} documents")
+        queries = [query for own, _ in kept for query in own]
+        places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept])
+        answers = [answer for _, answer in kept]
+        tasks.append(SelfMadeTask(name, queries, answers, places, few_to_find and name != TITLE))
+    if few_to_find and any(task.name != TITLE for task in tasks):
         told.append(
             "most documents are short: without titles, a score is the share of the other answers behind the right one"
         )
@@ -172,7 +173,7 @@ def spans_of(text: str, seed: int) -> tuple[list[str], str]:
     The text is divided into equal parts, one for each span; its own checksum draws the places.
     """
     words, between = words_of(text)
-    count = min(SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
+    count = min(MOST_SPANS, max(1, len(words) // (2 * SPAN_WORDS)))
     length = min(SPAN_WORDS, round(SPAN_SHARE * len(words)))
     generator = np.random.default_rng([seed, zlib.crc32(text.encode())])
     spans, rest, done = [], [], 0
@@ -185,27 +186,32 @@ def spans_of(text: str, seed: int) -> tuple[list[str], str]:
     return spans, between.join(rest)
 
 
+def scattered_of(text: str, seed: int) -> _Pair:
+    """Half of the text's words, drawn by its own checksum, in their order; and the others."""
+    words, between = words_of(text)
+    drawn = np.random.default_rng([seed, zlib.crc32(text.encode())]).permutation(len(words))[: len(words) // 2]
+    chosen = np.isin(np.arange(len(words)), drawn)
+    one, other = ([word for word, of in zip(words, chosen, strict=True) if of == side] for side in (True, False))
+    return between.join(one), between.join(other)
+
+
 def _single(pairs: Sequence[_Pair | None]) -> list[_Asked]:
-    return [([pair[0]], pair[1]) if pair else ([], "") for pair in pairs]
-
-
-def _task(name: str, asked: Sequence[_Asked], all_places: bool) -> SelfMadeTask:
-    queries = [query for own, _ in asked for query in own]
-    places = np.repeat(np.arange(len(asked)), [len(own) for own, _ in asked])
-    return SelfMadeTask(name, queries, [answer for _, answer in asked], places, all_places)
+    return [([query], answer) for query, answer in filter(None, pairs)]
 
 
 def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
-    """Without queries that occur again, or that stand in their answer as they are; an answer that does loses all.
+    """Without queries and answers that occur again, and without queries that stand in their answer as they are.
 
     A title may stand in its text, as "Python" does in any text on it. Longer queries that do are copies.
     """
     queries = Counter(query.casefold() for own, _ in asked for query in own)
-    answers = Counter(answer.casefold() for own, answer in asked if own)
-    return [
-        ([q for q in own if answers[a.casefold()] == queries[q.casefold()] == 1 and not _copied(q, a)], a)
-        for own, a in asked
+    answers = Counter(answer.casefold() for _, answer in asked)
+    clear = [
+        ([query for query in own if queries[query.casefold()] == 1 and not _copied(query, answer)], answer)
+        for own, answer in asked
+        if answers[answer.casefold()] == 1
     ]
+    return [(own, answer) for own, answer in clear if own]
 
 
 def _copied(query: str, answer: str) -> bool:

@@ -87,40 +87,6 @@ class SelfMadeTask:
         return np.asarray(np.bincount(place, scores) / np.bincount(place))
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedTask:
-    """One task, drawn several times from the same texts. A text's score is the mean of its draws."""
-
-    draws: tuple[SelfMadeTask, ...]
-
-    @property
-    def name(self) -> str:
-        """Of every draw."""
-        return self.draws[0].name
-
-    @property
-    def texts(self) -> list[str]:
-        """All that is encoded."""
-        return [text for draw in self.draws for text in draw.texts]
-
-    @property
-    def size(self) -> int:
-        """A: how many candidates of a draw are an answer."""
-        return self.draws[0].size
-
-    def part(self, count: int) -> RepeatedTask:
-        """At most ``count`` of the answers, the same texts in every draw."""
-        return RepeatedTask(tuple(draw.part(count) for draw in self.draws))
-
-    def score(self, encoder: Encoder) -> Vector:
-        """(A,) as of `SelfMadeTask`.
-
-        Raises:
-            UserError: the encoder gives no usable vectors.
-        """
-        return np.asarray(np.mean([draw.score(encoder) for draw in self.draws], axis=0))
-
-
 def make_tasks(texts: Sequence[str], seed: int = 0) -> list[SelfMadeTask]:
     """First half → second half, and span → rest, of the same texts (N,), in their order.
 
