@@ -28,7 +28,7 @@ from isotrope.run.environment import environment
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"
 SECOND = ["esimcse", "mocose", "ct", "pcl", "sg-opt"]  # presets with second encoders
-TOKENS = ["tsdae", "diffcse", "isbert", "infocse"]  # presets that read the tokens of the text
+TOKENS = ["tsdae", "diffcse", "isbert", "infocse", "declutr"]  # presets that read the tokens of the text
 MORE = ["promptbert", "sncse", "vascl", "contrastive-bt"]  # further ones, with parts of their own
 SOLVED = 1e-4  # a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
 
@@ -109,6 +109,8 @@ def settings(preset: Preset) -> list[str]:
     if preset.peers and "layers" in preset.peers:  # two layers and the embeddings
         chosen += ["peers.layers.count=3", "peers.layers.on=[1, 2, 3]", "views.passes=4"]
     chosen += [f"terms.{label}.size=64" for label in ("self_guided", "translated") if label in preset.terms]
+    if preset.pairs and preset.pairs["kind"] == "spans":  # of as many words as are read
+        chosen += ["pairs.shortest=2", "pairs.longest=8"]
     if "sgw" in preset.views:
         own = 256 if preset.encoder.backbone.startswith("isotrope/") else 768 if "base" in shape(preset) else 1024
         channels = own // preset.views["sgw"]["groups"]

@@ -35,6 +35,7 @@ def encode_columns(
     else:
         (first, readings), (others, more) = encode(columns[0], [0]), encode(columns[1], range(1, max(2, passes)))
         stack, readings = torch.cat([first, others]), readings | more
+    steps = [(step, on) for step, on in steps if not getattr(step, "anchors_alone", False)]  # for `encode` from here on
     hard = [encode(column, [0], False)[0][0] for column in columns[2:]]
     negatives = torch.stack(hard, dim=1) if hard else stack.new_zeros(stack.shape[1], 0, stack.shape[2])
     return stack, negatives, readings

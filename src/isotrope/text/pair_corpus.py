@@ -33,7 +33,8 @@ TextPair = tuple[str, str]  # an anchor and its positive
 class PairMaker(Protocol):
     """A component of the stage ``pairs``: a frozen dataclass, whose fields are its options.
 
-    With ``single = True`` it draws single texts, as tuples of one.
+    With ``single = True`` it draws single texts, as tuples of one. With ``positives = 2``, tuples of an anchor and two
+    positives.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -51,7 +52,8 @@ def open_pairs(
 ) -> Corpus:
     """Draws ``rounds`` pairs of each document. They are a corpus with the columns ``text`` and ``positive``.
 
-    Single texts, of a maker that draws such, are a corpus with the column ``text``.
+    Single texts, of a maker that draws such, are a corpus with the column ``text``. Further positives have the columns
+    ``positive_1`` and so on.
 
     Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Corpus.rounds`
     has their sizes. What is drawn of a document depends only on the seed and on the document's row.
@@ -69,7 +71,8 @@ def open_pairs(
     """
     rows, _ = documents.split(held_out, seed)
     key = pairs_key(documents.key, maker, rounds=rounds, seed=seed, held_out=held_out)
-    names, unit = (_COLUMNS[:1], "texts") if getattr(maker, "single", False) else (_COLUMNS, "pairs")
+    further = tuple(f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
+    names, unit = (_COLUMNS[:1], "texts") if getattr(maker, "single", False) else (_COLUMNS + further, "pairs")
     schema = pa.schema([(name, pa.string()) for name in names])
 
     def make(draft: Path) -> None:

@@ -1,0 +1,92 @@
+"""Spans of one document: an anchor, and positives near it. Anchors are long, positives short.
+
+Giorgi et al., ACL 2021, Sec. 3.1. https://aclanthology.org/2021.acl-long.72
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from isotrope.errors import UserError
+from isotrope.text.document_rows import Document
+from isotrope.text.words import words_of
+from isotrope.types import Count
+
+ANCHOR, POSITIVE = (4, 2), (2, 4)  # of the Beta distribution: mostly long, mostly short
+
+
+def span_length(shortest: int, longest: int, skew: tuple[int, int], generator: np.random.Generator) -> int:
+    """Words of a span: shortest + ⌊b · (longest − shortest)⌋, with b from Beta(``skew``)."""
+    return shortest + int(generator.beta(*skew) * (longest - shortest))
+
+
+def near(anchor: slice, total: int, shortest: int, longest: int, place: str, generator: np.random.Generator) -> slice:
+    """A positive's span of ``total`` words.
+
+    "near": from the one that ends where the anchor begins, to the one that begins where it ends; "adjacent": one of
+    these two; "subsumed": within the anchor.
+    """
+    begin, end = anchor.start, anchor.stop
+    most = {"adjacent": min(longest, max(begin, total - end)), "subsumed": end - begin}.get(place, longest)
+    length = span_length(min(shortest, most), most, POSITIVE, generator)
+    if place == "adjacent":
+        start = int(generator.choice([at for at in (begin - length, end) if 0 <= at <= total - length]))
+    elif place == "subsumed":
+        start = int(generator.integers(begin, end - length + 1))
+    else:
+        start = int(generator.integers(max(0, begin - length), min(end, total - length) + 1))
+    return slice(start, start + length)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """An anchor and its positives, from each of a document's parts, title included. BibTeX: giorgi2021declutr.
+
+    Each anchor has a part of the document, at least twice as long as the longest span. A short document has fewer
+    anchors or shorter spans. In languages without spaces, letters count as words.
+
+    Attributes:
+        shortest: fewest words of a span.
+        longest: most words.
+        positives: of each anchor.
+        place: of a positive: "near" the anchor, "adjacent" to it, or "subsumed" by it.
+
+    Raises:
+        UserError: ``longest`` is less than ``shortest``.
+    """
+
+    stage = "pairs"
+    shortest: Count = 32
+    longest: Count = 512
+    positives: Count = 2
+    place: Literal["near", "adjacent", "subsumed"] = "near"
+
+    def __post_init__(self) -> None:
+        if self.longest < self.shortest:
+            problem = f"pairs.spans.longest = {self.longest} is less than shortest = {self.shortest}"
+            raise UserError(problem, "raise longest")
+
+    @property
+    def needs(self) -> str:
+        """What a document must have."""
+        return f"{2 * self.shortest} words, twice as many as the shortest span"
+
+    def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str, ...]]:
+        words, between = words_of(document.text)
+        total = len(words)
+        if not (anchors := min(count, total // (2 * self.shortest))):
+            return []
+        longest = min(self.longest, total // (2 * anchors))
+        found: dict[tuple[str, ...], None] = {}  # a set with an order
+        for part in generator.permutation(anchors).tolist():
+            begin, end = total * part // anchors, total * (part + 1) // anchors
+            length = span_length(self.shortest, longest, ANCHOR, generator)
+            start = int(generator.integers(begin, end - length + 1))
+            spans = [slice(start, start + length)]
+            for _ in range(self.positives):
+                spans.append(near(spans[0], total, self.shortest, longest, self.place, generator))
+            found[tuple(between.join(words[span]) for span in spans)] = None
+        return list(found)

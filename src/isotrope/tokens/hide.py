@@ -1,0 +1,42 @@
+"""Words hidden from the student in BERT's way, for a term that asks for them (`isotrope.terms.masked_words`).
+
+Devlin et al., NAACL 2019, Sec. 3.1. https://aclanthology.org/N19-1423
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.hiding import Hiding
+from isotrope.types import Fraction
+
+
+class Hide:
+    """Each token is hidden with probability ``ratio``, special ones apart. BibTeX: devlin2019bert.
+
+    Of the hidden tokens, 80 % are shown as [MASK], 10 % as another token, 10 % as they are. Further columns of texts,
+    behind the positive, are read whole.
+
+    Raises:
+        UserError: the tokenizer has no word [MASK].
+    """
+
+    stage = "tokens"
+    anchors_alone = True
+    hiding: Hiding
+
+    def __init__(self, ratio: Fraction = 0.15) -> None:
+        self.ratio = ratio
+
+    def build(self, context: BuildContext) -> Hide:
+        """With the words of this student's tokenizer."""
+        made = Hide(self.ratio)
+        made.hiding = Hiding(context.needed("tokenizer"), self.ratio)
+        return made
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        ids = features["input_ids"]
+        noise = torch.rand(*ids.shape, 3, generator=generator).to(ids.device)
+        return {**features, "input_ids": self.hiding(ids, features["attention_mask"], noise)[1]}
