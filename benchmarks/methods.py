@@ -33,7 +33,7 @@ from timing import clock, interleave, lines, ratio, show
 
 METHODS = ["rankcse-listnet", "rankcse-listmle", "whitenedcse", "dclr", "all-three"]
 ZOO = ["consert", "mixcse", "arccse", "esimcse", "mocose", "ct", "promptbert", "sncse", "pcl", "vascl", "sg-opt"]
-ZOO += ["tsdae", "diffcse", "infocse", "isbert"]
+ZOO += ["tsdae", "diffcse", "infocse", "isbert", "paser"]
 TEACHERS = {"rank": ["isotrope/tiny", "isotrope/minilm"], "guide": ["isotrope/tiny"]}
 EVERY = 125  # steps between two evaluations, as WhitenedCSE and RankCSE have it
 

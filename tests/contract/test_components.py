@@ -22,7 +22,8 @@ SMOOTH = [each for each in EVERY if each[0] in ("views", "scores", "terms")]
 # The ascent follows the anchors without a gradient; test_noise looks at what it moves.
 HELD = {"noise": {"steps": 0}, "released.against_batch": {"steps": 0}, "vascl": {"steps": 0}}
 CANDIDATES = {"infonce", "arc", "multi_positive_inside", "released.softmax_bce"}  # terms that see noise and queues
-MODELS = {"tsdae", "diffcse", "mutual_information", "infocse", "masked_words"}  # terms with models of their own within
+# Terms with models of their own within.
+MODELS = {"tsdae", "diffcse", "mutual_information", "infocse", "masked_words", "paser"}
 # Terms of dot products, steps and layers, or behind a head: they see how long embeddings are.
 LENGTHS = {"ct", "vascl", "self_guided", "translated", *MODELS}
 # Drop a part of their gradients, as the released code and MixCSE do: they are not those of their values.

@@ -28,7 +28,7 @@ from isotrope.run.environment import environment
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"
 SECOND = ["esimcse", "mocose", "ct", "pcl", "sg-opt"]  # presets with second encoders
-TOKENS = ["tsdae", "diffcse", "isbert", "infocse", "declutr"]  # presets that read the tokens of the text
+TOKENS = ["tsdae", "diffcse", "isbert", "infocse", "declutr", "paser"]  # presets that read the tokens of the text
 MORE = ["promptbert", "sncse", "vascl", "contrastive-bt"]  # further ones, with parts of their own
 SOLVED = 1e-4  # a loss that begins lower has nothing to teach: whitened views of one pass are told apart at once
 

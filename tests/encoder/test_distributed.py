@@ -93,7 +93,7 @@ def test_terms_on_tokens_with_two_processes_equal_one_of_twice_the_batch(tiny_mo
         arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / name, batch, 0.0)
         more = ("terms.tsdae.layers=1", f"terms.diffcse.generator={tiny_model}", "terms.diffcse.weight=1")
         more += ("terms.mutual_information.channels=8", "terms.infocse.weight=1", "terms.masked_words.weight=1")
-        more += ("tokens.third.kind=token_batches:EveryThird", "tokens.third.on=[0]")
+        more += ("tokens.third.kind=token_batches:EveryThird", "tokens.third.on=[0, 1]", "terms.paser.layers=1")
         torchrun(*map(str, arguments), *more, processes=processes)
     one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("one-0", "two-0", "two-1"))
     assert any("decoder" in name for name in one)

@@ -10,7 +10,8 @@ import torch
 from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.errors import UserError
-from isotrope.terms.masked_words import MaskedWords, changed
+from isotrope.terms._words import changed
+from isotrope.terms.masked_words import MaskedWords
 from oracle import losses as oracle
 
 
@@ -56,7 +57,11 @@ def test_gradient_caching_gives_the_same_gradients(tiny_model: Path) -> None:
     assert all(torch.allclose(gradient, found[1][name], atol=1e-6) for name, gradient in found[0].items())
 
 
-def test_a_step_that_moves_words_is_refused(tiny_model: Path) -> None:
+def test_what_cannot_be_read_is_refused(tiny_model: Path) -> None:
     made = objective(tiny_model, step="delete")
     with pytest.raises(UserError, match="a token step moves words"):
+        made([made.model.preprocess(sentences(4))])
+    made = objective(tiny_model)
+    made.terms["masked_words"].term = MaskedWords(view=2)  # type: ignore[assignment]
+    with pytest.raises(UserError, match="masked_words reads pass 2, and the student reads 0"):
         made([made.model.preprocess(sentences(4))])

@@ -6,6 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isotrope.errors import UserError
+from isotrope.types import Views
+
 
 def hidden_words(
     logits: Tensor,  # (T, W)
@@ -13,6 +16,32 @@ def hidden_words(
 ) -> Tensor:
     """−log of the probability of each hidden word (T,)."""
     return F.cross_entropy(logits, words, reduction="none")
+
+
+def changed(
+    text: Tensor,  # (n, L) token ids before the token steps
+    read: Tensor,  # (n, L) behind them
+    mask: Tensor,  # (n, L), 0 for padding
+) -> Tensor:
+    """The tokens that the student did not see (n, L) bool."""
+    return (text != read) & mask.bool()
+
+
+def hidden_in(views: Views, number: int, term: str) -> Tensor:
+    """The tokens that token steps have changed in a pass (n, L) bool. One that is shown as it is, is not hidden.
+
+    Raises:
+        UserError: there is no such pass, or its words have moved.
+    """
+    if number not in views.readings:
+        problem = f"{term} reads pass {number}, and the student reads {', '.join(map(str, views.readings))}"
+        raise UserError(problem, f"set views.passes = {number + 1}, or name another pass")
+    reading = views.readings[number]
+    text, read = reading.text["input_ids"], reading.read["input_ids"]
+    if text.shape != read.shape:
+        problem = f"{term} finds hidden words by their places, and a token step moves words"
+        raise UserError(problem, f"leave in pass {number} only steps that hide words, such as tokens.hide")
+    return changed(text, read, reading.text["attention_mask"])
 
 
 class Words(nn.Module):

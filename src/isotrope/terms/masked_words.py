@@ -6,38 +6,37 @@ Giorgi et al., ACL 2021, Sec. 3, after Devlin et al., NAACL 2019. https://aclant
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.distributed import averaged, mean_of_all
 from isotrope.encoder.features import language_model, token_table
 from isotrope.errors import UserError
-from isotrope.terms._words import Words, hidden_words
+from isotrope.terms._words import Words, hidden_in, hidden_words
 from isotrope.types import NonNegative, Scores
-
-
-def changed(
-    text: Tensor,  # (n, L) token ids before the token steps
-    read: Tensor,  # (n, L) behind them
-    mask: Tensor,  # (n, L), 0 for padding
-) -> Tensor:
-    """The tokens that the student did not see (n, L) bool."""
-    return (text != read) & mask.bool()
 
 
 @dataclass(frozen=True)
 class MaskedWords:
     """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX: giorgi2021declutr.
 
-    It reads the first pass. A hidden word that is shown as it is does not count. The layer that says words is new, and
-    thrown away after training; the table of words is the student's.
+    A hidden word that is shown as it is does not count. The layer that says words is new, and thrown away after
+    training; the table of words is the student's.
+
+    Attributes:
+        view: the pass whose words are hidden.
+
+    Raises:
+        UserError: there is no such pass, or its words have moved.
     """
 
     stage = "terms"
     one_view = True
     token_states = True
+    view: Annotated[int, Field(ge=0)] = 0
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> nn.Module:
@@ -61,13 +60,11 @@ class _Saying(nn.Module):
         self.words = Words(config.hidden_size, table)
 
     def forward(self, scores: Scores) -> Tensor:
-        reading = scores.views.readings[0]
-        text, read, states = reading.text["input_ids"], reading.read["input_ids"], reading.states
+        hidden = hidden_in(scores.views, self.term.view, "masked_words")
+        reading = scores.views.readings[self.term.view]
+        states = reading.states
         if states is None or states.shape[-1] != self.words.layer.in_features:
             problem = "masked_words reads token states of the encoder's own width, and this model has others"
             raise UserError(problem, "choose a model without a layer between its encoder and its pooling")
-        if text.shape != read.shape:
-            problem = "masked_words finds hidden words by their places, and a token step moves words"
-            raise UserError(problem, "take the token step hide alone in the first pass")
-        hidden = changed(text, read, reading.text["attention_mask"])
-        return self.term.weight * mean_of_all(hidden_words(self.words(states[hidden]), text[hidden]))
+        words = reading.text["input_ids"][hidden]  # (T,)
+        return self.term.weight * mean_of_all(hidden_words(self.words(states[hidden]), words))

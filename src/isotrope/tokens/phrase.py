@@ -1,0 +1,88 @@
+"""A phrase of a sentence is hidden: words in a row, between two stop words (PaSeR).
+
+Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+from torch import Tensor
+
+from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
+from isotrope.tokens._inner import frame, inner, random_order
+from isotrope.types import Count
+
+
+def phrases(content: Tensor, longest: int) -> Tensor:
+    """Numbers the runs of tokens that may be in a phrase, from 1; 0 for the others. (N, L) bool -> (N, L).
+
+    A run of more than ``longest`` tokens is several phrases.
+    """
+    column = torch.arange(content.shape[1], device=content.device).expand_as(content)
+    before = column.masked_fill(content, -1).cummax(dim=1).values  # (N, L) the last token that is in none
+    return (content & ((column - before - 1) % longest == 0)).cumsum(dim=1) * content
+
+
+class Phrase:
+    """Each token of one phrase is shown as [MASK]. BibTeX: wu2022sentence.
+
+    A phrase has neither stop words nor punctuation: a candidate of RAKE. The stop words are scikit-learn's, of English.
+    A token is drawn, and the phrase is the one that it stands in. A text of stop words alone stays as it is.
+
+    Args:
+        longest: tokens of a phrase.
+
+    Raises:
+        UserError: the tokenizer has no word [MASK].
+    """
+
+    stage = "tokens"
+    mask_id: int
+    breaks: Tensor  # (W,) bool: stop words and punctuation
+    later: Tensor  # (W,) bool: a part of a word behind its first one
+
+    def __init__(self, longest: Count = 8) -> None:
+        self.longest = longest
+
+    def build(self, context: BuildContext) -> Phrase:
+        """With the words of this student's tokenizer."""
+        made, tokenizer = Phrase(self.longest), context.needed("tokenizer")
+        if tokenizer.mask_token_id is None:
+            raise UserError("a phrase is to be hidden, and the model has no word [MASK]", "choose one such as BERT")
+        made.mask_id, (made.breaks, made.later) = tokenizer.mask_token_id, _kinds(tokenizer)
+        return made
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        ids = features["input_ids"]
+        among = inner(features["attention_mask"], frame(features))
+        number = phrases(self.content(ids, among), self.longest)  # (N, L)
+        drawn = random_order(number > 0, generator)[:, :1]  # (N, 1) a token of some phrase, if there is one
+        chosen = (number > 0) & (number == number.gather(1, drawn))
+        return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}
+
+    def content(self, ids: Tensor, among: Tensor) -> Tensor:
+        """Which of these tokens may be in a phrase. (N, L), (N, L) bool -> (N, L) bool.
+
+        The first part of a longer word is no stop word.
+        """
+        breaks, later = (table.to(ids.device)[ids] for table in (self.breaks, self.later))
+        later = later & among & F.pad(among[:, :-1], (1, 0))  # a text begins with the first part of a word
+        return among & ~(breaks & ~later & ~F.pad(later[:, 1:], (0, 1)))
+
+
+def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:
+    """Of each token (W,) bool: is it a stop word or punctuation; does it go on with a word?"""
+    tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
+    words = [token.removeprefix("##").lstrip("Ġ▁") for token in tokens]
+    letters = [any(map(str.isalnum, word)) for word in words]
+    later = [token.startswith("##") for token in tokens]
+    if not any(later):  # other tokenizers mark the first part of a word, or nothing
+        first = [token.startswith(("Ġ", "▁")) for token in tokens]
+        later = [has and any(first) and not one for one, has in zip(first, letters, strict=True)]
+    breaks = [not has or word.lower() in ENGLISH_STOP_WORDS for word, has in zip(words, letters, strict=True)]
+    return torch.tensor(breaks), torch.tensor(later)
