@@ -112,7 +112,7 @@ def test_ones_own_judgements_judge_alone(
 BAD: dict[str, tuple[Any, str]] = {
     "no minutes": (lambda folder: {"minutes": 0}, "minutes = 0"),
     "one document": (lambda folder: {"documents": one(folder, 1)}, "document"),
-    "few documents": (lambda folder: {"documents": one(folder, 30)}, "no task can be made from 15 held-out documents"),
+    "few documents": (lambda folder: {"documents": one(folder, 30)}, "30 documents are too few: about 100 are needed"),
     "the output among the documents": (lambda folder: {"documents": folder}, "lies in the corpus folder"),
     "no such pooling": (lambda _: {"pooling": "nope"}, "pooling = 'nope' is unknown"),
     "no time": (lambda _: {"minutes": 1e-9}, "is too short: the model reads"),
@@ -140,6 +140,17 @@ def test_what_cannot_be_done_is_said_in_one_line(tiny_model: Path, library: Path
     assert "\n" not in str(caught.value)
     assert caught.value.remedy
     assert not list((tmp_path / "out").glob("*")), "the same folder can be named again"
+
+
+def test_a_wrong_name_of_a_model_is_told_before_the_documents_are_read(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr("isotrope.choice.improve.open_documents", lambda *_, **__: read.append(1))
+    with pytest.raises(UserError, match="hub/unknown-model is neither a folder here nor a model that the hub gave"):
+        improve("hub/unknown-model", library, output=tmp_path / "out", console=quiet())
+    assert not read
+    assert not list((tmp_path / "out").glob("*"))
 
 
 def test_a_folder_that_is_not_ours_is_left_alone(tiny_model: Path, library: Path, tmp_path: Path) -> None:

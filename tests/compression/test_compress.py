@@ -213,3 +213,14 @@ def test_a_mistake_is_one_line_before_any_work(
     with pytest.raises(UserError, match=words):
         compress(own["teacher"], own["text"], student=student, console=Console(quiet=True), **given)
     assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(("named", "student"), [("nobody/nothing", "tiny"), (None, "nobody/nothing")])
+def test_a_wrong_name_of_a_model_is_told_before_the_texts_are_read(
+    named: str | None, student: str, teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(module, "_without_held_out", lambda *_: read.append(1))
+    with pytest.raises(UserError, match="nobody/nothing is neither a folder here nor a model that the hub gave"):
+        compress(named or teacher, texts, student=student, output=tmp_path / "run", console=Console(quiet=True))
+    assert not read

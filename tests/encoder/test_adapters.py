@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,7 @@ def test_a_name_that_the_hub_does_not_know_is_told_of_as_ever(monkeypatch: pytes
     def unknown(name: str) -> None:
         raise OSError("is not a valid model identifier")
 
+    monkeypatch.setattr(sys.modules["isotrope.encoder.load"], "check_hub", lambda _: None)
     monkeypatch.setattr(isotrope.encoder.adapters, "find_adapter_config_file", unknown)
     with pytest.raises(UserError, match="neither a folder here nor a model that the hub gave"):
         load("nobody/nothing")

@@ -91,6 +91,7 @@ def test_a_hub_name_goes_to_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules["isotrope.encoder.load"]
     monkeypatch.setattr(module.AutoConfig, "from_pretrained", answer)
     monkeypatch.setattr(module, "SentenceTransformer", answer)
+    monkeypatch.setattr(module, "check_hub", lambda _: None)
     load("bert-base-uncased", dropout=0.2, packed=False)
     (first, config), (second, model) = asked
     assert first == second == "bert-base-uncased"

@@ -59,8 +59,12 @@ def test_one_line_says_what_was_read_and_dropped(tmp_path: Path, opened: Open) -
 def test_a_document_that_is_not_unicode_is_dropped(tmp_path: Path, opened: Open) -> None:
     write(tmp_path / "d" / "a.txt", "good text " * 9)
     write(tmp_path / "d" / "b.txt", "more text " * 9)
-    write(tmp_path / "d" / "c.txt", b"Z\xfcrich " + b"and more " * 9)
-    assert opened(tmp_path / "d").report.dropped["undecodable"] == 1
+    path = write(tmp_path / "d" / "c.txt", b"and more " * 9 + b"Z\xfcrich")
+    report = opened(tmp_path / "d").report
+    assert report.dropped["undecodable"] == 1
+    assert " ".join(str(report).splitlines()[1].split()) == (
+        rf"not UTF-8 text 1 first: {path} 'e and more and more and more Z\xfcrich'"
+    ), "file and byte"
 
 
 def test_many_documents_keep_their_order_and_lose_their_copies(tmp_path: Path, opened: Open) -> None:

@@ -17,7 +17,7 @@ from isotrope.choice.card import choice_card
 from isotrope.choice.clock import Clock
 from isotrope.choice.decide import AS_IS, CandidateGain, choose_candidate, mean_score
 from isotrope.choice.guard import affordable_pairs, general_change, general_pairs, shipped_pairs
-from isotrope.choice.judges import Judges, held_out_count, judges_of
+from isotrope.choice.judges import FEWEST_HELD_OUT, Judges, held_out_count, judges_of
 from isotrope.choice.measure import words_read
 from isotrope.choice.page import choice_page
 from isotrope.choice.race import PLAN, Race, Start
@@ -26,7 +26,8 @@ from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import files_checksum
-from isotrope.encoder.load import is_bare
+from isotrope.encoder.hub import check_hub
+from isotrope.encoder.load import is_bare, locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
@@ -44,6 +45,7 @@ from isotrope.text.collection import Documents, documents_key, open_documents
 KIND, RESULT, IDENTITY, PAGE = "improve", "improve.json", "identity.json", "report.html"
 MINUTES = 20.0
 FITTED_ON = 1500  # texts for the post steps
+FEWEST = 2 * FEWEST_HELD_OUT  # documents
 SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
 
@@ -119,6 +121,7 @@ def improve(
     if not str(output):  # an unset variable of the shell would mean the present folder
         raise UserError("the output is empty", "name a folder")
     check_pooling(pooling)
+    check_hub(locate(str(model)))  # before the documents are read
     paths = [documents] if isinstance(documents, str | Path) else list(documents)
     refuse_output_in_corpus(folder, paths)
     own = None if domain is None else read_domain(domain)
@@ -187,15 +190,17 @@ class _Improvement:
         """Race, decide, save."""
         plan = self.folder / PLAN
         clock = Clock(60 * self.identity["minutes"], read_record(plan).get("spent", 0.0) if plan.is_file() else 0.0)
+        raw = is_bare(self.model) and self.pooling is None
+        poolings = RAW_POOLINGS if raw else [self.pooling]
+        encoder = load(self.model, poolings[0])  # first: it may be damaged
         with watch("reading", self.console):
             found = open_documents(self.paths, cache=cache_folder("documents"), title=self.title, text=self.text)
         self.console.print(str(found.report))
         start, judges, fitted_on = self._prepared(found)
         self.console.print(threads_line())
         race = Race(start, self.folder, judges.tasks, fitted_on, clock, self.console)
-        raw = is_bare(self.model) and self.pooling is None
-        poolings = RAW_POOLINGS if raw else [self.pooling]
-        race.plan_size(load(self.model, poolings[0]))
+        race.plan_size(encoder)
+        del encoder  # its memory
         write_json(self.folder / IDENTITY, dict(self.identity))  # now that no mistake of the user's is left to be found
         stopped = False
         try:
@@ -213,6 +218,9 @@ class _Improvement:
         return _choice(self.folder, record)
 
     def _prepared(self, found: Documents) -> tuple[Start, Judges, list[str]]:
+        if self.domain is None and len(found) < FEWEST:
+            problem = f"{len(found)} documents are too few: about {FEWEST} are needed, as half of them must judge"
+            raise UserError(problem, "give more documents, or your own judgements (--domain)")
         held_out = held_out_count(found, self.identity["seed"])
         trained, held = found.split(held_out, self.identity["seed"])
         judges = judges_of(list(found.each(held)), self.domain, self.identity["seed"])

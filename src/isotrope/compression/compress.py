@@ -16,7 +16,8 @@ from isotrope.compression.quality import compare_quality, kept_share, training_v
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
-from isotrope.encoder.load import public_name
+from isotrope.encoder.hub import check_hub
+from isotrope.encoder.load import locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
@@ -98,6 +99,8 @@ def compress(
     console, folder = console or plain_console(), RunFolder(output)
     refuse_several("compress")
     backbone, own = _student(str(teacher), str(student))
+    for model in (str(teacher), backbone):
+        check_hub(locate(model))  # before the texts are read
     overrides = [*own, *overrides]
     teachers = {_label(read_preset(preset, overrides)): [str(teacher)]}
     settings = RunSettings(

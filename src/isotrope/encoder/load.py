@@ -23,6 +23,7 @@ from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.dropout_keys import dropout_keys
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.faults import first_module, loading_fault, no_tokenizer
+from isotrope.encoder.hub import check_hub
 from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
@@ -89,6 +90,7 @@ def load(
     """
     where = locate(str(model))
     tell(f"loading {model}")
+    check_hub(where)
     check_pooling(pooling)
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, str(model))
@@ -212,6 +214,7 @@ def locate(model: str) -> str:
 def is_bare(model: str | Path) -> bool:
     """Whether a model is an encoder without a pooling of its own, such as a raw language model."""
     where = locate(str(model))
+    check_hub(where)
     return (
         not (Path(where) / "modules.json").is_file()
         if Path(where).is_dir()

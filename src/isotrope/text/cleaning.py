@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,9 @@ from isotrope.errors import UserError, printable
 from isotrope.text.files import not_read
 
 REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in the order in which they are tried
+_IN_WORDS = {"undecodable": "not UTF-8 text", "too_short": "too short", "too_long": "too long"}
 _EXAMPLES = 3  # places named for each reason
+_NOT_TEXT = re.compile("[\\0\ud800-\udfff]")  # a byte that is not UTF-8 is read as one of the latter
 _LIMIT = 1 << 20  # characters; files.LONGEST_LINE bytes hold at least this many and so are always too long
 
 
@@ -141,7 +144,7 @@ class CleaningReport:
         table = [f"{texts:,} {self.unit} read from {files},{split} {counts}"]
         for reason, count in self.dropped.items():
             if count:
-                table.append(f"  {reason.replace('_', ' '):<12}{count:>12,}  first: {self.examples[reason][0]}")
+                table.append(f"  {_IN_WORDS.get(reason, reason):<14}{count:>12,}  first: {self.examples[reason][0]}")
         if left := not_read(self.skipped):
             table.append(f"  {left}")
         table += [f"  {note}" for note in self.notes]
@@ -149,7 +152,7 @@ class CleaningReport:
 
     def summary(self) -> str:
         """The counts in one short phrase, for an error message."""
-        counts = [f"{count:,} {reason.replace('_', ' ')}" for reason, count in self.dropped.items() if count]
+        counts = [f"{count:,} {_IN_WORDS.get(reason, reason)}" for reason, count in self.dropped.items() if count]
         texts = f"1 {self.unit.removesuffix('s')}" if self.read == 1 else f"{self.read:,} {self.unit}"
         return f"{texts} read, dropped: {', '.join(counts) or 'none'}"
 
@@ -178,10 +181,18 @@ class Tally:
         """Counts a dropped row; place is "file:line"."""
         self._dropped[reason] += 1
         if len(self._examples[reason]) < _EXAMPLES:
-            begin = " | ".join(text[:60] for text in texts)  # cut first: a text may be megabytes
-            self._examples[reason] += (printable(f"{place} {begin!r}" if begin else place),)
+            begin = " | ".join(_part(text) for text in texts)  # cut first: a text may be megabytes
+            quoted = f"{begin!r}".replace("\\udc", "\\x")  # a byte that is not UTF-8, as the byte
+            self._examples[reason] += (printable(f"{place} {quoted}" if begin else place),)
 
     def report(self, files: tuple[str, ...]) -> CleaningReport:
         """What was counted so far."""
         kept = self.read - sum(self._dropped.values())
         return CleaningReport(files, self.read, kept, self._dropped, self._examples, self.texts)
+
+
+def _part(text: str) -> str:
+    """The 60 characters that show what is wrong: around the first one that is no text, else the first ones."""
+    fault = _NOT_TEXT.search(text)
+    begin = max(0, fault.start() - 30) if fault else 0
+    return text[begin : begin + 60]

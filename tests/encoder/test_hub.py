@@ -1,0 +1,73 @@
+"""A hub name is asked for once, before anything long; what is here already is not asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+from isotrope.encoder import hub, load
+from isotrope.encoder.hub import check_hub
+from isotrope.encoder.load import is_bare
+from isotrope.errors import UserError
+
+
+class Refused(Exception):
+    """As a client's own exception for a network that is not there."""
+
+
+def of_http(kind: type[HfHubHTTPError]) -> HfHubHTTPError:
+    response: Any = SimpleNamespace(headers={}, request=None, status_code=404)
+    return kind("no", response=response)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that are asked for; nobody answers."""
+    addresses: list[str] = []
+
+    def nobody(address: str, timeout: float) -> None:
+        addresses.append(address)
+        raise Refused
+
+    monkeypatch.setattr(hub, "get_hf_file_metadata", nobody)
+    check_hub.cache_clear()
+    return addresses
+
+
+def test_where_nobody_answers_one_question_is_enough(asked: list[str]) -> None:
+    """The libraries ask six times for each file, and wait longer each time: half a minute a file."""
+    for ask in (load, is_bare):
+        with pytest.raises(UserError, match=r"some/model is neither a folder here .* \(Refused\): check the name and"):
+            ask("some/model")
+    assert len(asked) == 2
+    assert asked[0].endswith("some/model/resolve/main/config.json")
+
+
+def test_a_folder_and_what_is_in_the_cache_are_not_asked_for(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_hub(str(tmp_path))
+    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *_: "here")
+    check_hub("some/model")
+    assert not asked
+
+
+def test_only_a_name_that_the_hub_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer: list[HfHubHTTPError] = [of_http(RepositoryNotFoundError), of_http(HfHubHTTPError)]
+
+    def fails(*_: object, **__: object) -> None:
+        raise answer.pop(0)
+
+    monkeypatch.setattr(hub, "get_hf_file_metadata", fails)
+    check_hub.cache_clear()
+    with pytest.raises(UserError, match="RepositoryNotFoundError"):
+        check_hub("some/model")
+    check_hub("some/model")  # too many requests, or the file is missing: the libraries see to it
+    check_hub("some/model")
+    assert not answer, "an answer is remembered"
+    with pytest.raises(UserError, match="HFValidationError"):
+        check_hub("some model")
