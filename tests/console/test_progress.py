@@ -91,6 +91,10 @@ def test_bytes_are_shown_in_megabytes_and_an_unknown_total_is_left_out(clock: li
     assert out.getvalue() == "downloaded 12.3 MB\n"
 
 
+def test_few_bytes_are_not_shown_as_none() -> None:
+    assert module._count(1_200, 2_600, "bytes", " of ") == "1.2 of 2.6 kB"
+
+
 def test_a_bar_in_a_terminal_shows_percent_count_and_note() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, color_system=None)

@@ -72,7 +72,8 @@ def _count(done: int, total: int | None, unit: str, between: str) -> str:
         return ""
     numbers = [number for number in (done, total) if number is not None]
     if unit == "bytes":
-        return f"{between.join(f'{number / 1e6:,.1f}' for number in numbers)} MB"
+        size, name = (1e6, "MB") if max(numbers) >= 1e6 else (1e3, "kB")
+        return f"{between.join(f'{number / size:,.1f}' for number in numbers)} {name}"
     return f"{between.join(f'{number:,}' for number in numbers)} {unit}"
 
 
@@ -141,7 +142,7 @@ def progress(
         what: what happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
         total: how many there are; None if that is not known yet (`Bar.update` can set it later).
         console: from `isotrope.console.plain.plain_console`.
-        unit: what is counted; ``bytes`` are shown in MB.
+        unit: what is counted; ``bytes`` are shown in MB, or in kB where they are few.
         hears: show beside the count what the work within tells by `tell`.
     """
     with _open(Bar(what, total, console, unit), hears) as bar:
