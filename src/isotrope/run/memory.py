@@ -10,7 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-SECONDS_BETWEEN = 20.0  # so seldom that training takes no longer
+SECONDS_BETWEEN = 10.0  # so seldom that training takes no longer
 
 
 def give_back() -> None:
@@ -24,7 +24,7 @@ def give_back() -> None:
 
 
 class GiveBack(TrainerCallback):
-    """Calls `give_back` every 20 seconds. The slow steps of large models leave the most pieces."""
+    """Calls `give_back` every ten seconds. The slow steps of large models leave the most pieces."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
