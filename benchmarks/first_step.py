@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 
 import isotrope
 from isotrope.evaluation.geometry import disturbance, diversity
-from isotrope.objective.preset import Preset, build_objective, read_preset
+from isotrope.preset.preset import Preset, build_objective, read_preset
 from isotrope.views.sgw import SGW
 from timing import lines, show
 

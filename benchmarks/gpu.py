@@ -31,7 +31,7 @@ from transformers import BertConfig, BertModel
 
 from isotrope import load
 from isotrope.encoder.fast.compiled import compile_layers, layers
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.teachers.mixture import mix
 from isotrope.types import Batch
 from timing import show

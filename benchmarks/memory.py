@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from isotrope import load
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from timing import clock, lines, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

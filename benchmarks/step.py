@@ -35,7 +35,7 @@ from transformers.trainer_callback import PrinterCallback
 from datasets import Dataset, disable_progress_bars
 from isotrope import load
 from isotrope.encoder.context import BuildContext
-from isotrope.objective.preset import Preset, build_objective, open_teachers, read_preset
+from isotrope.preset.preset import Preset, build_objective, open_teachers, read_preset
 from isotrope.run.state import ObjectiveState
 from isotrope.run.trainer import Trainer, training_arguments
 from isotrope.text.corpus import open_corpus

@@ -28,7 +28,7 @@ SYSTEMS = {
 WORKER = """
 import json, sys, time, torch
 from isotrope import load
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 model = load("isotrope/" + sys.argv[1], "first_last", dropout=0.1, max_length=32, device="cpu")
 objective = build_objective(read_preset("simcse-tiny"), model, 0)
 texts = json.loads(sys.stdin.readline())

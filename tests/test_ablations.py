@@ -14,7 +14,7 @@ from transformers import BertConfig, BertModel
 
 from conftest import WORDS, build_bert
 from isotrope import load
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.types import Batch
 
 D, N = 768, 26  # BERT-base's width, which the groups divide; more sentences than 768 / 32 channels a group

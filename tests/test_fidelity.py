@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from conftest import ROOT
 from isotrope.cli.main import app
+from isotrope.components.registry import STAGES, component_class, kinds
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
-from isotrope.objective.preset import RECORDS, RESERVED, Preset, preset_names, read_preset
-from isotrope.objective.registry import STAGES, component_class, kinds
-from isotrope.objective.sources import flat
+from isotrope.preset.preset import RECORDS, RESERVED, Preset, preset_names, read_preset
+from isotrope.preset.sources import flat
 from isotrope.study.spec import study_names
 from isotrope.terms.infonce import infonce
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isotrope.bulk.encode import encode
     from isotrope.choice.improve import improve
+    from isotrope.components.registry import component
     from isotrope.compression.compress import compress
     from isotrope.encoder import load
     from isotrope.evaluation.evaluator import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
     from isotrope.objective.objective import Objective
-    from isotrope.objective.registry import component
     from isotrope.run.state import ObjectiveState
     from isotrope.run.train import train
 
@@ -29,7 +29,7 @@ _FACE = {
     "improve": "isotrope.choice.improve:improve",
     "encode": "isotrope.bulk.encode:encode",
     "load": "isotrope.encoder:load",
-    "component": "isotrope.objective.registry:component",
+    "component": "isotrope.components.registry:component",
     "Objective": "isotrope.objective.objective:Objective",
     "ObjectiveState": "isotrope.run.state:ObjectiveState",
     "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",

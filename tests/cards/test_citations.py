@@ -6,7 +6,7 @@ import pytest
 
 from conftest import ROOT
 from isotrope.cards.citations import bibtex, cited_keys, entries
-from isotrope.objective.registry import READING, STAGES, component_class, kinds
+from isotrope.components.registry import READING, STAGES, component_class, kinds
 from isotrope.post.names import STEPS
 
 

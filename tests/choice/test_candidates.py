@@ -6,7 +6,7 @@ import pytest
 
 from isotrope.choice.candidates import POST_STEPS, Trial, joined, linear_step, recipes
 from isotrope.choice.decide import AS_IS
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 
 
 def test_a_candidate_is_named_by_what_is_done() -> None:

@@ -17,7 +17,7 @@ import isotrope
 from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.released.zero_logit import ZeroLogit
 from isotrope.scores.instance_weight import InstanceWeight
 from isotrope.scores.noise import Noise

@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel, RobertaConfig, Ro
 import isotrope
 from conftest import ROOT
 from isotrope.encoder.load import locate
-from isotrope.objective.preset import Preset, preset_names, read_preset
+from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.run.environment import environment
 
 STEPS, BATCH = 200, 8

@@ -21,21 +21,21 @@ SOURCE = f"{Path(isotrope.__file__).parent}/"
 
 WALK = [
     "run/train.py -> run/inputs.py:read_inputs",
-    "run/inputs.py -> objective/preset.py:read_preset",  # the preset, resolved
+    "run/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
     "run/reading.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
     "run/train.py -> run/prepare.py:prepare",
     "run/prepare.py -> encoder/load.py:load",
     "run/prepare.py -> run/reading.py:open_text",  # texts, or pairs of documents
     "run/reading.py -> text/corpus.py:open_corpus",  # read and cleaned
     "text/corpus.py -> store/cache.py:cached",
-    "run/prepare.py -> objective/preset.py:build_objective",
-    "run/prepare.py -> objective/preset.py:open_teachers",
+    "run/prepare.py -> preset/preset.py:build_objective",
+    "run/prepare.py -> preset/preset.py:open_teachers",
     "run/train.py -> run/fit.py:fit",
     "run/fit.py -> text/tokens.py:token_data",
     "text/tokens.py -> store/cache.py:cached",
     "run/train.py -> encoder/export.py:save",
     "run/train.py -> run/judge.py:judge",
-    "objective/sources.py -> objective/preset.py:read_preset",  # the card: the preset as it is shipped, for its sources
+    "preset/sources.py -> preset/preset.py:read_preset",  # the card: the preset as it is shipped, for its sources
 ]
 
 

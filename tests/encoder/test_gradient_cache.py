@@ -22,7 +22,7 @@ from conftest import ROOT, sentences
 from isotrope import Objective, component, load
 from isotrope.encoder import gradient_cache
 from isotrope.errors import UserError
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.run import prepare as prepare_module
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch

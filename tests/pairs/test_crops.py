@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.objective.registry import component
 from isotrope.pairs.crops import Crops, crop, two_spans
 from isotrope.text.document_rows import Document
 

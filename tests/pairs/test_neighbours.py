@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.objective.registry import component
 from isotrope.pairs.neighbours import Neighbours, neighbour_pairs
 from isotrope.text.document_rows import Document
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from corpora import write
+from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.objective.registry import component
 from isotrope.pairs.passages import Passages, passage
 from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document

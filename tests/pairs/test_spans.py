@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora import write
+from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.objective.registry import component
 from isotrope.pairs.spans import ANCHOR, POSITIVE, Spans, near, span_length
 from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document

@@ -18,7 +18,7 @@ from torch import Tensor
 import isotrope
 from conftest import ROOT, sentences
 from isotrope.objective.objective import Objective
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.scores.instance_weight import instance_weight, relative_to_mean
 from isotrope.types import Batch, Scores
 

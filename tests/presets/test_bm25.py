@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import isotrope
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 
 
 def test_it_is_adapt_with_one_more_term() -> None:

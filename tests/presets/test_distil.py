@@ -15,7 +15,7 @@ import isotrope
 from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.types import Batch
 
 TERMS = ["vectors", "queue_kl", "batch_kl"]

@@ -11,7 +11,7 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 from isotrope.report.record import RunRecord
 from isotrope.run.folder import RunFolder
 from isotrope.run.log import MetricsLog

@@ -10,7 +10,7 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 from isotrope.run.folder import RunFolder
 from isotrope.run.train import Run
 from small_runs import small_run

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from conftest import sentences
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 from isotrope.run.reading import open_text, text_key
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import Run

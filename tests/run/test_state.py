@@ -14,7 +14,7 @@ from conftest import sentences
 from datasets import Dataset
 from isotrope import Objective, load
 from isotrope.errors import UserError
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.run.state import WEIGHTS, ObjectiveState
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import sentences
 from isotrope.errors import UserError
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 from isotrope.study.plan import Place, corpus_files, has_component, plan_study
 from isotrope.study.spec import read_study, study_names
 from studies import planned, spec_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 from isotrope.store.lock import alone
 from isotrope.store.mark import claim
 from isotrope.study import study

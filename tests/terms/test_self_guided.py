@@ -12,7 +12,7 @@ from drawn import draw, scores
 from isotrope import component, load
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.self_guided import SelfGuided, self_guided
 from oracle import losses as oracle
 

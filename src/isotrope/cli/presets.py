@@ -18,7 +18,7 @@ console = plain_console()
 @app.command("list")
 def presets_list() -> None:
     """List the presets, one line each."""
-    from isotrope.objective.preset import preset_names, read_preset
+    from isotrope.preset.preset import preset_names, read_preset
     from isotrope.report.tables import Table, print_table
 
     rows = [(name, read_preset(name).description) for name in preset_names()]
@@ -33,7 +33,7 @@ def presets_show(
     ] = None,
 ) -> None:
     """Show all settings of a preset, each with its source."""
-    from isotrope.objective.sources import annotated
+    from isotrope.preset.sources import annotated
 
     console.print(annotated(name, set_ or []))
 
@@ -41,8 +41,8 @@ def presets_show(
 @app.command("diff")
 def presets_diff(first: Name, second: Name) -> None:
     """Show the settings that differ between two presets."""
-    from isotrope.objective.preset import read_preset
-    from isotrope.objective.sources import flat
+    from isotrope.preset.preset import read_preset
+    from isotrope.preset.sources import flat
     from isotrope.report.tables import Table, print_table
 
     left, right = (flat(read_preset(name)) for name in (first, second))

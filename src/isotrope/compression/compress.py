@@ -21,7 +21,7 @@ from isotrope.encoder.load import locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.objective.preset import Preset, read_preset
+from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.compression import compression_judgement
 from isotrope.run.cosines import only_cosines
 from isotrope.run.folder import RunFolder

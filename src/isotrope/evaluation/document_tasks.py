@@ -112,9 +112,10 @@ def make_document_tasks(
             "most documents are short: without titles, a score is the share of the other answers behind the right one"
         )
     few = sum(len(words_of(body)[0]) < shortest for body in bodies)
+    others = "they are near-duplicates" + (f", or {most:,} are enough without them" if len(chosen) >= most else "")
     for left, why in (
         (few, f"they have fewer than {shortest} words"),
-        (len(documents) - few - len(chosen), f"they are near-duplicates, or {most:,} are enough without them"),
+        (len(documents) - few - len(chosen), others),
     ):
         if left:
             told.append(f"{left:,} of {len(documents):,} documents are in no task: {why}")

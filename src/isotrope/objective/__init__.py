@@ -1,1 +1,1 @@
-"""The path from tokens to loss: components by name, presets, and the objective that runs them."""
+"""The path from tokens to loss, and nothing else."""

@@ -14,11 +14,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from isotrope.cards.described import Described, introduce
+from isotrope.components.refusals import LossTerms, check_columns, check_views, refuse
 from isotrope.encoder.context import BuildContext, built
 from isotrope.encoder.distributed import gather_rows, process_rank
-from isotrope.objective.card import Described, introduce
 from isotrope.objective.passes import TextColumn, encode_columns
-from isotrope.objective.refusals import LossTerms, check_columns, check_views, refuse
 from isotrope.objective.stepping import Stepping
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep

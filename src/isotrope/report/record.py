@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.objective.preset import Preset, preset_names, read_preset
-from isotrope.objective.sources import sourced
+from isotrope.preset.preset import Preset, preset_names, read_preset
+from isotrope.preset.sources import sourced
 from isotrope.report.figures import Curve
 from isotrope.run.cosines import Scored
 from isotrope.run.folder import RunFolder, Time

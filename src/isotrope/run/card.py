@@ -13,11 +13,11 @@ from isotrope.cards.card import Card, Data, Step
 from isotrope.cards.citations import cited_keys
 from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
 from isotrope.encoder.load import public_name
-from isotrope.objective.head import head_classes
-from isotrope.objective.outside import cited_by_loss
-from isotrope.objective.preset import component_classes
-from isotrope.objective.sources import sourced
 from isotrope.post.whitening import SOFT_WHITENING, Whitening
+from isotrope.preset.head import head_classes
+from isotrope.preset.outside import cited_by_loss
+from isotrope.preset.preset import component_classes
+from isotrope.preset.sources import sourced
 from isotrope.run.prepare import TrainingPlan
 from isotrope.run.processes import process_count
 

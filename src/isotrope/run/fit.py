@@ -12,7 +12,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped
-from isotrope.objective.head import head_layers, with_head
+from isotrope.preset.head import head_layers, with_head
 from isotrope.run.checkpoints import checkpoint_step
 from isotrope.run.log import MetricsLog
 from isotrope.run.memory import GiveBack

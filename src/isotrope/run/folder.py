@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sts import Cosines, Sets
-from isotrope.objective.preset import Preset, read_preset
+from isotrope.preset.preset import Preset, read_preset
 from isotrope.run.cosines import Scored, read_cosines, write_cosines
 from isotrope.run.environment import environment
 from isotrope.store.atomic import write_json, write_text

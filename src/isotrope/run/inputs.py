@@ -18,9 +18,9 @@ from isotrope.encoder.student import check_student
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
-from isotrope.objective.head import check_head
-from isotrope.objective.preset import Preset, check_third_parties, preset_names, read_preset
-from isotrope.objective.sources import flat
+from isotrope.preset.head import check_head
+from isotrope.preset.preset import Preset, check_third_parties, preset_names, read_preset
+from isotrope.preset.sources import flat
 from isotrope.run.folder import RunFolder
 from isotrope.run.pairs import TransferDev, named_pairs
 from isotrope.run.processes import process_count

@@ -9,7 +9,7 @@ from isotrope.console.progress import watch
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, main_pairs, score, similarities
-from isotrope.objective.head import head_classes
+from isotrope.preset.head import head_classes
 from isotrope.run.cosines import only_cosines
 from isotrope.run.fit import TrainingOutcome
 from isotrope.run.folder import Time

@@ -22,8 +22,8 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
 from isotrope.objective.objective import Objective
-from isotrope.objective.outside import LABELS, OutsideLoss, build_outside
-from isotrope.objective.preset import Preset, build_objective, open_teachers, unopened_teachers
+from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
+from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
 from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
 from isotrope.run.pairs import TransferDev

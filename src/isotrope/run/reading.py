@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from isotrope.errors import UserError
-from isotrope.objective.pairs import pair_maker
-from isotrope.objective.preset import Preset
+from isotrope.preset.pairs import pair_maker
+from isotrope.preset.preset import Preset
 from isotrope.run.settings import RunSettings
 from isotrope.store.cache import cache_folder
 from isotrope.text.collection import documents_key, open_documents

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.objective.outside import OutsideLoss
+from isotrope.preset.outside import OutsideLoss
 from isotrope.run.checkpoints import checkpoint_folder
 
 WEIGHTS = "objective.safetensors"

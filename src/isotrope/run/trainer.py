@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerState
 
 from isotrope.errors import UserError
-from isotrope.objective.preset import Preset
+from isotrope.preset.preset import Preset
 from isotrope.run.checkpoints import MarkedCheckpoints
 from isotrope.run.processes import process_count, process_number
 from isotrope.text.batches import PermutedBatches, trainer_batches

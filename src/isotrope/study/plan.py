@@ -11,6 +11,7 @@ from typing import Any
 
 import xxhash
 
+from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
@@ -18,9 +19,8 @@ from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
-from isotrope.objective.head import check_head
-from isotrope.objective.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
-from isotrope.objective.registry import READING, STAGES
+from isotrope.preset.head import check_head
+from isotrope.preset.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
 from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
 from isotrope.run.pairs import SHIPPED_DEV, dev_names, named_pairs
 from isotrope.store.cache import file_checksum

@@ -10,7 +10,7 @@ from torch import Tensor
 from isotrope.encoder import load
 from isotrope.encoder.prompts import used_prompt
 from isotrope.evaluation.geometry import diversity
-from isotrope.objective.preset import build_objective, read_preset
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.store.cache import cache_folder
 from isotrope.study.cell import Cell
 from isotrope.text.cleaning import Cleaning

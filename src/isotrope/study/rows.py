@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isotrope.errors import UserError
-from isotrope.objective.preset import Preset
+from isotrope.preset.preset import Preset
 from isotrope.study.spec import RowSettings, Spec
 
 SENTENCES = "sentences"  # the one key of a sweep that is not a preset's

@@ -16,7 +16,7 @@ import tomli_w
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.objective.preset import read_preset
+from isotrope.preset.preset import read_preset
 from isotrope.run.pairs import dev_names, dev_pairs, judges
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing

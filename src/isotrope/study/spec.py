@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from isotrope.components.registry import explain
 from isotrope.errors import UserError, one_of
-from isotrope.objective.registry import explain
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
 

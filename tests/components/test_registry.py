@@ -12,10 +12,10 @@ import component_contract as contract
 import isotrope.terms
 from conftest import sentences
 from isotrope import component, load
+from isotrope.components.registry import kinds
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.objective.preset import build_objective, check_third_parties, open_teachers, read_preset
-from isotrope.objective.registry import kinds
+from isotrope.preset.preset import build_objective, check_third_parties, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from isotrope.objective.preset import Preset, preset_names, read_preset
-from isotrope.objective.tables import TomlTable
+from isotrope.preset.preset import Preset, preset_names, read_preset
+from isotrope.preset.tables import TomlTable
 
 
 def cited_sources(name: str) -> dict[str, str]:

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 import isotrope
 from isotrope.cli.presets import app
 from isotrope.errors import UserError
-from isotrope.objective.preset import build_objective, check_third_parties, preset_names, read_preset
-from isotrope.objective.sources import flat
+from isotrope.preset.preset import build_objective, check_third_parties, preset_names, read_preset
+from isotrope.preset.sources import flat
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -12,9 +12,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from torch import nn
 
+from isotrope.components.registry import component_class
 from isotrope.errors import UserError
-from isotrope.objective.preset import Preset
-from isotrope.objective.registry import component_class
+from isotrope.preset.preset import Preset
 
 
 def head_classes(preset: Preset) -> dict[str, type]:

@@ -13,14 +13,8 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.context import BuildContext, Unopened, built
-from isotrope.encoder.pooling import LAYERS
-from isotrope.errors import UserError
-from isotrope.objective.objective import Objective
-from isotrope.objective.outside import check_options, refuse_beside_loss
-from isotrope.objective.pairs import check_pairs
-from isotrope.objective.refusals import OF_PASSES, check_passes
-from isotrope.objective.registry import (
+from isotrope.components.refusals import OF_PASSES, check_passes
+from isotrope.components.registry import (
     READING,
     STAGES,
     checked_options,
@@ -30,8 +24,14 @@ from isotrope.objective.registry import (
     is_third_party,
     kinds,
 )
-from isotrope.objective.tables import TomlTable, resolved_tables
-from isotrope.objective.tables import preset_names as preset_names
+from isotrope.encoder.context import BuildContext, Unopened, built
+from isotrope.encoder.pooling import LAYERS
+from isotrope.errors import UserError
+from isotrope.objective.objective import Objective
+from isotrope.preset.outside import check_options, refuse_beside_loss
+from isotrope.preset.pairs import check_pairs
+from isotrope.preset.tables import TomlTable, resolved_tables
+from isotrope.preset.tables import preset_names as preset_names
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]

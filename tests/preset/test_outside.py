@@ -26,8 +26,8 @@ from conftest import sentences
 from isotrope.cli.presets import app
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import Stopped, UserError
-from isotrope.objective.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
-from isotrope.objective.preset import check_third_parties, read_preset
+from isotrope.preset.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
+from isotrope.preset.preset import check_third_parties, read_preset
 from isotrope.run.state import WEIGHTS, ObjectiveState
 from isotrope.run.train import Run
 from isotrope.text.batches import trainer_batches

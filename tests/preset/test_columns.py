@@ -11,7 +11,7 @@ import isotrope
 from conftest import sentences
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.objective.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
+from isotrope.preset.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
 from isotrope.text.corpus import open_corpus
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from isotrope.objective.preset import preset_names
-from isotrope.objective.sources import annotated, cited_sources
+from isotrope.preset.preset import preset_names
+from isotrope.preset.sources import annotated, cited_sources
 
 
 @pytest.mark.parametrize("name", preset_names())

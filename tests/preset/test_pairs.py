@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.objective.pairs import check_pairs, pair_maker
-from isotrope.objective.preset import check_third_parties, component_classes, preset_names, read_preset
-from isotrope.objective.sources import flat
 from isotrope.pairs.crops import Crops
 from isotrope.pairs.neighbours import Neighbours
 from isotrope.pairs.passages import Passages
 from isotrope.pairs.title_body import TitleBody
+from isotrope.preset.pairs import check_pairs, pair_maker
+from isotrope.preset.preset import check_third_parties, component_classes, preset_names, read_preset
+from isotrope.preset.sources import flat
 
 THEIRS = """
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def test_a_mistake_is_named_as_it_stands_in_the_preset(override: str, problem: s
 def test_without_a_kind_the_kinds_are_listed() -> None:
     with pytest.raises(
         UserError,
-        match=r"pairs.kind is missing: choose one of crops, neighbours, passages, sentence, title_body, or name",
+        match=r"pairs.kind is missing: choose one of crops, neighbours, passages, sentence, spans, title_body, or name",
     ):
         read_preset("simcse", ["pairs.rounds=2"])
     assert read_preset("crops", ["pairs=false"]).pairs is None

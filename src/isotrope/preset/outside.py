@@ -30,13 +30,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from isotrope.components.registry import STAGES, imported_class, is_third_party, stage_of
 from isotrope.encoder import load
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.no_bars import without_bars
 from isotrope.errors import UserError
-from isotrope.objective.columns import READ_BY, LossInput, Unread, taught_loss, twice
 from isotrope.objective.passes import TextColumn
-from isotrope.objective.registry import STAGES, imported_class, is_third_party, stage_of
+from isotrope.preset.columns import READ_BY, LossInput, Unread, taught_loss, twice
 
 LABELS = "labels"  # the name of the teacher whose vectors are the labels
 REMEDIES = {"DenoisingAutoEncoderLoss": "choose a model with the architecture of BERT or RoBERTa"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.objective.preset import read_preset
-from isotrope.objective.tables import resolved_tables
+from isotrope.preset.preset import read_preset
+from isotrope.preset.tables import resolved_tables
 
 
 def one_line(error: pytest.ExceptionInfo[UserError]) -> str:

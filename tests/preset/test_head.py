@@ -17,8 +17,8 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import read_pairs
 from isotrope.evaluation.sts import spearman
-from isotrope.objective.head import head_layers, with_head
-from isotrope.objective.preset import read_preset
+from isotrope.preset.head import head_layers, with_head
+from isotrope.preset.preset import read_preset
 from isotrope.run.pairs import judges
 from isotrope.run.train import Run
 from isotrope.types import Batch, Views

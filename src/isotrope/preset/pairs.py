@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from isotrope.components.registry import READING, component, is_third_party, kinds
 from isotrope.errors import UserError
-from isotrope.objective.registry import READING, component, is_third_party, kinds
 from isotrope.text.pair_corpus import PairMaker
 
 MOST_ROUNDS = 64

@@ -11,9 +11,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import Tensor, nn
 
+from isotrope.components.registry import STAGES, component_class, is_third_party
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
-from isotrope.objective.registry import STAGES, component_class, is_third_party
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.types import Views
 
