@@ -3,9 +3,9 @@
     python benchmarks/small.py measure DATA      # docs/results/compress/small.json
     python benchmarks/small.py ship run/model    # src/isotrope/models/small: the same weights with 16 bits
 
-STS is the papers' protocol. In search and clustering a model reads the first 128 tokens of a text, in bf16. Time and
-memory are those of `isotrope compress`: one thread, both models in turns, on abstracts of SciFact. A model that the
-file has already is not measured again; time and memory are.
+STS is the papers' protocol; transfer is SentEval's, in its setting for prototypes. In search and clustering a model
+reads the first 128 tokens of a text, in bf16. Time and memory are those of `isotrope compress`: one thread, both models
+in turns, on abstracts of SciFact. What the file has already is not measured again; time and memory are.
 
 isotrope/small was made by these two commands. The second one needs about an hour on one core.
 
@@ -31,8 +31,9 @@ from isotrope.compression.compress import TIMED
 from isotrope.compression.cost import costs
 from isotrope.encoder.load import locate
 from isotrope.evaluation.sets.domains import load_domain
-from isotrope.evaluation.suite import main_scores, suite_average
+from isotrope.evaluation.suite import SUITES, main_scores, suite_average
 from isotrope.study.run_cell import reading
+from isotrope.types import Encoder
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "docs" / "results" / "compress" / "small.json"
@@ -42,17 +43,29 @@ POOLING = {TEACHER: None, "isotrope/tiny": "first_last", STUDENT: None}
 SEARCHED, CLUSTERED = ("SciFact", "CACM", "NPL"), "Banking77"
 
 
-def quality(name: str, data: Path) -> dict[str, Any]:
-    """A model's main score on each task, as fractions."""
-    model = load(name, POOLING[name])
+def similar(model: Encoder, data: Path) -> dict[str, Any]:
+    """Spearman on each STS set, as fractions, and the papers' mean."""
     sts = evaluate(model, "sts", data)
+    return {"sts": main_scores("sts", sts), "sts_average": suite_average(sts).exact}
+
+
+def searched(model: Encoder, data: Path) -> dict[str, Any]:
+    """nDCG@10 of each collection, its mean, and V-measure, as fractions."""
     with reading(model, 128, "bf16"):
         search = evaluate(model, "retrieval", data, [*SEARCHED, CLUSTERED])
     found = {task: search[task]["ndcg@10"] for task in SEARCHED}
-    return {
-        "sts": main_scores("sts", sts), "sts_average": suite_average(sts).exact, "ndcg@10": found,
-        "ndcg@10_average": sum(found.values()) / len(found), "v_measure": {CLUSTERED: search[CLUSTERED]["v_measure"]},
-    }  # fmt: skip
+    mean = sum(found.values()) / len(found)
+    return {"ndcg@10": found, "ndcg@10_average": mean, "v_measure": {CLUSTERED: search[CLUSTERED]["v_measure"]}}
+
+
+def classified(model: Encoder, data: Path) -> dict[str, Any]:
+    """Accuracy on each transfer task, as fractions, and the mean of the papers' seven."""
+    found = main_scores("transfer", evaluate(model, "transfer", data, setting="fast"))
+    seven = [found[task] for task in SUITES["transfer"].averaged]
+    return {"transfer_fast": found, "transfer_fast_average": sum(seven) / len(seven)}
+
+
+MEASURED = {"sts": similar, "ndcg@10": searched, "transfer_fast": classified}  # the first key of each -> what it is of
 
 
 def on_disk(name: str) -> int:
@@ -61,15 +74,18 @@ def on_disk(name: str) -> int:
 
 
 def measure(data: Path) -> None:
-    """Write the result after each model, so that a stop loses little."""
+    """Write the result after each part, so that a stop loses little."""
     found = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {"models": {}}
     RESULT.parent.mkdir(exist_ok=True)
     for name in POOLING:
-        if name in found["models"] or (name == STUDENT and not SHIPPED.is_dir()):
+        if name == STUDENT and not SHIPPED.is_dir():
             continue
-        print(name, flush=True)
-        found["models"][name] = quality(name, data)
-        RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        of = found["models"].setdefault(name, {})
+        for key, measured in MEASURED.items():
+            if key not in of:
+                print(name, key, flush=True)
+                of |= measured(load(name, POOLING[name]), data)
+                RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if SHIPPED.is_dir():
         texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
         found["cost"] = costs(load(TEACHER), load(STUDENT), [TEACHER, STUDENT], texts)

@@ -136,9 +136,7 @@ def test_copies_count_once_however_many_there_are() -> None:
     near = Document(DOCUMENTS[0].title, [*DOCUMENTS[0].paragraphs, "changed"])
     made = make_document_tasks([*[DOCUMENTS[0]] * 3000, near, DOCUMENTS[1]], fewest=1)
     assert len(made.tasks[1].queries) == 2
-    assert made.told[-1] == (
-        "3,000 of 3,002 documents are in no task: they are near-duplicates"
-    )
+    assert made.told[-1] == ("3,000 of 3,002 documents are in no task: they are near-duplicates")
     assert make_document_tasks([DOCUMENTS[0]] * 3000).tasks == []
 
 

@@ -29,10 +29,10 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.average import average
 from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.memory import give_back
 from isotrope.errors import UserError
 from isotrope.post.saved import with_linear
 from isotrope.run.folder import RunFolder
-from isotrope.run.memory import give_back
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import run_training
 from isotrope.store.atomic import write_json

@@ -13,6 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope.console.progress import tell
+from isotrope.encoder.memory import freed_memory
 from isotrope.encoder.prompts import Role, has_roles, role_prompt
 from isotrope.errors import UserError
 from isotrope.types import Encoder
@@ -96,6 +97,7 @@ def _passes(encoder: Encoder, count: int, done: Callable[[int], None]) -> Iterat
     def passed(module: Any, inputs: Any, output: Any) -> None:
         nonlocal count
         count += len(output["sentence_embedding"])
+        freed_memory.check()
         done(count)
 
     hook = encoder[-1].register_forward_hook(passed)  # its own forward calls no hooks

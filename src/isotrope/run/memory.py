@@ -1,36 +1,17 @@
-"""Give freed memory back to the system."""
+"""A training that keeps no freed memory."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import sys
-import time
 from typing import Any
 
 from transformers import TrainerCallback
 
-SECONDS_BETWEEN = 10.0  # so seldom that training takes no longer
-
-
-def give_back() -> None:
-    """Without it, glibc keeps what batches of many lengths have left in pieces.
-
-    Other systems than Linux do this alone, or cannot be asked; there only Python's own garbage is collected.
-    """
-    gc.collect()
-    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
-        trim(0)
+from isotrope.encoder.memory import freed_memory
 
 
 class GiveBack(TrainerCallback):
-    """Calls `give_back` every ten seconds. The slow steps of large models leave the most pieces."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
+    """Looks after each step whether freed memory must go back to the system."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """After the first step that ends so late."""
-        if time.monotonic() - self._last >= SECONDS_BETWEEN:
-            give_back()
-            self._last = time.monotonic()
+        """All of a step's memory but gradients and weights is free now."""
+        freed_memory.check()
