@@ -8,7 +8,7 @@ import sys
 
 import psutil
 
-GROWTH = 500e6  # bytes: less costs time, more costs memory
+GROWTH = 300e6  # bytes: less costs time, more costs memory
 
 
 def give_back() -> None:
@@ -22,7 +22,7 @@ def give_back() -> None:
 
 
 class FreedMemory:
-    """Looks after each batch how much this process holds, and calls `give_back` when it is half a GB more.
+    """Looks after each batch how much this process holds, and calls `give_back` when it is 300 MB more.
 
     More than after the first batch since the last time: what one batch needs is no waste.
     """
