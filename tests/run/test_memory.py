@@ -9,10 +9,12 @@ import pytest
 from isotrope.run.memory import GiveBack
 
 
-def test_a_training_looks_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr("isotrope.run.memory.freed_memory", SimpleNamespace(check=lambda: looked.append(1)))
-    callback = GiveBack()
-    for _ in range(3):
-        callback.on_step_end(None, None, None)
-    assert len(looked) == 3
+def test_a_training_looks_after_each_step_and_gives_all_back_before_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    freed = SimpleNamespace(check=lambda: done.append("check"), give_back=lambda: done.append("give back"))
+    monkeypatch.setattr("isotrope.run.memory.freed_memory", freed)
+    flags = ("should_evaluate", "should_save", "should_training_stop")
+    for asked in (None, *flags, None):
+        control = SimpleNamespace(**{flag: flag == asked for flag in flags})
+        GiveBack().on_step_end(None, None, control)
+    assert done == ["check", "give back", "give back", "give back", "check"]

@@ -29,7 +29,7 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.average import average
 from isotrope.encoder.embed import cut, vectors_of
-from isotrope.encoder.memory import give_back
+from isotrope.encoder.memory import freed_memory
 from isotrope.errors import UserError
 from isotrope.post.saved import with_linear
 from isotrope.run.folder import RunFolder
@@ -189,7 +189,7 @@ class Race:
             if not first and self._plan["measuring"] > self.clock.left:
                 self._leave_out(trial.name, NO_TIME)
                 return
-            give_back()  # what trainings and measurements have left
+            freed_memory.give_back()  # what trainings and measurements have left
             began = self.clock.spent
             with watch("measuring", self.console, trial.name), nullcontext() if first else self.clock.alarm():
                 measured = measure_trial(self._encoder(made), trial, self.tasks, self.fitted_on)

@@ -22,7 +22,7 @@ def give_back() -> None:
 
 
 class FreedMemory:
-    """Looks after each batch how much this process holds, and calls `give_back` when it is 300 MB more.
+    """Looks after each batch how much this process holds, and gives back when it is 300 MB more.
 
     More than after the first batch since the last time: what one batch needs is no waste.
     """
@@ -30,14 +30,18 @@ class FreedMemory:
     def __init__(self) -> None:
         self._held: int | None = None
 
+    def give_back(self) -> None:
+        """Call this where one kind of work ends, such as training: the next one may need less."""
+        give_back()
+        self._held = None
+
     def check(self) -> None:
         """Call this between batches."""
         held = psutil.Process().memory_info().rss
         if self._held is None:
             self._held = held
         elif held > self._held + GROWTH:
-            give_back()
-            self._held = None
+            self.give_back()
 
 
 freed_memory = FreedMemory()  # one for the process: trainings and encodings share its memory
