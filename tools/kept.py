@@ -1,23 +1,28 @@
-"""The table of what isotrope/small keeps of its teacher, from the result of benchmarks/small.py."""
+"""What students keep of their teacher: from the results of benchmarks/small.py and benchmarks/domain_student.py."""
 
 from __future__ import annotations
 
 import json
+from math import nan
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "compress" / "small.json"
+HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "compress"
+MISSING = "No measurement is committed yet."
 
 
 def kept() -> str:
-    """A row a model: the mean of the seven STS sets, nDCG@10 of each collection and their mean, V-measure."""
-    if not HERE.is_file():
-        return "No measurement is committed yet."
-    found = json.loads(HERE.read_text(encoding="utf-8"))
-    lines = ["| model | STS, seven sets | SciFact | CACM | NPL | nDCG@10, mean | Banking77, V-measure |"]
-    lines.append("|---|" + "--:|" * 6)
+    """A row a model: the mean of the seven STS sets, nDCG@10 of each collection and their mean, V-measure, accuracy."""
+    if not (path := HERE / "small.json").is_file():
+        return MISSING
+    found = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        "| model | STS, seven sets | SciFact | CACM | NPL | nDCG@10, mean | Banking77, V-measure | transfer, fast |"
+    ]
+    lines.append("|---|" + "--:|" * 7)
     for name, of in found["models"].items():
         scores = [of["sts_average"], *of["ndcg@10"].values(), of["ndcg@10_average"], *of["v_measure"].values()]
-        lines.append(f"| {name} | {' | '.join(f'{100 * score:.2f}' for score in scores)} |")
+        cells = [f"{100 * score:.2f}" for score in (*scores, of.get("transfer_fast_average", nan))]
+        lines.append(f"| {name} | {' | '.join(cells)} |".replace(" nan ", " "))
     if cost := found.get("cost"):
         faster, disk = cost["faster"], cost["on_disk"]
         rows = {
@@ -30,4 +35,18 @@ def kept() -> str:
         lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
         low, median, high = (faster[key] for key in ("low", "median", "high"))
         lines += ["", f"isotrope/small is {median:.1f} times as fast ({low:.1f} … {high:.1f} in five rounds)."]
+    return "\n".join(lines)
+
+
+def domain_student() -> str:
+    """A row a model: nDCG@10, its share of the teacher's, and the difference with its interval."""
+    if not (path := HERE / "scifact.json").is_file():
+        return MISSING
+    found = json.loads(path.read_text(encoding="utf-8"))
+    scores = found["ndcg@10"]
+    lines = ["| model | nDCG@10 | of the teacher's | to the teacher |", "|---|--:|--:|--:|"]
+    for name, score in scores.items():
+        difference, low, high = (100 * found["to the teacher"][name][key] for key in ("difference", "low", "high"))
+        told = "" if name == "teacher" else f"{difference:+.2f} ({low:+.2f} … {high:+.2f})"
+        lines.append(f"| {name} | {100 * score:.2f} | {100 * score / scores['teacher']:.0f} % | {told} |")
     return "\n".join(lines)
