@@ -208,7 +208,9 @@ def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
     tokenizer.save_pretrained(tmp_path / "gpt")
     GPT2Model(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "gpt")
     with (
-        pytest.raises(UserError, match=r"'cls' tell a text's first token alone: choose --set encoder.pooling=mean"),
+        pytest.raises(
+            UserError, match=r"'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
+        ),
         prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=cls"),
     ):
         pass

@@ -66,6 +66,8 @@ def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:
 
     Without these keys it takes its defaults, and gives other vectors without a word.
     """
+    if config.get("is_causal") is False:  # it would hide the tokens behind each one all the same
+        return None
     rope: dict[str, Any] | None = config.get("rope_parameters")
     if not rope:
         return {}
@@ -90,11 +92,13 @@ def _make_classic(folder: Path, kind: str, max_seq_length: int | None) -> None:
     """Rewrite a module's settings in the words of version 5."""
     if kind == "Transformer":
         write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_seq_length, "do_lower_case": False})
-        config = _read(folder / "config.json")
-        older = for_transformers_4(config)
-        if older is None and config["model_type"] == "modernbert":
-            config["global_attn_every_n_layers"] = NO_RHYTHM
-        write_json(folder / "config.json", config | (older or {}))
+        older: dict[str, Any] | None = {}
+        if (path := folder / "config.json").is_file():  # an adapter has none
+            config = _read(path)
+            older = for_transformers_4(config)
+            if older is None and config["model_type"] == "modernbert":
+                config["global_attn_every_n_layers"] = NO_RHYTHM
+            write_json(path, config | (older or {}))
         tokenizer = folder / "tokenizer_config.json"
         if tokenizer.is_file():
             words = _read(tokenizer)

@@ -20,6 +20,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import base_model, merge_adapter
+from isotrope.encoder.causal import give_padding, read_both_ways
 from isotrope.encoder.dropout_keys import dropout_keys
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
 from isotrope.encoder.faults import first_module, loading_fault, no_tokenizer
@@ -60,6 +61,7 @@ def load(
     packed: bool = True,
     prompt: str | None = None,
     prompt_name: str | None = None,
+    bidirectional: bool = False,
 ) -> SentenceTransformer:
     """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
@@ -68,9 +70,10 @@ def load(
             ``isotrope/minilm`` (all-MiniLM-L6-v2, with the extra ``minilm``). A folder may also hold one vector a token
             (`StaticEmbedding`), whose mean over the whole text is taken.
         pooling: ``cls``, ``mean``, ``embeddings`` (no layer at all), ``first_last`` (embeddings + last layer),
-            ``first_layer_last``, ``last_two``, ``cls_head``, or ``mask`` (the mask token of a template around the
-            text). By default a sentence-transformers model keeps its own pooling, prompts and normalisation, and a
-            bare encoder gets ``mean``. A pooling given here replaces whatever stood behind the encoder.
+            ``first_layer_last``, ``last_two``, ``cls_head``, ``lasttoken`` (for decoders), or ``mask`` (the mask token
+            of a template around the text). By default a sentence-transformers model keeps its own pooling, prompts and
+            normalisation, a bare encoder gets ``mean``, and a bare decoder (``…ForCausalLM``) ``lasttoken``. A pooling
+            given here replaces whatever stood behind the encoder.
         max_length: tokens a sentence; longer ones are cut. By default the model's own.
         dropout: set every dropout probability of the encoder, where the two views of contrastive learning come from.
         normalize: end with unit rows or not; by default as the model has it (never, where ``pooling`` is given).
@@ -80,13 +83,14 @@ def load(
         prompt: words before every text, such as ``"query: "``; ``""`` for none. By default the model's default prompt.
         prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's default prompt,
             and is saved with it.
+        bidirectional: let the tokens of a decoder see those behind them (see `isotrope.encoder.causal`).
 
     A LoRA adapter's changes are added to its base model's weights.
 
     Raises:
         UserError: there is no such model, or no such prompt; it has no tokenizer; its configuration has impossible
             sizes; its weights are broken, incomplete, not finite or not safetensors; a LoRA adapter lacks peft or its
-            base model.
+            base model; what is to be bidirectional is no decoder.
     """
     where = locate(str(model))
     tell(f"loading {model}")
@@ -109,6 +113,9 @@ def load(
     refuse_not_finite(encoder, str(model))
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
         raise no_tokenizer(str(model))
+    give_padding(encoder, str(model))
+    if bidirectional:
+        read_both_ways(encoder, str(model))
     join_layers(encoder)
     if pooling is not None:
         transformer = encoder[0]

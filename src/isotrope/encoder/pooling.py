@@ -32,6 +32,7 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
     "first_layer_last": lambda last: [1, last],  # first transformer layer + last (60.73)
     "last_two": lambda last: [last - 1, last],  # ConSERT
     "cls_head": None,  # the first token through the checkpoint's own pooler: Linear + Tanh
+    "lasttoken": None,  # the last real token: a decoder's only one that has seen the whole text
     "mask": None,  # the mask token of a template around the text: PromptBERT
 }
 

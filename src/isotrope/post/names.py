@@ -6,7 +6,7 @@ A name is a source, then any steps behind it, each after a ``+`` as the papers' 
     MODEL@first_last                         with another pooling: cls, mean, embeddings (static vectors: no layer),
                                              first_last (embeddings + last layer),
                                              first_layer_last (first layer + last), last_two, cls_head,
-                                             mask (the mask token of a template)
+                                             lasttoken, mask (the mask token of a template)
     glove.6B.300d.txt                        averaged word vectors: a text file of GloVe or word2vec (.gz, .xz, .zst)
     glove.6B.300d.txt+sif:freq=counts.txt    smooth inverse frequency (word vectors alone)
     MODEL@first_last+whitening:k=256         BERT-whitening to 256 dimensions

@@ -53,6 +53,9 @@ class EncoderSettings(_Record):
     prompt: str | None = None  # words before every text; None: the model's default prompt
     prompt_name: str | None = None  # the same, by its name in the model
     positive_prompt: str | None = None  # words before positives and hard negatives; None: as before all texts
+    bidirectional: bool | None = (
+        None  # a decoder's tokens see those behind them; None: no, and no word of it in records
+    )
 
 
 class TrainSettings(_Record):

@@ -126,7 +126,7 @@ def _student(preset: Preset) -> SentenceTransformer:
     settings = preset.encoder
     model = load(
         settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
-        prompt=settings.prompt, prompt_name=settings.prompt_name,
+        prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=bool(settings.bidirectional),
     )  # fmt: skip
     model = student_of(model, settings.student)
     longest = _longest(model, preset)
@@ -192,7 +192,7 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
         told, other = (model(few | {"input_ids": each})["sentence_embedding"] for each in (ids, changed))
     if bool((told - other).abs().max() <= 1e-6 * told.abs().max()):
         problem = f"the vectors of {preset.encoder.backbone} with encoder.pooling = {preset.encoder.pooling!r}"
-        raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=mean")
+        raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
 
 
 def _announce(console: Console, settings: RunSettings, preset: Preset, sample: Sample, selects: bool) -> None:

@@ -1,0 +1,124 @@
+"""Decoders as encoders: the last real token, on whichever side the padding is; tokens that see ahead."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+import isotrope
+from conftest import sentences
+from isotrope import load
+from isotrope.cli.main import app
+from isotrope.encoder import save
+from isotrope.encoder.causal import sees_ahead
+from isotrope.encoder.export import NEEDS_5
+from isotrope.errors import UserError
+from small_causal import build_qwen
+from small_runs import small_run
+
+TEXTS = sentences(8)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Padded on the left; the last token's state."""
+    return build_qwen(tmp_path_factory.mktemp("qwen"))
+
+
+def one_by_one(model: SentenceTransformer) -> np.ndarray:
+    return np.concatenate([model.encode([text]) for text in TEXTS])
+
+
+def test_the_last_real_token_is_taken_whatever_the_side_of_the_padding(qwen: Path, tmp_path: Path) -> None:
+    right, bare = build_qwen(tmp_path / "right", "right"), build_qwen(tmp_path / "bare", pooled=False)
+    model = load(qwen, device="cpu")
+    vectors = model.encode(TEXTS)
+    assert vectors.std() > 0.1
+    for other in (load(right, device="cpu"), load(bare, "lasttoken", device="cpu"), load(qwen, "lasttoken")):
+        np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
+    np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
+    save(model, tmp_path / "saved")
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_array_equal(again.encode(TEXTS), vectors)
+    assert again.prompts == model.prompts
+    np.testing.assert_array_equal(load(qwen, prompt_name="query").encode(TEXTS), model.encode_query(TEXTS))
+
+
+def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_path: Path) -> None:
+    """Also in a batch without padding, where a kernel gets no mask."""
+    plain, model = load(qwen, "mean", device="cpu"), load(qwen, "mean", device="cpu", bidirectional=True)
+    assert not sees_ahead(plain[0].auto_model)
+    assert sees_ahead(model[0].auto_model)
+    vectors = model.encode(TEXTS)
+    assert not np.allclose(plain.encode(TEXTS), vectors, atol=1e-2)
+    np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
+    save(model, tmp_path / "saved")
+    np.testing.assert_array_equal(SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(TEXTS), vectors)
+    words = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    assert words["tokenizer_class"] == NEEDS_5, "version 4 of transformers would hide the tokens ahead"
+    with pytest.raises(UserError, match=r"every token of .* sees all others already: leave it out"):
+        load(tmp_path / "saved", bidirectional=True)
+
+
+def test_an_encoder_has_nothing_to_see_ahead(tiny_model: Path) -> None:
+    with pytest.raises(UserError, match="sees all others already: leave it out"):
+        load(tiny_model, bidirectional=True)
+
+
+def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Path) -> None:
+    bare = shutil.copytree(qwen, tmp_path / "bare")
+    path = bare / "tokenizer_config.json"
+    words = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in words.items() if key != "pad_token"}))
+    model = load(bare, device="cpu")
+    np.testing.assert_array_equal(model.encode(TEXTS), load(qwen, device="cpu").encode(TEXTS))
+    save(model, tmp_path / "saved")
+    assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(TEXTS).shape == (8, 32)
+    path.write_text(json.dumps({key: value for key, value in words.items() if key not in ("pad_token", "eos_token")}))
+    with pytest.raises(UserError, match="neither a padding token nor an end token: name a pad_token"):
+        load(bare)
+
+
+def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, corpus_file: Path, tmp_path: Path) -> None:
+    run = small_run(qwen, corpus_file, tmp_path / "run", "encoder.bidirectional=true", sentences=32)
+    assert sees_ahead(load(run.model)[0].auto_model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+    """Train (SimCSE, then RankCSE with token steps and gradient caching), encode, evaluate, whiten, export, improve."""
+    model, pooling = build_qwen(tmp_path / "qwen", side), "encoder.pooling=lasttoken"  # type: ignore[arg-type]
+    first = small_run(model, corpus_file, tmp_path / "first", pooling, dev=str(pairs_file))
+    steps = ["tokens.shuffle.on=[1]", "tokens.cutoff.on=[1]", "tokens.repeat.on=[0]", "train.mini_batch_size=8"]
+    second = small_run(
+        first.model, corpus_file, tmp_path / "second", pooling, *steps, preset="rankcse-listnet",
+        teachers={"simcse": [str(first.model)]},
+    )  # fmt: skip
+    vectors = tmp_path / "vectors.npy"
+    for command in (
+        ["encode", second.model, corpus_file, "--output", vectors],
+        ["evaluate", second.model, first.model, "--pairs", pairs_file, "--pooling", "lasttoken"],
+        ["whiten", second.model, corpus_file, "--output", tmp_path / "whitened"],
+        ["export", second.model, "--output", tmp_path / "onnx"],
+    ):
+        outcome = CliRunner().invoke(app, [str(word) for word in command], catch_exceptions=False)
+        assert outcome.exit_code == 0, outcome.output
+    plain = SentenceTransformer(str(second.model), device="cpu")
+    lines = corpus_file.read_text().splitlines()
+    np.testing.assert_allclose(np.load(vectors), plain.encode(lines), atol=1e-5)
+    assert plain.tokenizer.padding_side == side
+    texts = sentences(1600)
+    documents = tmp_path / "documents.jsonl"
+    rows = [{"title": texts[8 * i], "text": ". ".join(texts[8 * i : 8 * i + 8])} for i in range(200)]
+    documents.write_text("\n".join(map(json.dumps, rows)))
+    found = isotrope.improve(str(model), [documents], output=tmp_path / "better", minutes=0.3)
+    assert found.choice in found.table
+    assert torch.from_numpy(load(found.model).encode(TEXTS)).isfinite().all()
