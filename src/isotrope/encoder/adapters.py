@@ -9,6 +9,7 @@ from pathlib import Path
 from sentence_transformers import SentenceTransformer
 from transformers.utils import find_adapter_config_file
 
+from isotrope.encoder.features import language_model
 from isotrope.errors import UserError
 
 
@@ -34,6 +35,11 @@ def base_model(where: str, model: str) -> str | None:
         problem = f"{model}: adapter_config.json names no base model ({type(error).__name__})"
         raise UserError(problem, "copy or save the adapter again") from error
     return str(base)
+
+
+def has_adapter(model: SentenceTransformer) -> bool:
+    """Whether an adapter lies beside the model's layers, and is not yet part of them."""
+    return bool(getattr(language_model(model), "_hf_peft_config_loaded", False))
 
 
 def merge_adapter(encoder: SentenceTransformer) -> None:

@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer, WeightedLayerPooling
 from torch import nn
 
+from isotrope.encoder.adapters import has_adapter, merge_adapter
 from isotrope.encoder.fast.packed import pack
 from isotrope.errors import UserError
 
@@ -40,6 +41,8 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
         raise UserError(f"layers:{count}: a {type(model[0]).__name__} has no layers", "choose static, tiny or a folder")
     if any(isinstance(module, WeightedLayerPooling) for module in model):
         raise UserError(f"layers:{count}: the model's pooling averages its layers", "choose the pooling mean or cls")
+    if has_adapter(model):
+        merge_adapter(model)
     whole = model[0].auto_model
     kind, total = whole.config.model_type, whole.config.num_hidden_layers
     if not 1 <= count <= total:

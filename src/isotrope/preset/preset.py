@@ -35,11 +35,20 @@ from isotrope.preset.tables import preset_names as preset_names
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-LENGTH = Annotated[int, Field(ge=3, le=100_000)]
 
 
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LoraSettings(_Record):
+    """``[encoder.lora]``: an adapter is trained instead of the encoder's weights; see isotrope.encoder.lora."""
+
+    rank: Count = 8  # this and the next two: peft's own defaults
+    alpha: Count = 8
+    dropout: PROBABILITY = 0.0
+    targets: Annotated[list[str], Field(min_length=1)] | None = None  # layers, by the ends of their names; None: peft's
+    save: Literal["merged", "adapter"] = "merged"  # a whole model, or the adapter's files alone
 
 
 class EncoderSettings(_Record):
@@ -56,6 +65,7 @@ class EncoderSettings(_Record):
     bidirectional: bool | None = (
         None  # a decoder's tokens see those behind them; None: no, and no word of it in records
     )
+    lora: LoraSettings | None = None  # None: all weights are trained, and no word of it in records
 
 
 class TrainSettings(_Record):
@@ -70,7 +80,7 @@ class TrainSettings(_Record):
     warmup: Fraction = 0.0  # of all steps
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     max_grad_norm: AboveZero = 1.0  # of encoder and head together
-    max_length: LENGTH = 32  # tokens, while training
+    max_length: Annotated[int, Field(ge=3, le=100_000)] = 32  # tokens, while training
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # auto: bf16 where the GPU has it, else fp32
     eval_steps: Count = 250
     save_steps: Count = 500
@@ -82,7 +92,7 @@ class TrainSettings(_Record):
     compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
 
 
-RECORDS: dict[str, type[_Record]] = {"encoder": EncoderSettings, "train": TrainSettings}
+RECORDS: dict[str, type[_Record]] = {"encoder": EncoderSettings, "encoder.lora": LoraSettings, "train": TrainSettings}
 
 
 class Preset(_Record):

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from isotrope.console.progress import watch
+from isotrope.encoder.lora import merge
 from isotrope.errors import Stopped
 from isotrope.preset.head import head_layers, with_head
 from isotrope.run.checkpoints import checkpoint_step
@@ -39,7 +40,7 @@ class TrainingOutcome:
 def fit(plan: TrainingPlan) -> TrainingOutcome:
     """Train ``plan.model``. At the end it has the best weights, or the last ones if no dev pairs select.
 
-    With ``train.keep_head``, the head then stands behind it.
+    With ``train.keep_head``, the head then stands behind it. A LoRA adapter becomes part of it, or is saved as such.
 
     Raises:
         UserError: training diverged, or the checkpoints' folder holds something that is not ours.
@@ -87,6 +88,8 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     if whole:
         model.extend(head_layers(plan.objective))
     best = selection.restore(model)
+    if preset.encoder.lora is not None and preset.encoder.lora.save == "merged":
+        merge(model)
     score = selection.best_score if best else None
     return TrainingOutcome(max(step, trainer.state.global_step), best, score, time.monotonic() - began)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
 from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
@@ -16,6 +17,8 @@ from isotrope.console.threads import threads_line
 from isotrope.encoder import load
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.fast.compiled import compile_layers
+from isotrope.encoder.load import locate
+from isotrope.encoder.lora import add_adapter, name_base
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
@@ -85,7 +88,8 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     processes, rounds = process_count(), corpus.rounds
     PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
     sample = Sample(corpus, limit, settings.seed)
-    torch.manual_seed(settings.seed)  # of the head's first weights
+    torch.manual_seed(settings.seed)  # of the first weights of the adapter and the head
+    _add_adapter(preset, model)
     length = preset.train.max_length
     context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path, max_length=length)
     objective = _objective(preset, model, settings.seed, context)
@@ -137,7 +141,25 @@ def _student(preset: Preset) -> SentenceTransformer:
     if preset.train.max_length <= frame:
         problem = f"train.max_length = {preset.train.max_length} leaves no token of the text"
         raise UserError(problem, f"choose more than {frame}: so many stand around every text")
+    if settings.lora is not None:  # the weights of the files are not trained
+        return model
     return model.float()  # in half precision, weights lose most of training's small steps
+
+
+def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
+    """With ``[encoder.lora]``, train an adapter alone."""
+    if (lora := preset.encoder.lora) is None:
+        return
+    add_adapter(model, lora.rank, lora.alpha, lora.dropout, lora.targets)
+    if lora.save == "adapter":
+        for key in ("student", "bidirectional"):
+            if getattr(preset.encoder, key):
+                problem = f"encoder.lora.save = 'adapter': the files of the backbone know nothing of encoder.{key}"
+                raise UserError(problem, "set encoder.lora.save = 'merged'")
+        if any(isinstance(module, WeightedLayerPooling) for module in model):
+            problem = f"encoder.lora.save = 'adapter': its files cannot hold pooling = {preset.encoder.pooling!r}"
+            raise UserError(problem, "set encoder.lora.save = 'merged'")
+        name_base(model, locate(preset.encoder.backbone))
 
 
 def _longest(model: SentenceTransformer, preset: Preset) -> int:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_model, save_model
+from safetensors.torch import load_model, save_file, save_model
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from isotrope.encoder.adapters import has_adapter
+from isotrope.encoder.lora import adapter_weights
 from isotrope.encoder.prompts import used_prompt
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
@@ -155,7 +157,11 @@ class Selection(TrainerCallback):
             return
         if self._learn(state.global_step, values["score"]) and self.log.writing:
             draft = draft_path(self.weights(state.global_step))
-            save_model(self.whole() if self.whole else kw["model"], str(draft))
+            whole = self.whole() if self.whole else kw["model"]
+            if has_adapter(whole):
+                save_file({name: weight.contiguous() for name, weight in adapter_weights(whole).items()}, draft)
+            else:
+                save_model(whole, str(draft))
             sync(draft)
             move(draft, self.weights(state.global_step))
         if self.exhausted:
@@ -165,5 +171,5 @@ class Selection(TrainerCallback):
         """Put the best weights back into the model -> their step, or None if nothing was selected."""
         if self.best_step == 0:
             return None
-        load_model(model, str(self.weights(self.best_step)), device=str(model.device))
+        load_model(model, str(self.weights(self.best_step)), strict=not has_adapter(model), device=str(model.device))
         return self.best_step

@@ -13,6 +13,8 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerState
 
+from isotrope.encoder.adapters import has_adapter
+from isotrope.encoder.lora import load_adapter
 from isotrope.errors import UserError
 from isotrope.preset.preset import Preset
 from isotrope.run.checkpoints import MarkedCheckpoints
@@ -46,6 +48,12 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         batches = super().get_batch_sampler(*args, **kwargs)
         self.add_callback(_Epochs(batches))
         return batches
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        if has_adapter(self.model):  # its base is there already
+            load_adapter(self.model, Path(checkpoint_path))
+        else:
+            super()._load_from_checkpoint(checkpoint_path)
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
