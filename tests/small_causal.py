@@ -6,23 +6,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
 
 from conftest import WORDS
 
 END = "<|endoftext|>"  # behind every text, and padding too, as in Qwen3's embedding models
 
 
-def build_qwen(folder: Path, side: Literal["left", "right"] = "left", *, pooled: bool = True, **config: Any) -> Path:
+def build_decoder(
+    folder: Path, side: Literal["left", "right"] = "left", *, pooled: bool = True, kind: str = "Qwen3", **config: Any
+) -> Path:
     """Two layers, 32 units. ``side``: of the padding. ``pooled``: the last token's state, with a query's prompt."""
     words = {word: number for number, word in enumerate(dict.fromkeys([END, "<unk>", *WORDS]))}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(single=f"$A {END}", special_tokens=[(END, 0)])
-    PreTrainedTokenizerFast(
+    transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, model_max_length=64, unk_token="<unk>", eos_token=END, pad_token=END,
         padding_side=side,
     ).save_pretrained(folder)  # fmt: skip
@@ -32,7 +34,7 @@ def build_qwen(folder: Path, side: Literal["left", "right"] = "left", *, pooled:
         "pad_token_id": 0, "eos_token_id": 0, "bos_token_id": None,
     }  # fmt: skip
     torch.manual_seed(0)
-    model = Qwen3Model(Qwen3Config(**shape | config))
+    model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**shape | config))
     for name, weight in model.named_parameters():  # they are born small: let every part matter
         if "norm" not in name:
             weight.data.normal_(0, 0.2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,9 @@ from isotrope.cli.main import app
 from isotrope.encoder import save
 from isotrope.encoder.causal import sees_ahead
 from isotrope.encoder.export import NEEDS_5
+from isotrope.encoder.lora import adapter_weights, add_adapter, merge
 from isotrope.errors import UserError
-from small_causal import build_qwen
+from small_causal import build_decoder
 from small_runs import small_run
 
 TEXTS = sentences(8)
@@ -29,7 +31,7 @@ TEXTS = sentences(8)
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Padded on the left; the last token's state."""
-    return build_qwen(tmp_path_factory.mktemp("qwen"))
+    return build_decoder(tmp_path_factory.mktemp("qwen"))
 
 
 def one_by_one(model: SentenceTransformer) -> np.ndarray:
@@ -37,13 +39,17 @@ def one_by_one(model: SentenceTransformer) -> np.ndarray:
 
 
 def test_the_last_real_token_is_taken_whatever_the_side_of_the_padding(qwen: Path, tmp_path: Path) -> None:
-    right, bare = build_qwen(tmp_path / "right", "right"), build_qwen(tmp_path / "bare", pooled=False)
+    right, bare = build_decoder(tmp_path / "right", "right"), build_decoder(tmp_path / "bare", pooled=False)
     model = load(qwen, device="cpu")
     vectors = model.encode(TEXTS)
     assert vectors.std() > 0.1
     for other in (load(right, device="cpu"), load(bare, "lasttoken", device="cpu"), load(qwen, "lasttoken")):
         np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
     np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
+    config = json.loads((bare / "config.json").read_text()) | {"architectures": ["Qwen3ForCausalLM"]}
+    assert load(bare)[1].pooling_mode == "mean"
+    (bare / "config.json").write_text(json.dumps(config))
+    assert load(bare)[1].pooling_mode == "lasttoken"
     save(model, tmp_path / "saved")
     again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_array_equal(again.encode(TEXTS), vectors)
@@ -86,16 +92,43 @@ def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Pat
         load(bare)
 
 
-def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, corpus_file: Path, tmp_path: Path) -> None:
-    run = small_run(qwen, corpus_file, tmp_path / "run", "encoder.bidirectional=true", sentences=32)
+def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
+    run = small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", sentences=32)
     assert sees_ahead(load(run.model)[0].auto_model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["Qwen2", "Llama", "Mistral", "Gemma", "Gemma2", "Gemma3Text", "OPT", "GPTNeoX"])
+def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
+    """Some of them with a window that slides; each with an adapter that is merged."""
+    shape: dict[str, Any] = {"sliding_window": 6} if kind in ("Mistral", "Gemma2", "Gemma3Text") else {}
+    shape |= {"OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64}, "Gemma3Text": {"query_pre_attn_scalar": 8}}.get(
+        kind, {}
+    )
+    left, right = (build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right"))  # type: ignore[arg-type]
+    for ahead in (False, True):
+        model, other = (load(folder, device="cpu", bidirectional=ahead) for folder in (left, right))
+        vectors = model.encode(TEXTS)
+        np.testing.assert_allclose(one_by_one(model), vectors, atol=1e-5)
+        np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
+        save(model, tmp_path / "saved")
+        again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+        np.testing.assert_array_equal(again.encode(TEXTS), vectors)
+    add_adapter(model, 4, 8, 0.0, ["all-linear"])
+    for weight in adapter_weights(model).values():
+        weight.data.normal_(0, 0.1)
+    adapted = model.encode(TEXTS)
+    merge(model)
+    np.testing.assert_allclose(model.encode(TEXTS), adapted, atol=1e-4)
+    assert not np.allclose(adapted, vectors, atol=1e-2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
     """Train (SimCSE, then RankCSE with token steps and gradient caching), encode, evaluate, whiten, export, improve."""
-    model, pooling = build_qwen(tmp_path / "qwen", side), "encoder.pooling=lasttoken"  # type: ignore[arg-type]
+    model, pooling = build_decoder(tmp_path / "qwen", side), "encoder.pooling=lasttoken"  # type: ignore[arg-type]
     first = small_run(model, corpus_file, tmp_path / "first", pooling, dev=str(pairs_file))
     steps = ["tokens.shuffle.on=[1]", "tokens.cutoff.on=[1]", "tokens.repeat.on=[0]", "train.mini_batch_size=8"]
     second = small_run(

@@ -20,10 +20,11 @@ from isotrope.encoder.average import average
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.layers import keep_layers
 from isotrope.encoder.lora import WEIGHTS, adapter_weights, add_adapter, merge
+from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.run.train import Run
 from isotrope.teachers._model import INITIAL, TeacherModel
-from small_causal import build_qwen
+from small_causal import build_decoder
 from small_runs import small_run, unfinished
 
 TEXTS = sentences(8)
@@ -32,7 +33,7 @@ LORA, ADAPTER = "encoder.lora.rank=4", "encoder.lora.save=adapter"
 
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_qwen(tmp_path_factory.mktemp("qwen"))
+    return build_decoder(tmp_path_factory.mktemp("qwen"))
 
 
 def trained(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
@@ -56,7 +57,10 @@ def filled(model: SentenceTransformer) -> SentenceTransformer:
 
 
 def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> None:
-    model = load(qwen, device="cpu").bfloat16()
+    """A layer behind the pooling, as EmbeddingGemma has, stays as it is too."""
+    model = load(qwen, device="cpu")
+    model.append(dense(torch.eye(32), torch.zeros(32)))
+    model.bfloat16()
     before = model.encode(TEXTS)
     add_adapter(model, 4, 8, 0.1)
     np.testing.assert_array_equal(model.eval().encode(TEXTS), before)
@@ -134,10 +138,11 @@ def test_a_resumed_run_ends_with_the_same_adapter(
         trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file), resume=True)
 
 
-def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     save(load(qwen, device="cpu").bfloat16(), tmp_path / "half")
     options = ["train.gradient_checkpointing=true", "train.mini_batch_size=8", "train.precision=bf16"]
-    run = trained(tmp_path / "half", corpus_file, tmp_path / "run", *options, sentences=32)
+    run = trained(tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, sentences=32)
     assert load(run.model).dtype == torch.float32
     before, after = load(tmp_path / "half", device="cpu").float(), load(run.model, device="cpu")
     assert not np.array_equal(before.encode(TEXTS), after.encode(TEXTS))
@@ -159,7 +164,7 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
     [
         (
             ["encoder.lora.targets=['nope']"],
-            r"targets = \['nope'\] that are not layers of a qwen3: choose from: q_proj",
+            r"targets = \['nope'\] are not layers of a qwen3: choose from: q_proj",
         ),
         (
             [ADAPTER, "encoder.student=layers:1"],
@@ -182,6 +187,12 @@ def test_what_cannot_be_is_one_line(
 def test_an_adapter_of_an_adapter_is_saved_merged(adapted: Run, corpus_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the backbone is an adapter, or its config"):
         trained(adapted.model, corpus_file, tmp_path / "run", ADAPTER)
+
+
+def test_an_architecture_that_peft_does_not_know_needs_targets(tmp_path: Path) -> None:
+    model = load(build_decoder(tmp_path / "phi", kind="Phi3"), device="cpu")
+    with pytest.raises(UserError, match="peft has no targets for a phi3: choose from: o_proj, qkv_proj"):
+        add_adapter(model, 4, 8, 0.0)
 
 
 def test_without_peft_it_is_one_line(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,10 +53,10 @@ def add_adapter(
     try:
         model.add_adapter(settings)
     except ValueError as error:
-        what = "no targets, and peft knows none" if asked is None else f"targets = {targets!r} that are not layers"
-        problem = f"encoder.lora has {what} of a {encoder.config.model_type}"
+        kind = encoder.config.model_type
+        problem = f"targets = {targets!r} are not layers of a {kind}" if asked else f"peft has no targets for a {kind}"
         layers = dict.fromkeys(name.rpartition(".")[2] for name, each in encoder.named_modules() if _linear(each))
-        raise UserError(problem, f"choose from: {', '.join(layers)}, or all-linear") from error
+        raise UserError(f"encoder.lora: {problem}", f"choose from: {', '.join(layers)}, or all-linear") from error
     for weight in adapter_weights(model).values():
         weight.data = weight.data.float()
 
