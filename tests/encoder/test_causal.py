@@ -19,9 +19,13 @@ from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
 from isotrope.encoder.causal import sees_ahead
+from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.export import NEEDS_5
 from isotrope.encoder.lora import adapter_weights, add_adapter, merge
 from isotrope.errors import UserError
+from isotrope.report.record import RunRecord
+from isotrope.report.space import Space, spaces
+from isotrope.run.folder import RunFolder
 from small_causal import build_decoder
 from small_runs import small_run
 
@@ -93,9 +97,15 @@ def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Pat
 
 
 def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -> None:
+    """The run's page compares it with the backbone that sees ahead too."""
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     run = small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", sentences=32)
     assert sees_ahead(load(run.model)[0].auto_model)
+    seen = spaces(RunRecord.read(run.folder))[0]["before"]
+    for ahead in (True, False):
+        model = load(qwen, "mean", bidirectional=ahead)
+        space = Space.of(vectors_of(model, RunFolder(run.folder).sample()))
+        assert np.allclose(seen.cosines, space.cosines, atol=1e-5) == ahead
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from isotrope.encoder.layers import keep_layers
 from isotrope.encoder.lora import WEIGHTS, adapter_weights, add_adapter, merge
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
+from isotrope.report.run_page import write_report
 from isotrope.run.train import Run
 from isotrope.teachers._model import INITIAL, TeacherModel
 from small_causal import build_decoder
@@ -155,6 +156,7 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
     for name, more in {"merged": [], "adapter": [ADAPTER]}.items():
         options = ["train.keep_head=true", "encoder.lora.targets=['all-linear']", "encoder.lora.dropout=0.1", *more]
         run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, sentences=96)
+        assert f"an adapter of rank 4, {name}" in write_report(run.folder).read_text()
         made[name] = SentenceTransformer(str(run.model), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(made["merged"], made["adapter"], atol=1e-5)
 

@@ -49,7 +49,14 @@ def train(*more: object, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reading", [("--positive", "positive"), ("--preset", "crops", "--set", "pairs.rounds=3")])
+@pytest.mark.parametrize(
+    "reading",
+    [
+        ("--positive", "positive"),
+        ("--preset", "crops", "--set", "pairs.rounds=3"),
+        ("--positive", "positive", "--set", "encoder.lora.rank=4"),
+    ],
+)
 def test_processes_of_our_own_launcher_equal_one_of_twice_the_batch(
     reading: tuple[str, ...], tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -174,7 +174,7 @@ def _measured(
     start = student_of(
         load(
             encoder.backbone, encoder.pooling, normalize=encoder.normalize, prompt=encoder.prompt,
-            prompt_name=encoder.prompt_name,
+            prompt_name=encoder.prompt_name, bidirectional=encoder.bidirectional,
         ),
         encoder.student,
     )  # fmt: skip

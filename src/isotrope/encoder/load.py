@@ -61,7 +61,7 @@ def load(
     packed: bool = True,
     prompt: str | None = None,
     prompt_name: str | None = None,
-    bidirectional: bool = False,
+    bidirectional: bool | None = None,
 ) -> SentenceTransformer:
     """Load an encoder with ``encode(list[str]) -> (N, D)``: a plain sentence-transformers model.
 
@@ -83,7 +83,8 @@ def load(
         prompt: words before every text, such as ``"query: "``; ``""`` for none. By default the model's default prompt.
         prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's default prompt,
             and is saved with it.
-        bidirectional: let the tokens of a decoder see those behind them (see `isotrope.encoder.causal`).
+        bidirectional: let the tokens of a decoder see those behind them (see `isotrope.encoder.causal`). By default
+            they do as the model's ``config.json`` says.
 
     A LoRA adapter's changes are added to its base model's weights.
 

@@ -98,10 +98,12 @@ def _verdict(record: RunRecord) -> PageVerdict:
 
 def _facts(record: RunRecord) -> Table:
     result, preset = record.result, record.preset
+    lora = preset.encoder.lora
     facts = [
         ("preset", record.method),
         ("backbone", f"{preset.encoder.backbone} ({preset.encoder.pooling or 'its own pooling'})"),
         *([("student", preset.encoder.student)] if preset.encoder.student else []),
+        *([("trained", f"an adapter of rank {lora.rank}, {lora.save}")] if lora else []),
     ]
     if result:
         corpus, selection = result["corpus"], result["selection"]

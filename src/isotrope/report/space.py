@@ -18,7 +18,7 @@ from isotrope.report.record import RunRecord
 from isotrope.report.tables import Table
 from isotrope.types import Vector
 
-READ = ("pooling", "normalize", "prompt", "prompt_name")  # settings of the backbone that change its vectors
+READ = {"pooling", "normalize", "prompt", "prompt_name", "bidirectional"}  # settings that change the backbone's vectors
 FEWEST_SENTENCES = 10  # sentences; fewer have no distribution
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
 
@@ -60,7 +60,7 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
         return {}, ["the run kept no sample of its corpus (sample.txt)"]
     settings = record.preset.encoder
     models: dict[str, tuple[str | Path, dict[str, object]]] = {
-        "before": (settings.backbone, settings.model_dump(include=set(READ))),
+        "before": (settings.backbone, settings.model_dump(include=READ)),
         "after": (record.folder / "model", {}),
     }
     seen: dict[str, Space] = {}

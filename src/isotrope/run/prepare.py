@@ -130,7 +130,7 @@ def _student(preset: Preset) -> SentenceTransformer:
     settings = preset.encoder
     model = load(
         settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
-        prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=bool(settings.bidirectional),
+        prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=settings.bidirectional,
     )  # fmt: skip
     model = student_of(model, settings.student)
     longest = _longest(model, preset)

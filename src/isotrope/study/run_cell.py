@@ -126,7 +126,7 @@ def _peak_memory() -> float:
 def _measured(cell: Cell) -> Record:
     """The record of a backbone that is not trained."""
     recipe = cell.settings["encoder"]
-    options = {key: recipe.get(key) for key in ("normalize", "prompt", "prompt_name")}
+    options = {key: recipe.get(key) for key in ("normalize", "prompt", "prompt_name", "bidirectional")}
     # what this study trained has its pooling, and perhaps a head behind it, which a pooling given here would replace
     pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
     words = Path(cell.backbone).is_file()
