@@ -43,6 +43,8 @@ def test_pooling_means_what_its_name_says(tiny_model: Path, tmp_path: Path, pool
         expected = states[-1][:, 0]
     elif pooling == "cls_head":
         expected = pooled
+    elif pooling == "lasttoken":
+        expected = torch.stack([row[int(count) - 1] for row, count in zip(states[-1], mask.sum(1), strict=True)])
     else:
         chosen = torch.stack([states[i] for i in layers[pooling]]).mean(0)
         expected = (chosen * mask).sum(1) / mask.sum(1)
