@@ -186,6 +186,14 @@ def test_what_cannot_be_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_loss_that_ties_weights_takes_no_adapter(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    preset = tmp_path / "tsdae.toml"
+    loss = "sentence_transformers.losses:DenoisingAutoEncoderLoss"
+    preset.write_text(f'loss = "{loss}"\n[encoder]\nbackbone = "?"\n')
+    with pytest.raises(UserError, match=r"cannot be made for .*: leave out \[encoder\.lora\]"):
+        small_run(tiny_model, corpus_file, tmp_path / "run", LORA, preset=preset)
+
+
 def test_an_adapter_of_an_adapter_is_saved_merged(adapted: Run, corpus_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the backbone is an adapter, or its config"):
         trained(adapted.model, corpus_file, tmp_path / "run", ADAPTER)

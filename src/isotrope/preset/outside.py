@@ -32,6 +32,7 @@ from torch import Tensor, nn
 
 from isotrope.components.registry import STAGES, imported_class, is_third_party, stage_of
 from isotrope.encoder import load
+from isotrope.encoder.adapters import has_adapter
 from isotrope.encoder.context import BuildContext
 from isotrope.encoder.no_bars import without_bars
 from isotrope.errors import UserError
@@ -230,7 +231,8 @@ def build_outside(
             made = cls(model, **{**options, **guides})
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
-        raise UserError(problem, REMEDIES.get(cls.__name__, "correct [loss_options]")) from error
+        usual = REMEDIES.get(cls.__name__, "correct [loss_options]")
+        raise UserError(problem, "leave out [encoder.lora]" if has_adapter(model) else usual) from error
     whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length, teacher)
     whole.float().to(device)
     model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
