@@ -47,6 +47,10 @@ class UserError(ValueError):
         self.remedy = " ".join(printable(str(remedy)).split())
         super().__init__(f"{self.problem}: {self.remedy}")
 
+    def __reduce__(self) -> tuple[type[UserError], tuple[str, str]]:
+        """As it travels from one process to another."""
+        return type(self), (self.problem, self.remedy)
+
 
 class Stopped(Exception):
     """The user stopped a long work with Ctrl-C; what was done is kept. The message says how to go on."""

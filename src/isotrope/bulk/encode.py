@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
+from isotrope.bulk.engines import Engine, Shard, WorkerModel, Workers, check_engine, in_order, one_process
 from isotrope.bulk.kept import Kept, check_names
 from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, beside, destination, held
+from isotrope.bulk.processes import Processes
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import Bar, watch
 from isotrope.console.progress import progress as progress_bar
@@ -46,6 +51,9 @@ def encode(
     prompt: str | None = None,
     prompt_name: str | None = None,
     keep: Sequence[str] | str = (),
+    engine: str = "one",
+    jobs: int | None = None,
+    address: str | None = None,
     progress: Callable[[int], None] | None = None,
     console: Console | None = None,
     resume: bool = True,
@@ -77,6 +85,10 @@ def encode(
         prompt: words before every text; by default the model's default prompt.
         prompt_name: the same, by its name in the model.
         keep: columns of the input to carry beside the vectors, of any type; a string names them with commas.
+        engine: ``one`` process; several ``processes`` on this machine; actors of ``ray``, here or on a cluster. Workers
+            encode whole shards, and the output is that of one process with as many threads as a worker has.
+        jobs: workers, which share the threads; by default one a usable core.
+        address: of a Ray cluster, such as ``auto`` or ``ray://host:10001``; default: Ray is started on this machine.
         progress: called with the number of rows done so far, of them all.
         console: where a progress bar is shown; None: nowhere.
         resume: False begins anew, whatever is there.
@@ -91,6 +103,7 @@ def encode(
     for name, value in (("batch_size", batch_size), ("shard", shard)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
+    jobs = check_engine(engine, jobs, address, str(model) if isinstance(model, Path) else model)
     store, shown = destination(output), console or plain_console(quiet=True)
     files = [files] if isinstance(files, str | Path) else files
     sources = _sources(files, Path(output))
@@ -132,7 +145,18 @@ def encode(
             raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to start again")
         shown.print(threads_line())
         with progress_bar("encoded", manifest.rows, shown) as bar:
-            _go_on(manifest, store, kept, _texts(sources, text), encoder, batch_size, _reports(bar, progress))
+            report = _reports(bar, progress)
+            work: Engine
+            if engine == "one":
+                work = partial(one_process, encoder, batch_size, report)
+            else:
+                del encoder  # each worker has its own
+                loading = {"pooling": pooling, **options}
+                threads = max(1, torch.get_num_threads() // jobs)
+                place = str(Path(model).absolute()) if Path(model).is_dir() else str(model)  # type: ignore[arg-type]
+                made = WorkerModel(place, loading, str(made_from["model"]), batch_size, threads)
+                work = partial(_several, engine, made, jobs, address)
+            _go_on(manifest, store, kept, _texts(sources, text), work, report)
         if content_checksum(sources, "") != made_from["files"]:
             raise _changed(store.folder)
         written = store.finish(manifest, kept)
@@ -207,32 +231,57 @@ def _reports(bar: Bar, progress: Callable[[int], None] | None) -> Callable[[int]
     return report
 
 
+def _several(
+    engine: str, model: WorkerModel, jobs: int, address: str | None, shards: Iterator[Shard]
+) -> Iterator[tuple[Shard, Vectors]]:
+    workers: Workers
+    if engine == "ray":
+        from isotrope.bulk.ray import Actors
+
+        workers = Actors(model, jobs, address)
+    else:
+        workers = Processes(model)
+    return in_order(workers, jobs, shards)
+
+
 def _go_on(
     manifest: Manifest,
     store: Parts | OneArray,
     kept: Kept,
     texts: Iterator[str],
-    encoder: Encoder,
-    batch_size: int,
+    work: Engine,
     report: Callable[[int], None],
 ) -> None:
     """Shard after shard, from the first that is not yet whole."""
-    texts = islice(texts, manifest.done, None)
     report(manifest.done)
-    while manifest.done < manifest.rows:
-        sentences = _next_shard(texts, manifest.made_from["shard"])  # n sentences
-        if not sentences or manifest.done + len(sentences) > manifest.rows:
-            raise _changed(store.folder)
-        vectors = _shard_vectors(encoder, sentences, batch_size, manifest, report)  # (n, D)
-        store.append(manifest, sentences, vectors, kept)
-        manifest.done += len(sentences)
-        manifest.shards += 1
-        manifest.save(store.folder)  # from here on the shard counts
-        report(manifest.done)
+    if manifest.done == manifest.rows:
+        return
+    with closing(work(_shards(islice(texts, manifest.done, None), manifest))) as results:  # type: ignore[type-var]
+        for shard, vectors in results:  # (n, D)
+            if manifest.done + len(shard.sentences) > manifest.rows:
+                raise _changed(store.folder)
+            if vectors.shape[1] != manifest.dimension:
+                problem = f"encode() gave {vectors.shape[1]} dimensions after {manifest.dimension}"
+                raise UserError(problem, "return vectors of one dimension")
+            store.append(manifest, shard.sentences, vectors, kept)
+            manifest.done += len(shard.sentences)
+            manifest.shards += 1
+            manifest.save(store.folder)  # from here on the shard counts
+            report(manifest.done)
+    if manifest.done < manifest.rows:
+        raise _changed(store.folder)
 
 
 def _changed(folder: Path) -> UserError:
     return UserError("the files have changed while they were read", f"delete {folder} to start again")
+
+
+def _shards(texts: Iterator[str], manifest: Manifest) -> Iterator[Shard]:
+    """The shards that are missing."""
+    start = manifest.done
+    while sentences := _next_shard(texts, manifest.made_from["shard"]):
+        yield Shard(start, sentences)
+        start += len(sentences)
 
 
 def _next_shard(texts: Iterator[str], size: int) -> list[str]:
@@ -242,19 +291,3 @@ def _next_shard(texts: Iterator[str], size: int) -> list[str]:
         shard.append(text)
         characters += len(text)
     return shard
-
-
-def _shard_vectors(
-    encoder: Encoder, sentences: list[str], batch_size: int, manifest: Manifest, report: Callable[[int], None]
-) -> Vectors:
-    """Sentences (n,) -> (n, D)."""
-
-    def encoded(count: int) -> None:
-        if 0 < count < len(sentences):  # the last ones are done when the shard is written
-            report(manifest.done + count)
-
-    vectors = vectors_of(encoder, sentences, batch_size=batch_size, first_row=manifest.done, progress=encoded)
-    if vectors.shape[1] != manifest.dimension:
-        problem = f"encode() gave {vectors.shape[1]} dimensions after {manifest.dimension}"
-        raise UserError(problem, "return vectors of one dimension")
-    return vectors

@@ -37,6 +37,9 @@ def encode(
         str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")
     ] = None,
     prompt_name: Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")] = None,
+    engine: Annotated[str, typer.Option(help="one process, several processes, or ray (needs isotrope[ray]).")] = "one",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Workers of processes or ray; default: one a core.")] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; default: Ray on this machine.")] = None,
 ) -> None:
     """Turn text of any size into vectors.
 
@@ -48,7 +51,7 @@ def encode(
     model, files = model_and_files(names)
     written = run(
         model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
-        keep=keep or (), console=errors,
+        keep=keep or (), engine=engine, jobs=jobs, address=address, console=errors,
     )  # fmt: skip
     columns = f", the kept columns to {beside(written)}" if keep and written.suffix == ".npy" else ""
     console.print(f"written to {written}{columns}{'' if model == names[0] else f' (model: {model})'}")
