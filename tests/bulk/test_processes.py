@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 import subprocess
 import sys
@@ -83,6 +84,8 @@ def test_errors_travel() -> None:
     """Our own as they are, others as words: not every error can be unpickled."""
     own = UserError("a", "b")
     assert portable(own) is own
+    copy = pickle.loads(pickle.dumps(own))
+    assert (type(copy), str(copy)) == (UserError, "a: b")
     assert "ZeroDivisionError: division by zero" in str(portable(ZeroDivisionError("division by zero")))
 
 
