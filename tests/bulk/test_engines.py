@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from isotrope.bulk.encode import encode
-from isotrope.bulk.engines import ATTEMPTS, Encoded, Shard, check_engine, in_order
+from isotrope.bulk.engines import ATTEMPTS, Encoded, Shard, check_engine, shards_in_order
 from isotrope.errors import UserError
 
 
@@ -51,7 +51,7 @@ def test_order_and_memory(jobs: int) -> None:
     """Whoever ends first, shards come in order, and at most jobs + 1 are drawn and not yet handed out."""
     drawn: list[int] = []
     desk, starts = Desk(), []
-    for shard, vectors in in_order(desk, jobs, shards(9, drawn)):
+    for shard, vectors in shards_in_order(desk, jobs, shards(9, drawn)):
         assert len(drawn) - len(starts) <= jobs + 1
         assert vectors[:, 0].tolist() == [len(text) for text in shard.sentences]
         starts.append(shard.start)
@@ -60,18 +60,18 @@ def test_order_and_memory(jobs: int) -> None:
 
 
 def test_a_dead_workers_shard_is_done_again_but_not_for_ever() -> None:
-    survived = in_order(Desk(die={4: ATTEMPTS - 1, 0: 1}), 2, shards(5, []))
+    survived = shards_in_order(Desk(die={4: ATTEMPTS - 1, 0: 1}), 2, shards(5, []))
     assert [shard.start for shard, _ in survived] == [0, 2, 4, 6, 8]
     desk = Desk(die={4: 99})
     with pytest.raises(UserError, match=r"3 workers were killed at rows 4 to 5: is the memory full\?"):
-        list(in_order(desk, 2, shards(5, [])))
+        list(shards_in_order(desk, 2, shards(5, [])))
     assert desk.closed
 
 
 def test_an_error_comes_after_the_shards_before_it() -> None:
     desk, seen = Desk(wrong=6), []
     with pytest.raises(UserError, match="row 6"):  # noqa: PT012
-        for shard, _ in in_order(desk, 3, shards(9, [])):
+        for shard, _ in shards_in_order(desk, 3, shards(9, [])):
             seen.append(shard.start)
     assert (seen, desk.closed) == ([0, 2, 4], True)
 

@@ -16,7 +16,7 @@ needs_ray = pytest.mark.skipif(util.find_spec("ray") is None, reason="needs isot
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, before the model and the files are looked at."""
-    monkeypatch.setattr("isotrope.bulk.ray.find_spec", lambda name: None)
+    monkeypatch.setattr("isotrope.bulk.engines.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"Ray, which is not installed: pip install 'isotrope\[ray\]'"):
         encode("no-model", "no-file.txt", tmp_path / "v", engine="ray")
 

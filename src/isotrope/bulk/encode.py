@@ -15,7 +15,7 @@ import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
-from isotrope.bulk.engines import Engine, Shard, WorkerModel, Workers, check_engine, in_order, one_process
+from isotrope.bulk.engines import Engine, Shard, WorkerModel, Workers, check_engine, one_process, shards_in_order
 from isotrope.bulk.kept import Kept, check_names
 from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, beside, destination, held
 from isotrope.bulk.processes import Processes
@@ -241,7 +241,7 @@ def _several(
         workers = Actors(model, jobs, address)
     else:
         workers = Processes(model)
-    return in_order(workers, jobs, shards)
+    return shards_in_order(workers, jobs, shards)
 
 
 def _go_on(

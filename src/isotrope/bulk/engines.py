@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from isotrope.console.threads import usable_cores
@@ -105,10 +106,8 @@ def check_engine(engine: str, jobs: int | None, address: str | None, model: obje
         return 1
     if not isinstance(model, str):
         raise UserError(f"the engine {engine} needs the name of a model", "give its folder, or leave the engine out")
-    if engine == "ray":
-        from isotrope.bulk.ray import check_installed
-
-        check_installed()
+    if engine == "ray" and find_spec("ray") is None:
+        raise UserError("the engine ray needs Ray, which is not installed", "pip install 'isotrope[ray]'")
     return jobs or usable_cores()
 
 
@@ -126,7 +125,7 @@ def one_process(
         yield shard, vectors_of(encoder, shard.sentences, batch_size=batch_size, first_row=start, progress=encoded)
 
 
-def in_order(workers: Workers, jobs: int, shards: Iterator[Shard]) -> Iterator[tuple[Shard, Vectors]]:
+def shards_in_order(workers: Workers, jobs: int, shards: Iterator[Shard]) -> Iterator[tuple[Shard, Vectors]]:
     """Vectors of the shards, in their order, with at most ``jobs + 1`` shards in memory. A dead worker's is done again.
 
     Raises:

@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-from importlib.util import find_spec
 from typing import Any
 
 from isotrope.bulk.engines import Encoded, Shard, WorkerModel
 from isotrope.bulk.processes import portable
 from isotrope.errors import UserError
-
-
-def check_installed() -> None:
-    """Raise UserError unless Ray is installed."""
-    if find_spec("ray") is None:
-        raise UserError("the engine ray needs Ray, which is not installed", "pip install 'isotrope[ray]'")
 
 
 class Actors:
