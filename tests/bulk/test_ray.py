@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.bulk.encode import encode
+from isotrope.bulk.ray import check_cluster
 from isotrope.errors import UserError
 from small_shards import contents, lines
 
@@ -44,8 +45,18 @@ def test_equal_to_one_process(tmp_path: Path, tiny_model: Path, corpus_file: Pat
     assert not [child for child in children if "ray" in " ".join(child.cmdline())]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_no_cluster_at_the_address(address: str) -> None:
+    """Told at once: Ray itself waits for more than a minute."""
+    with pytest.raises(UserError, match=f"no cluster answers at {address} "):
+        check_cluster(address)
+
+
+def test_a_word_is_left_to_ray() -> None:
+    check_cluster("auto")
+
+
 @needs_ray
-def test_no_cluster_at_the_address(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
+def test_no_worker_without_a_cluster(tmp_path: Path, tiny_model: Path, corpus_file: Path) -> None:
     with pytest.raises(UserError, match=r"no cluster answers at 127\.0\.0\.1:1 "):
         encode(tiny_model, corpus_file, tmp_path / "v", engine="ray", jobs=1, address="127.0.0.1:1")

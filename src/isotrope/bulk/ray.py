@@ -7,11 +7,29 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from typing import Any
 
 from isotrope.bulk.engines import Encoded, Shard, WorkerModel
 from isotrope.bulk.processes import portable
 from isotrope.errors import UserError
+
+PATIENCE = 5.0  # seconds; Ray itself would wait for more than a minute
+
+
+def check_cluster(address: str) -> None:
+    """Ask whether anything listens at ``host:port`` or ``ray://host:port``. Other words, such as auto, are Ray's.
+
+    Raises:
+        UserError: nothing does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"no cluster answers at {address} ({error})", "check the address: ray status") from error
 
 
 class Actors:
@@ -27,6 +45,8 @@ class Actors:
     """
 
     def __init__(self, model: WorkerModel, jobs: int, address: str | None) -> None:
+        if address:
+            check_cluster(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent
         import ray
 
@@ -39,8 +59,8 @@ class Actors:
             try:
                 ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
             except (OSError, ValueError, RuntimeError) as error:
-                problem = f"Ray does not start, or no cluster answers at {address} ({error})"
-                raise UserError(problem, "check the address: ray status") from error
+                where = f" with the cluster at {address}" if address else ""
+                raise UserError(f"Ray does not start{where} ({error})", "see what `ray status` says") from error
         gpus = 1 if self._ray.cluster_resources().get("GPU") and model.options.get("device") != "cpu" else 0
         self._class = ray.remote(num_cpus=model.threads, num_gpus=gpus, max_restarts=0)(_Actor)
         self._model = ray.put(model)

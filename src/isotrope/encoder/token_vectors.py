@@ -2,10 +2,12 @@
 
 The recipe is that of model2vec (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token
 through the teacher, PCA, and weights by the token's frequency. Its place in the vocabulary tells its frequency (Zipf).
+Tokens in brackets, such as [CLS], [unused5] and <s>, are no words: they have no rank, and their vectors are zero.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,10 @@ from isotrope.store.cache import cache_folder, cached
 
 WIDTH = 256  # model2vec's
 SMOOTH = 1e-4  # model2vec's sif_coefficient
-_LAYOUT = 1  # version of the vectors; part of the key
+_LAYOUT = 2  # version of the vectors; part of the key
 _AT_ONCE = 512  # tokens a forward pass
 _VECTORS = "vectors.npy"
+_NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")
 
 Rows = npt.NDArray[np.float64]
 
@@ -41,6 +44,12 @@ def zipf_weights(count: int, a: float = SMOOTH) -> Rows:
     """
     p = 1 / np.arange(2, count + 2)
     return np.asarray(a / (a + p / p.sum()))
+
+
+def words_of(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
+    """Which of ``count`` tokens stand for text (V,)."""
+    names = (tokenizer.id_to_token(token) for token in range(count))
+    return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
 
 
 def principal(vectors: Rows, width: int) -> Rows:
@@ -72,8 +81,11 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
         with new_file(draft / _VECTORS) as file:
             np.save(file, _of_tokens(model, tokenizer))
 
-    vectors = np.load(cached(folder, make) / _VECTORS)
-    rows = principal(vectors.astype(np.float64), width) * zipf_weights(len(vectors))[:, None]  # (V, K)
+    vectors = np.load(cached(folder, make) / _VECTORS).astype(np.float64)  # (V, D)
+    is_word = words_of(tokenizer, len(vectors))
+    found = principal(vectors[is_word], width) * zipf_weights(int(is_word.sum()))[:, None]
+    rows = np.zeros((len(vectors), found.shape[1]))  # (V, K)
+    rows[is_word] = found
     words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
     modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
     return SentenceTransformer(modules=modules, device=str(model.device))
@@ -81,7 +93,11 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
 
 @torch.no_grad()
 def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[np.float32]:
-    """The teacher's vector of each token between its first and its last mark, as it reads any text: (V, D)."""
+    """The teacher's vector of each token between its first and its last mark, before unit length: (V, D).
+
+    At unit length, the vectors would no longer tell how much the teacher makes of a token.
+    """
+    modules = [module for module in model if not isinstance(module, Normalize)]
     example = tokenizer.encode("a")
     words = np.flatnonzero(np.array(example.special_tokens_mask) == 0)
     before, after = example.ids[: words[0]], example.ids[words[-1] + 1 :]
@@ -92,5 +108,7 @@ def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[
         tokens = range(start, min(start + _AT_ONCE, count))
         ids = torch.tensor([[*before, token, *after] for token in tokens], device=model.device)  # (n, L)
         read = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        parts.append(model(read)["sentence_embedding"].float().cpu())
+        for module in modules:
+            read = module(read)
+        parts.append(read["sentence_embedding"].float().cpu())
     return torch.cat(parts).numpy()
