@@ -1,10 +1,10 @@
-"""What students keep of their teacher: from the results of benchmarks/small.py and benchmarks/domain_student.py."""
+"""What students keep of their teacher: from the results of benchmarks/small.py, domain_student.py and static_peer.py."""
 
 from __future__ import annotations
 
 import json
-from math import nan
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "compress"
 MISSING = "No measurement is committed yet."
@@ -20,9 +20,8 @@ def kept() -> str:
     ]
     lines.append("|---|" + "--:|" * 7)
     for name, of in found["models"].items():
-        scores = [of["sts_average"], *of["ndcg@10"].values(), of["ndcg@10_average"], *of["v_measure"].values()]
-        cells = [f"{100 * score:.2f}" for score in (*scores, of.get("transfer_fast_average", nan))]
-        lines.append(f"| {name} | {' | '.join(cells)} |".replace(" nan ", " "))
+        transfer = of.get("transfer_fast_average")
+        lines.append(f"| {name} | {' | '.join(_measured(of))} | {'' if transfer is None else f'{100 * transfer:.2f}'} |")
     if cost := found.get("cost"):
         faster, disk = cost["faster"], cost["on_disk"]
         rows = {
@@ -50,3 +49,20 @@ def domain_student() -> str:
         told = "" if name == "teacher" else f"{difference:+.2f} ({low:+.2f} … {high:+.2f})"
         lines.append(f"| {name} | {100 * score:.2f} | {100 * score / scores['teacher']:.0f} % | {told} |")
     return "\n".join(lines)
+
+
+def static_peer() -> str:
+    """A row a model: the mean of the seven STS sets, nDCG@10 of each collection and their mean, V-measure."""
+    if not (path := HERE / "static.json").is_file():
+        return MISSING
+    found = json.loads(path.read_text(encoding="utf-8"))
+    lines = ["| model | STS, seven sets | SciFact | CACM | NPL | nDCG@10, mean | Banking77, V-measure |"]
+    lines.append("|---|" + "--:|" * 6)
+    lines += [f"| {name} | {' | '.join(_measured(of))} |" for name, of in found["models"].items()]
+    return "\n".join(lines)
+
+
+def _measured(of: dict[str, Any]) -> list[str]:
+    """STS, search and clustering, as points."""
+    scores = [of["sts_average"], *of["ndcg@10"].values(), of["ndcg@10_average"], *of["v_measure"].values()]
+    return [f"{100 * score:.2f}" for score in scores]

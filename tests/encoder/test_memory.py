@@ -32,18 +32,18 @@ def test_where_there_is_nothing_to_ask_nothing_fails(monkeypatch: pytest.MonkeyP
     give_back()
 
 
-def test_memory_goes_back_when_it_has_grown_by_300_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_goes_back_when_it_has_grown_by_100_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     held, given = [0], []
     monkeypatch.setattr(psutil.Process, "memory_info", lambda _: SimpleNamespace(rss=held[0] * 1_000_000))
     monkeypatch.setattr("isotrope.encoder.memory.give_back", lambda: given.append(held[0]))
     freed = FreedMemory()
-    for held[0] in (1000, 1200, 1300, 1301, 900, 1150, 1201, 800, 1099):  # 900 and 800: the first after giving back
+    for held[0] in (1000, 1050, 1100, 1101, 900, 950, 1001, 800, 899):  # 900 and 800: the first after giving back
         freed.check()
-    assert given == [1301, 1201]
+    assert given == [1101, 1001]
     freed.give_back()
-    for held[0] in (1200, 1500):  # another kind of work
+    for held[0] in (1000, 1100):  # another kind of work
         freed.check()
-    assert given == [1301, 1201, 1099]
+    assert given == [1101, 1001, 899]
 
 
 def test_an_encoding_looks_after_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:

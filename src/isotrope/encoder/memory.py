@@ -8,21 +8,20 @@ import sys
 
 import psutil
 
-GROWTH = 300e6  # bytes: less costs time, more costs memory
+GROWTH = 100e6  # bytes: less costs time, more costs memory
 
 
 def give_back() -> None:
     """Without it, glibc keeps what batches of many lengths have left in pieces.
 
-    Other systems than Linux do this alone, or cannot be asked; there only Python's own garbage is collected.
+    Other systems than Linux do this alone, or cannot be asked.
     """
-    gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
         trim(0)
 
 
 class FreedMemory:
-    """Looks after each batch how much this process holds, and gives back when it is 300 MB more.
+    """Looks after each batch how much this process holds, and gives back when it is 100 MB more.
 
     More than after the first batch since the last time: what one batch needs is no waste.
     """
@@ -31,7 +30,8 @@ class FreedMemory:
         self._held: int | None = None
 
     def give_back(self) -> None:
-        """Call this where one kind of work ends, such as training: the next one may need less."""
+        """Call this where one kind of work ends, such as training: its objects go too, and the next one may need less."""
+        gc.collect()
         give_back()
         self._held = None
 
@@ -41,7 +41,8 @@ class FreedMemory:
         if self._held is None:
             self._held = held
         elif held > self._held + GROWTH:
-            self.give_back()
+            give_back()
+            self._held = None
 
 
 freed_memory = FreedMemory()  # one for the process: trainings and encodings share its memory
