@@ -14,6 +14,7 @@ import lzma
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 
@@ -30,8 +31,10 @@ PAUSE = 0.2  # seconds between two looks
 
 def write_documents(data: Path, target: Path) -> None:
     """A JSON line an article: its title and its text."""
-    files = (lzma.open(path, "rt", encoding="utf-8") for path in sorted((data / "wiki").glob("articles_0*.jsonl.xz")))
-    rows = map(json.loads, islice(chain.from_iterable(files), DOCUMENTS))
+    with ExitStack() as stack:
+        paths = sorted((data / "wiki").glob("articles_0*.jsonl.xz"))
+        files = [stack.enter_context(lzma.open(path, "rt", encoding="utf-8")) for path in paths]
+        rows = list(map(json.loads, islice(chain.from_iterable(files), DOCUMENTS)))
     pages = ({"title": row["title"], "text": "\n\n".join(row["paragraphs"])} for row in rows)
     target.write_text("".join(json.dumps(page, ensure_ascii=False) + "\n" for page in pages), encoding="utf-8")
 
@@ -70,9 +73,9 @@ def main() -> None:
     write_json(
         RESULT,
         {
-            "model": MODEL, "documents": DOCUMENTS, "minutes": MINUTES, "seconds": seconds, "peak_memory_mb": peak / 1e6,
-            "choice": found["choice"], "judged_by": found["judged_by"], "left_out": found["left_out"],
-            "environment": environment(),
+            "model": MODEL, "documents": DOCUMENTS, "minutes": MINUTES,
+            "seconds": seconds, "peak_memory_mb": peak / 1e6, "choice": found["choice"],
+            "judged_by": found["judged_by"], "left_out": found["left_out"], "environment": environment(),
         },
     )  # fmt: skip
     print(f"{seconds / 60:.1f} minutes, at most {peak / 1e9:.2f} GB")

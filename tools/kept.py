@@ -1,4 +1,4 @@
-"""What students keep of their teacher: from the results of benchmarks/small.py, domain_student.py and static_peer.py."""
+"""What students keep of their teacher: results of benchmarks/small.py, domain_student.py and static_peer.py."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def kept() -> str:
     ]
     lines.append("|---|" + "--:|" * 7)
     for name, of in found["models"].items():
-        transfer = of.get("transfer_fast_average")
-        lines.append(f"| {name} | {' | '.join(_measured(of))} | {'' if transfer is None else f'{100 * transfer:.2f}'} |")
+        transfer = f"{100 * of['transfer_fast_average']:.2f}" if "transfer_fast_average" in of else ""
+        lines.append(f"| {name} | {' | '.join(_measured(of))} | {transfer} |")
     if cost := found.get("cost"):
         faster, disk = cost["faster"], cost["on_disk"]
         rows = {

@@ -30,7 +30,7 @@ class FreedMemory:
         self._held: int | None = None
 
     def give_back(self) -> None:
-        """Call this where one kind of work ends, such as training: its objects go too, and the next one may need less."""
+        """Call this where one kind of work ends, such as training: its objects go too."""
         gc.collect()
         give_back()
         self._held = None
