@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from isotrope.encoder import load, save
-from isotrope.encoder.token_vectors import principal, static_model, words_of, zipf_weights
+from isotrope.encoder.token_vectors import principal, stand_for_text, static_model, zipf_weights
 from isotrope.errors import UserError
 
 WORDS = ["king", "island", "bird", "war"]  # each is one token
@@ -81,7 +81,7 @@ def test_all_dimensions_give_exactly_the_teachers_distances(tiny_model: Path) ->
 def test_tokens_in_brackets_are_no_words(tiny_model: Path) -> None:
     """They have no rank: BERT's first 999 tokens are such ones, and every word would seem rare."""
     tokenizer = Tokenizer(WordLevel({"[CLS]": 0, "[unused5]": 1, "the": 2, "[": 3, "<s>": 4, "<3": 5}, "[CLS]"))
-    assert words_of(tokenizer, 7).tolist() == [False, False, True, True, False, True, False]
+    assert stand_for_text(tokenizer, 7).tolist() == [False, False, True, True, False, True, False]
     student = static_model(load(tiny_model, device="cpu"))
     assert not student[0].embedding.weight[student.tokenizer.token_to_id("[SEP]")].any()
 

@@ -14,7 +14,7 @@ from isotrope.bulk.engines import Encoded, Shard, WorkerModel
 from isotrope.bulk.processes import portable
 from isotrope.errors import UserError
 
-PATIENCE = 5.0  # seconds; Ray itself would wait for more than a minute
+_PATIENCE = 5.0  # seconds; Ray itself would wait for more than a minute
 
 
 def check_cluster(address: str) -> None:
@@ -27,7 +27,7 @@ def check_cluster(address: str) -> None:
     if not port.isdecimal():
         return
     try:
-        socket.create_connection((host, int(port)), PATIENCE).close()
+        socket.create_connection((host, int(port)), _PATIENCE).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"no cluster answers at {address} ({error})", "check the address: ray status") from error
 

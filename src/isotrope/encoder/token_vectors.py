@@ -46,7 +46,7 @@ def zipf_weights(count: int, a: float = SMOOTH) -> Rows:
     return np.asarray(a / (a + p / p.sum()))
 
 
-def words_of(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
+def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
     """Which of ``count`` tokens stand for text (V,)."""
     names = (tokenizer.id_to_token(token) for token in range(count))
     return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
@@ -82,7 +82,7 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
             np.save(file, _of_tokens(model, tokenizer))
 
     vectors = np.load(cached(folder, make) / _VECTORS).astype(np.float64)  # (V, D)
-    is_word = words_of(tokenizer, len(vectors))
+    is_word = stand_for_text(tokenizer, len(vectors))
     found = principal(vectors[is_word], width) * zipf_weights(int(is_word.sum()))[:, None]
     rows = np.zeros((len(vectors), found.shape[1]))  # (V, K)
     rows[is_word] = found
