@@ -1,6 +1,6 @@
 """`isotrope encode` beside sentence-transformers' `encode`, which sorts by length as well; prints JSON.
 
-    python benchmarks/encode.py tiny wiki_train_00.txt.xz [--sentences 50000] [--repetitions 5] [--output FILE.json]
+    python benchmarks/encode.py small wiki_train_00.txt.xz [--sentences 50000] [--repetitions 5] [--output FILE.json]
 
 Each repetition embeds its share of the sentences: ``ours`` from a text file into a .npy file by `isotrope.encode`,
 ``plain`` from a list by a sentence-transformers model as its own library opens it, at its default batch of 32.
@@ -67,7 +67,7 @@ def measure(shape: str, path: Path, sentences: int, repetitions: int) -> dict[st
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("shape", choices=["minilm", "tiny"])
+    parser.add_argument("shape", choices=["minilm", "small", "tiny"])
     parser.add_argument("text", type=Path)
     parser.add_argument("--sentences", type=int, default=50_000)
     parser.add_argument("--repetitions", type=int, default=5)

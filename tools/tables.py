@@ -15,6 +15,7 @@ from typing import Any
 from choices import choices, halves, policies
 from guide import differences
 from kept import domain_student, kept, static_peer
+from scale import scale_checked, scale_costs
 from speed import performance
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -388,6 +389,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "performance.md": (performance,),
     DOCS / "studies.md": (ran, claims, runs, quickstart, scores),
     DOCS / "guide.md": (guide,),
+    DOCS / "scale.md": (scale_costs, scale_checked),
     DOCS / "compress.md": (kept, static_peer, domain_student),
     DOCS / "improve.md": (choices, policies, halves),
     DOCS / "whiten.md": (whitening, shrink, post_steps, post_choices),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from isotrope.choice.candidates import POST_STEPS, Trial, joined, linear_step, recipes
+from isotrope.choice.candidates import POST_STEPS, RAW_POOLINGS, Trial, joined, linear_step, raw_poolings, recipes
 from isotrope.choice.decide import AS_IS
+from isotrope.encoder import load
 from isotrope.preset.preset import read_preset
+from small_causal import build_decoder
 
 
 def test_a_candidate_is_named_by_what_is_done() -> None:
@@ -15,6 +19,14 @@ def test_a_candidate_is_named_by_what_is_done() -> None:
     assert joined(AS_IS) == AS_IS
     assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **POST_STEPS}
     assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == ["crops", "crops, soft whitening"]
+
+
+def test_the_first_token_of_a_decoder_is_no_candidate(tiny_model: Path, tmp_path: Path) -> None:
+    """It has seen no other token."""
+    assert raw_poolings(load(tiny_model, device="cpu")) == RAW_POOLINGS
+    found = raw_poolings(load(build_decoder(tmp_path / "decoder", pooled=False), device="cpu"))
+    assert found[0] == "lasttoken"
+    assert "cls" not in found
 
 
 @pytest.mark.parametrize("text", POST_STEPS.values())

@@ -44,7 +44,7 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """[CLS] of a random model says little of the words, their mean says much."""
-    monkeypatch.setattr("isotrope.choice.improve.RAW_POOLINGS", ("cls", "mean"))
+    monkeypatch.setattr("isotrope.choice.candidates.RAW_POOLINGS", ("cls", "mean"))
     found = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=quiet())
     assert found.choice != AS_IS
     assert {"keep", "soft whitening", "pooling mean"} < found.table.keys()

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sentence_transformers import SentenceTransformer
+
 from isotrope.choice.decide import AS_IS
+from isotrope.encoder.causal import sees_ahead
+from isotrope.encoder.features import language_model
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
@@ -17,7 +21,9 @@ POST_STEPS = {  # fitted on few texts
     "soft whitening": "whitening:exponent=0.25,shrink=true",
     "full whitening": "whitening:shrink=true",
 }
-RAW_POOLINGS = ("mean", "first_last", "cls")  # of a bare language model, whose best one nobody knows
+# Of a bare language model, whose best one nobody knows. The first is the model as it is.
+RAW_POOLINGS = ("mean", "first_last", "cls")
+DECODER_POOLINGS = ("lasttoken", "mean", "first_last")  # its first token has seen no other
 SHARES = (1.0, 0.5)  # of the trained weights; the rest is the model before training
 
 _RAW = (  # a raw language model knows no order that is worth holding
@@ -32,6 +38,12 @@ _BM25 = (  # as in the preset bm25
 
 _SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
 _DROPOUT = ("pairs.kind=sentence",)
+
+
+def raw_poolings(model: SentenceTransformer) -> tuple[str, ...]:
+    """The poolings that are tried with a bare language model."""
+    encoder = language_model(model)
+    return DECODER_POOLINGS if encoder is not None and not sees_ahead(encoder.eval()) else RAW_POOLINGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from isotrope.cards.base import Base
-from isotrope.choice.candidates import POST_STEPS, RAW_POOLINGS, recipes
+from isotrope.choice.candidates import POST_STEPS, raw_poolings, recipes
 from isotrope.choice.card import choice_card
 from isotrope.choice.clock import Clock
 from isotrope.choice.decide import AS_IS, CandidateGain, choose_candidate, mean_score
@@ -190,9 +190,9 @@ class _Improvement:
         """Race, decide, save."""
         plan = self.folder / PLAN
         clock = Clock(60 * self.identity["minutes"], read_record(plan).get("spent", 0.0) if plan.is_file() else 0.0)
+        encoder = load(self.model, self.pooling)  # first: it may be damaged
         raw = is_bare(self.model) and self.pooling is None
-        poolings = RAW_POOLINGS if raw else [self.pooling]
-        encoder = load(self.model, poolings[0])  # first: it may be damaged
+        poolings = raw_poolings(encoder) if raw else [self.pooling]
         with watch("reading", self.console):
             found = open_documents(self.paths, cache=cache_folder("documents"), title=self.title, text=self.text)
         self.console.print(str(found.report))

@@ -1,0 +1,95 @@
+"""What it costs to encode very many texts: seconds, bytes and money, from our measurements.
+
+python tools/scale.py 100_000_000 --model small --cores 64 --price 2.5
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "performance"
+MODELS = ("small", "minilm")
+WIDTH, NUMBER = 384, 4  # of their vectors, and bytes of a float32
+CORES, PRICE = 64, 2.5  # an example: cores of a machine, and its price an hour in any currency
+SIZES = [10**power for power in range(5, 10)]
+MISSING = "No measurement is committed yet."
+
+
+class Cost(NamedTuple):
+    """Of one job."""
+
+    hours: float  # of one machine
+    price: float
+    vectors: float  # bytes
+    training: float  # bytes of memory that a training on as many lines needs for its corpus
+
+
+def read(name: str) -> dict[str, Any] | None:
+    """A result file, if it is there."""
+    path = HERE / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def line_of(small: tuple[int, float], large: tuple[int, float]) -> tuple[float, float]:
+    """Two runs (lines, seconds) -> seconds to start, and seconds a line."""
+    each = (large[1] - small[1]) / (large[0] - small[0])
+    return small[1] - small[0] * each, each
+
+
+def cost(lines: int, model: str, cores: int = CORES, price: float = PRICE) -> Cost:
+    """With as many processes as cores, each as fast as one alone."""
+    speed, corpus = read(f"encode-{model}"), read("corpus")
+    if not (speed and corpus):
+        raise SystemExit("run benchmarks/encode.py and benchmarks/corpus.py first")
+    hours = lines / (speed["sentences_a_second"]["ours"] * cores) / 3600
+    a_line = sum(corpus["slope"][of] for of in ("opening", "training"))
+    return Cost(hours, hours * price, lines * WIDTH * NUMBER, lines * a_line)
+
+
+def scale_checked() -> str:
+    """The largest run, predicted from the two smaller ones."""
+    if not (found := read("engines")):
+        return MISSING
+    runs = [(of["lines"], of["seconds"]) for of in found["one"]]
+    start, each = line_of(*runs[:2])
+    lines = ["| lines | seconds | predicted | off by | memory of the command, MB |", "|--:|--:|--:|--:|--:|"]
+    for (count, seconds), of in zip(runs, found["one"], strict=True):
+        told = start + count * each
+        fitted = count < runs[2][0]
+        cells = ("", "") if fitted else (f"{told:,.0f}", f"{100 * (told / seconds - 1):+.0f} %")
+        lines.append(f"| {count:,} | {seconds:,.0f} | {cells[0]} | {cells[1]} | {of['memory_mb']:,.0f} |")
+    return "\n".join(lines)
+
+
+def scale_costs() -> str:
+    """A row a size and model, on the machine of the example."""
+    if not all(map(read, (*(f"encode-{model}" for model in MODELS), "corpus"))):
+        return MISSING
+    lines = ["| texts | model | hours | price | vectors, GB | corpus in memory, in training, GB |"]
+    lines.append("|--:|---|--:|--:|--:|--:|")
+    for count in SIZES:
+        for model in MODELS:
+            of = cost(count, model)
+            cells = [f"{of.hours:,.2f}", f"{of.price:,.2f}", f"{of.vectors / 1e9:,.2f}", f"{of.training / 1e9:,.3f}"]
+            lines.append(f"| {count:,} | isotrope/{model} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print one job's cost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lines", type=int)
+    parser.add_argument("--model", choices=MODELS, default=MODELS[0])
+    parser.add_argument("--cores", type=int, default=CORES)
+    parser.add_argument("--price", type=float, default=PRICE, help="of the machine, an hour")
+    given = parser.parse_args()
+    of = cost(given.lines, given.model, given.cores, given.price)
+    print(f"{of.hours:,.2f} hours, price {of.price:,.2f}, vectors {of.vectors / 1e9:,.2f} GB")
+    print(f"to train on these lines, the corpus needs {of.training / 1e9:,.3f} GB of memory")
+
+
+if __name__ == "__main__":
+    main()
