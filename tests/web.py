@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from fsspec import AbstractFileSystem, filesystem
 
 import isotrope.datasets.sources as known
 from isotrope.datasets.sources import DataSource, File
@@ -66,6 +67,14 @@ def serving() -> Iterator[Web]:
     web = Web()
 
     class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            page = web.pages.get(self.path, 404)
+            self.send_response(200 if isinstance(page, bytes) else 404 if isinstance(page, str) else page)
+            if isinstance(page, bytes):
+                self.send_header("Content-Length", str(len(page)))
+                self.send_header("ETag", hashlib.md5(page).hexdigest())
+            self.end_headers()
+
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             web.asked.append((self.path, wanted))
@@ -79,17 +88,19 @@ def serving() -> Iterator[Web]:
                 self.send_header("Location", page)
                 self.end_headers()
             else:
-                self.give(page, int(wanted[6:-1]) if wanted and web.ranges else 0)
+                begin, last = (wanted or "bytes=0-").removeprefix("bytes=").split("-") if web.ranges else ("0", "")
+                self.give(page, int(begin), int(last or len(page)) + 1)
 
-        def give(self, page: bytes, begin: int) -> None:
+        def give(self, page: bytes, begin: int, end: int) -> None:
             if begin >= len(page) > 0:
                 return self.send_error(416)
-            self.send_response(206 if begin else 200)
-            self.send_header("Content-Length", str(len(page) - begin))
-            if begin:
-                self.send_header("Content-Range", f"bytes {begin}-{len(page) - 1}/{len(page)}")
+            whole, part = len(page), page[begin:end]
+            self.send_response(206 if len(part) < whole else 200)
+            self.send_header("Content-Length", str(len(part)))
+            if len(part) < whole:
+                self.send_header("Content-Range", f"bytes {begin}-{begin + len(part) - 1}/{whole}")
             self.end_headers()
-            sent = page[begin:][: web.cut]
+            sent = part[: web.cut]
             for start in range(0, len(sent), 100) if web.pause else ():
                 time.sleep(web.pause)
                 with suppress(ConnectionError):
@@ -121,6 +132,15 @@ def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serving() as web:
         yield web
+
+
+@pytest.fixture
+def memory() -> Iterator[AbstractFileSystem]:
+    """The store behind memory://, empty."""
+    system = filesystem("memory")
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import xxhash
+from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
 
 from isotrope.bulk.encode import encode
@@ -90,6 +91,15 @@ def test_equals_sentence_transformers(tmp_path: Path, tiny_model: Path, sentence
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (0, len(sentences))
     assert not Path(f"{tmp_path / name}.parts").exists()
+
+
+def test_files_behind_urls_give_the_files_of_their_copies(tmp_path: Path, memory: AbstractFileSystem) -> None:
+    rows = [{"id": number, "text": f"text {number}"} for number in range(250)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    memory.put_file(str(tmp_path / "a.jsonl"), "/in/a.jsonl")
+    for place, output in ((tmp_path / "a.jsonl", "here.parquet"), ("memory://in", "there.parquet")):
+        encode(Hashes(), place, tmp_path / output, shard=100, keep="id")
+    assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 
 def test_pooling_and_normalize(tmp_path: Path, tiny_model: Path, sentences: list[str]) -> None:

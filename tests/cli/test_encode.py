@@ -67,6 +67,7 @@ def test_without_a_model_it_is_the_shipped_one(
     assert capfd.readouterr().out == "written to v.npy (model: isotrope/small)\n"
     assert np.load("v.npy").shape == (2, 384)
     assert model_and_files(["a.txt"]) == (DEFAULT, ["a.txt"])
+    assert model_and_files(["s3://bucket/a.txt"]) == (DEFAULT, ["s3://bucket/a.txt"])
     assert model_and_files(["owner/name", "a.txt"]) == ("owner/name", ["a.txt"])
     Path("folder").mkdir()
     for lone in ("folder", "owner/name", "c.txt"):

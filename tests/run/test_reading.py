@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fsspec import AbstractFileSystem
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -179,3 +180,21 @@ def test_what_was_read_is_said(tiny_model: Path, documents_file: Path, tmp_path:
     assert "each row of a table is a document; 40 have a title" in said
     assert "80 pairs drawn from 40 of 40 documents" in said
     assert ": 80 pairs, 0.3 epochs, batches of 16" in said
+
+
+@pytest.mark.slow
+def test_a_run_on_a_url_is_that_on_its_copy(
+    tiny_model: Path, corpus_file: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that the other has read is found in the cache."""
+    memory.put_file(str(corpus_file), "/corpus.txt")
+    found = []
+    for place in (corpus_file, "memory://corpus.txt"):
+        monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / f"cache {len(found)}"))
+        options = {"sentences": 64, "dev": "none", "test": "none"}
+        found.append(small_run(tiny_model, place, tmp_path / str(len(found)), **options))  # type: ignore[arg-type]
+    here, there = (run.folder for run in found)
+    for name in ("run.json", "model/model.safetensors"):
+        assert (there / name).read_bytes() == (here / name).read_bytes()
+    assert "corpus.txt" in (there / "model/README.md").read_text()
+    assert "memory:" not in (there / "model/README.md").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fsspec import AbstractFileSystem
 
 from corpora import write
 from isotrope.errors import UserError
@@ -114,3 +115,16 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, opened: Open) -> None:
         assert expected in caught.value.problem, name
     with pytest.raises(UserError, match="no corpus was named"):
         opened()
+
+
+def test_documents_behind_a_url_are_those_of_this_machine(
+    tmp_path: Path, memory: AbstractFileSystem, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
+    files = {"a.md": "# One\n\ntwo three\n", "b.txt": "four\n\nfive\n", "empty.txt": "", "c.html": "<h1>Six</h1>"}
+    for name, content in files.items():
+        write(tmp_path / "in" / name, content)
+        memory.pipe_file(f"/in/{name}", content.encode())
+    here, there = opened(tmp_path / "in"), open_documents("memory://in", cache=tmp_path / "other")
+    assert (there.key, there.titles(), there.paragraphs()) == (here.key, here.titles(), here.paragraphs())
+    assert opened("memory://in/b.txt").texts() == opened(tmp_path / "in/b.txt").texts() == ["four", "five"]

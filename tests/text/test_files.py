@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from fsspec import AbstractFileSystem
 
 from corpora import COMPRESS, SENTENCES, table, texts, write
 from isotrope.errors import UserError
-from isotrope.text.corpus import Corpus, open_corpus
-from isotrope.text.files import TextFile, find_sources, lines
+from isotrope.store.remote import RemoteFile
+from isotrope.text.corpus import Corpus, corpus_key, open_corpus
+from isotrope.text.files import TextFile, find_sources, lines, passed_over
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -109,3 +114,79 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
 def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         find_sources([tmp_path / ("x" * 5000 + ".txt")])
+
+
+def test_files_behind_a_url_are_those_of_this_machine(
+    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every kind, in a folder and below it: the same order, rows, report and key."""
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
+    for number, (extension, compression) in enumerate(product((".txt", ".jsonl", ".csv", ".tsv"), COMPRESS)):
+        content = table(extension, [f"{sentence} {number}" for sentence in SENTENCES])
+        write(tmp_path / f"in/{number % 3}/c{number}{extension}{compression}", COMPRESS[compression](content))
+    pq.write_table(pa.table({"text": ["from parquet", "and more"]}), tmp_path / "in/a.parquet")
+    write(tmp_path / "in/deep/er/b.html", "<p>From a page.")
+    write(tmp_path / "in/p.png", "left out")
+    write(tmp_path / "in/.git/config.txt", "left out")
+    memory.put(str(tmp_path / "in"), "/in", recursive=True)
+    here, there = open_corpus(tmp_path / "in", cache=tmp_path / "a"), open_corpus("memory://in", cache=tmp_path / "b")
+    assert texts(there) == texts(here)
+    assert len(here) == 16 * 4 + 3
+    assert there.key == here.key == corpus_key("memory://in")
+    assert there.report.skipped == here.report.skipped == passed_over(["memory://in"]) == {".png": 1, "hidden": 1}
+    assert [name.removeprefix("memory:///in") for name in there.report.files] == [
+        name.removeprefix(str(tmp_path / "in")) for name in here.report.files
+    ]
+    assert corpus_key("memory://in/1/c*z*") == corpus_key(sorted((tmp_path / "in/1").glob("c*z*")))
+
+
+def test_the_checksum_of_a_file_behind_a_url_is_remembered_until_it_changes(
+    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
+    opened, real = list[str](), RemoteFile.open
+    monkeypatch.setattr(RemoteFile, "open", lambda file: opened.append(file.url) or real(file))
+    memory.pipe_file("/a.txt", b"one text\n")
+    first = corpus_key("memory://a.txt")
+    assert corpus_key("memory://a.txt") == first
+    assert opened == ["memory://a.txt"]
+    memory.pipe_file("/a.txt", b"two text\n")
+    assert corpus_key("memory://a.txt") != first
+
+
+def test_a_file_behind_a_url_that_changes_meanwhile_is_refused(
+    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
+    memory.pipe_file("/a.txt", b"one text\ntwo texts\n")
+    change = lambda read: memory.pipe_file("/a.txt", b"one text\nTwo texts\n")  # noqa: E731
+    with pytest.raises(UserError, match="changed while they were read"):
+        open_corpus("memory://a.txt", cache=tmp_path / "cache", progress=change)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("memory://in/a.png", "memory://in/a.png has the unknown ending '.png': supported: .txt"),
+        ("memory://in", "memory://in holds no corpus file: supported: .txt"),
+        ("memory://in/empty.txt", "memory://in/empty.txt is empty"),
+        ("memory://binary.txt", "memory://binary.txt is not text in UTF-8"),
+        ("memory://cut.txt.gz", "memory://cut.txt.gz is truncated or broken"),
+        ("memory://bad.jsonl", "memory://bad.jsonl:2 is not valid JSON"),
+        ("memory://bad.parquet", "memory://bad.parquet is not a readable Parquet file"),
+    ],
+)
+def test_what_is_wrong_behind_a_url_is_one_line(
+    tmp_path: Path, memory: AbstractFileSystem, url: str, problem: str
+) -> None:
+    files = {
+        "/in/a.png": b"x", "/in/empty.txt": b"", "/binary.txt": bytes(range(256)),
+        "/cut.txt.gz": COMPRESS[".gz"](b"a b\n")[:-6],
+        "/bad.jsonl": b'{"text": "a b"}\nno\n', "/bad.parquet": b"PAR1" * 9,
+    }  # fmt: skip
+    for name, content in files.items():
+        if not (name == "/in/empty.txt" and url == "memory://in"):
+            memory.pipe_file(name, content)
+    with pytest.raises(UserError) as raised:
+        open_corpus(url, cache=tmp_path / "cache")
+    assert str(raised.value).startswith(problem)

@@ -29,6 +29,7 @@ from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.store.mark import remove
+from isotrope.store.remote import local_paths
 from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources, not_read, passed_over
 from isotrope.text.readers import Columns, rows
 from isotrope.types import Encoder
@@ -168,7 +169,7 @@ def encode(
 
 def _sources(files: Sequence[str | Path], output: Path) -> list[TextFile]:
     place = output.resolve()
-    for path in map(Path, files):
+    for path in local_paths(files):
         if place.is_relative_to(path.resolve()):  # it would be read as input by the next call, or replace its input
             raise UserError(f"output {output} lies in the input {path}", "write elsewhere")
     return find_sources(files)

@@ -13,6 +13,7 @@ from yaml import YAMLError
 
 from isotrope.encoder.load import SHIPPED, locate
 from isotrope.errors import UserError
+from isotrope.store.remote import is_url, without_secrets
 
 HUB_NAMES = {"isotrope/minilm": "sentence-transformers/all-MiniLM-L6-v2"}  # shipped under another name
 _INHERITED = ("license", "license_name", "license_link", "language")  # from the base's card
@@ -67,6 +68,8 @@ def metadata_of(model: str) -> dict[str, Any]:
 
 def short_name(path: str | Path) -> str:
     """The last part of a path: what may be told of it to others."""
+    if is_url(path):
+        return without_secrets(str(path)).rstrip("/").rpartition("/")[2]
     return Path(path).expanduser().name or Path(path).expanduser().resolve().name or "a folder"
 
 

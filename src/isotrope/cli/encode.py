@@ -10,6 +10,7 @@ import typer
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
+from isotrope.store.remote import is_url
 
 DEFAULT = "isotrope/small"
 
@@ -58,12 +59,12 @@ def encode(
 
 
 def model_and_files(names: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The first name is the model. If it is a file, no model is named: a model is a folder or a name of the hub.
+    """The first name is the model, a folder or a name of the hub. If it is a file or a URL, no model is named.
 
     Raises:
         UserError: no text is named.
     """
-    if Path(names[0]).expanduser().is_file():
+    if is_url(names[0]) or Path(names[0]).expanduser().is_file():
         return DEFAULT, names
     if len(names) == 1:
         raise UserError(f"{names[0]} is taken as the model, and no text follows", "name the model, then files of text")

@@ -13,7 +13,7 @@ from isotrope.console.plain import plain_console
 def improve(
     model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
     documents: Annotated[
-        list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+        list[str], typer.Argument(help="Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],
     output: Annotated[str, typer.Option(help="Folder for the new model, the report and the work.")],
     minutes: Annotated[float, typer.Option(min=0.1, help="Time for all of it.")] = 20,

@@ -17,7 +17,7 @@ console = plain_console()
 
 def train(
     corpus: Annotated[
-        list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+        list[str], typer.Argument(help="Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],
     output: Annotated[str, typer.Option(help="Folder for the run; the new model is in its model/.")],
     preset: Annotated[

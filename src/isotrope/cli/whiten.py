@@ -14,7 +14,7 @@ console = plain_console()
 def whiten(
     model: Annotated[str, typer.Argument(help="Folder, hub name, isotrope/small or isotrope/tiny.")],
     corpus: Annotated[
-        list[str], typer.Argument(help="Files or folders of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
+        list[str], typer.Argument(help="Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.")
     ],
     output: Annotated[str, typer.Option(help="Folder of the new model.")],
     k: Annotated[int | None, typer.Option("--k", min=1, help="How many dimensions to keep; default: all.")] = None,

@@ -34,6 +34,7 @@ from isotrope.store.atomic import new_folder, write_json
 from isotrope.store.lock import hold
 from isotrope.store.mark import kind_of
 from isotrope.store.records import read_record
+from isotrope.store.remote import local_paths
 from isotrope.text.files import content_checksum, find_sources, not_read, passed_over
 
 
@@ -154,7 +155,7 @@ def pretrain(
 
 def _refuse_nested(output: Path, paths: Sequence[str | Path]) -> None:
     """The run's own files would become text at the next start."""
-    for path in map(Path, paths):
+    for path in local_paths(paths):
         if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
             raise UserError(f"{output} lies in the folder of the text, {path}", "choose an --output outside of it")
 

@@ -26,6 +26,7 @@ from isotrope.run.pairs import TransferDev, named_pairs
 from isotrope.run.processes import process_count
 from isotrope.run.reading import text_key
 from isotrope.run.settings import RunSettings
+from isotrope.store.remote import local_paths
 
 STUDENT = "initial"  # as a teacher's model: the student before training
 WORDS = {
@@ -174,7 +175,7 @@ def refuse_output_in_corpus(output: Path, corpus: Iterable[str | Path]) -> None:
     Raises:
         UserError: ``output`` lies in a folder of the corpus.
     """
-    for path in map(Path, filter(str, corpus)):  # an empty one is no folder, and refused when it is read
+    for path in local_paths(filter(str, corpus)):  # an empty one is no folder, and refused when it is read
         if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
             problem = f"{printable(str(output))} lies in the corpus folder {printable(str(path))}"
             raise UserError(problem, "choose an --output elsewhere")

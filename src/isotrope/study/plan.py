@@ -24,6 +24,7 @@ from isotrope.preset.preset import RESERVED, Preset, check_third_parties, preset
 from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
 from isotrope.run.pairs import SHIPPED_DEV, dev_names, named_pairs
 from isotrope.store.cache import file_checksum
+from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
 from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
@@ -269,6 +270,9 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
         raise UserError("the study names no corpus", "add --corpus FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
+        if is_url(pattern):
+            found.append(pattern)
+            continue
         named = [path for path in (Path(pattern), Path(data or "", pattern)) if path.exists()]
         if named:  # a file name may contain * or ?
             found.append(str(named[0]))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from isotrope.errors import UserError
 from isotrope.text.documents import read_page, whole_text
-from isotrope.text.files import LONGEST_LINE, TextFile, lines
+from isotrope.text.files import LONGEST_LINE, Location, TextFile, lines
 from isotrope.text.readers import table_rows
 
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # the first that a table has is read
@@ -48,7 +47,7 @@ class DocumentColumns:
         """Of the columns that must hold strings, for `table_rows`: none, since a text may be a list."""
         return ()
 
-    def choose(self, path: Path, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def choose(self, path: Location, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The column of text and, if there is one, that of titles, among these: (name, type's name).
 
         Raises:
@@ -111,7 +110,7 @@ def _pieces(source: TextFile) -> Iterator[NumberedDocument]:
     by_block = _has_blocks(source)
     block, begin = list[str](), 1
     size = 0
-    for number, line in enumerate(lines(source) if source.path.stat().st_size else (), start=1):
+    for number, line in enumerate(lines(source) if source.size else (), start=1):
         if not by_block:
             yield f"{source.path}:{number}", Document("", [line])
             continue
@@ -132,7 +131,7 @@ def _pieces(source: TextFile) -> Iterator[NumberedDocument]:
 def _has_blocks(source: TextFile) -> bool:
     """Whether a blank line stands between two other lines."""
     text = blank = False
-    for line in lines(source) if source.path.stat().st_size else ():
+    for line in lines(source) if source.size else ():
         if not line.strip():
             blank = text
         elif blank:

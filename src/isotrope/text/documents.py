@@ -62,7 +62,7 @@ def whole_text(source: TextFile) -> str:
     Raises:
         UserError: what `lines` raises; a file that does not fit into `LONGEST_LINE` characters.
     """
-    if source.path.stat().st_size == 0:
+    if source.size == 0:
         return ""
     found, size = list[str](), 0
     for line in lines(source):

@@ -3,49 +3,61 @@
 from __future__ import annotations
 
 import io
-import lzma
 import os
-import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import xxhash
-import zstandard
 
 from isotrope.console.progress import tell
 from isotrope.errors import UserError, printable
+from isotrope.store.cache import remembered
+from isotrope.store.remote import RemoteFile, is_url, local_paths, remote_files, without_secrets
+from isotrope.text._decompressed import BROKEN, DECOMPRESSORS, Decompressed
 from isotrope.text.split import language_of
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
+COMPRESSIONS = tuple(DECOMPRESSORS)
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
-COMPRESSIONS = (".gz", ".xz", ".zst")
-_BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
 
 HEAD = 1 << 16  # bytes looked at to tell text from a binary file
 TOLD = 10_000  # lines between two words on how far the reading is
 LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
-_BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+
+
+Location = Path | RemoteFile  # where a file lies: on this machine or behind a URL
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
     """One corpus file: path, format (".txt", …), compression ("" or ".gz", …), language of a split into sentences."""
 
-    path: Path
+    path: Location
     format: str
     compression: str
     split: str | None = None  # "en", …; None: its texts stay whole
+
+    @property
+    def size(self) -> int:
+        """In bytes, as they are stored."""
+        return self.path.size if isinstance(self.path, RemoteFile) else self.path.stat().st_size
+
+    def open(self) -> io.RawIOBase:
+        """Its bytes, as they are stored."""
+        return self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
 
 
 def find_sources(
     paths: Iterable[Path | str], split: str | None = None, may_be_empty: Collection[str] = (".md", ".html")
 ) -> list[TextFile]:
     """The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
+
+    A path may be a URL: of a file, of a folder, or with a ``*`` (see `isotrope.store.remote`).
 
     In a folder, hidden files and files of other kinds are passed over, and `passed_over` counts them; named directly
     they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`. Empty
@@ -61,12 +73,12 @@ def find_sources(
         if not str(name):  # an unset variable of the shell would mean the present folder
             raise UserError("a corpus path is empty", "give a file or a folder")
         with reading_errors(Path(name)):
-            sources += _named(Path(name))
+            sources += _named_by_url(str(name)) if is_url(name) else _named(Path(name))
     if not sources:
         raise UserError("no corpus was named", "give a file or a folder; " + SUPPORTED)
     for source in sources:
         with reading_errors(source.path):
-            if source.path.stat().st_size == 0 and source.format not in may_be_empty:
+            if source.size == 0 and source.format not in may_be_empty:
                 raise UserError(f"{source.path} is empty", "remove it or give a file with one sentence a line")
     return [replace(source, split=language) for source in sources]
 
@@ -85,15 +97,33 @@ def _named(path: Path) -> list[TextFile]:
     if not path.exists():
         raise UserError(f"{path} does not exist", "check the path of the corpus")
     refuse_special(path)
-    if (source := _source(path)) is None:
-        raise UserError(f"{path} has the unknown ending {''.join(path.suffixes[-2:])!r}", SUPPORTED)
-    return [source]
+    return [_source(path) or _unknown(path)]
+
+
+def _named_by_url(url: str) -> list[TextFile]:
+    sources = list[TextFile]()
+    for file in remote_files(url):
+        if not _hidden(Path(file.inside)) and (source := _source(file) or (None if file.inside else _unknown(file))):
+            sources.append(source)
+    if not sources:
+        raise UserError(f"{without_secrets(url)} holds no corpus file", SUPPORTED)
+    return sources
+
+
+def _unknown(path: Location) -> NoReturn:
+    raise UserError(f"{path} has the unknown ending {''.join(Path(path.name).suffixes[-2:])!r}", SUPPORTED)
 
 
 def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
     """What `find_sources` leaves out of the folders among the paths: ending, "hidden" or another word -> files."""
     left = Counter[str]()
-    for folder in map(Path, paths):
+    paths = list(paths)
+    for file in (file for url in paths if is_url(url) for file in remote_files(str(url)) if file.inside):
+        if _hidden(Path(file.inside)):
+            left["hidden"] += 1
+        elif _source(file) is None:
+            left[_ending(file)] += 1
+    for folder in local_paths(paths):
         for path in folder.rglob("*") if folder.is_dir() else ():
             if _hidden(path.relative_to(folder)):
                 left["hidden"] += path.is_file()
@@ -102,8 +132,12 @@ def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
             elif path.is_symlink() and not path.exists():
                 left["broken link"] += 1
             elif not path.is_file() or _source(path) is None:
-                left[printable(path.suffix.lower()) or "no ending"] += 1
+                left[_ending(path)] += 1
     return dict(+left)
+
+
+def _ending(path: Location) -> str:
+    return printable(Path(path.name).suffix.lower()) or "no ending"
 
 
 def not_read(left: Mapping[str, int]) -> str:
@@ -112,13 +146,13 @@ def not_read(left: Mapping[str, int]) -> str:
     return f"files not read: {kinds}" if kinds else ""
 
 
-def refuse_special(path: Path) -> None:
+def refuse_special(path: Location) -> None:
     """Refuse a pipe, a socket or a device: a run reads its files more than once.
 
     Raises:
         UserError: it is one.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if isinstance(path, Path) and path.exists() and not path.is_file() and not path.is_dir():
         raise UserError(f"{path} is a pipe or a device, not a file", "save the text in a file first")
 
 
@@ -126,7 +160,7 @@ def _hidden(relative: Path) -> bool:
     return any(part.startswith(".") for part in relative.parts)
 
 
-def _source(path: Path) -> TextFile | None:
+def _source(path: Location) -> TextFile | None:
     suffixes = path.name.lower().split(".")[1:]
     compression = f".{suffixes.pop()}" if suffixes and f".{suffixes[-1]}" in COMPRESSIONS else ""
     format = f".{suffixes[-1]}" if suffixes else ""
@@ -137,22 +171,39 @@ def _source(path: Path) -> TextFile | None:
 
 
 @contextmanager
-def reading_errors(path: Path) -> Iterator[None]:
+def reading_errors(path: Location) -> Iterator[None]:
     """Turns what can go wrong in reading a file into a UserError that names it."""
     try:
         yield
-    except _BROKEN as error:
+    except BROKEN as error:
         raise UserError(f"{path} is truncated or broken ({error})", "make or fetch the file again") from error
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error})", "check the file") from error
 
 
 def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
-    """xxh3 (128 bits, hexadecimal) of the files' formats, sizes, splits and bytes, in order, and of the settings."""
+    """xxh3 (128 bits, hexadecimal) of the files' formats, sizes, splits and bytes, in order, and of the settings.
+
+    A file behind a URL has the same checksum as its copy on this machine. If all of the files are behind URLs, and
+    their stores tell versions, the checksum is remembered: to know it again, the bytes need not come again.
+    """
+    sources = [_as_it_is_now(source) for source in sources]
+    versions = [source.path.version if isinstance(source.path, RemoteFile) else () for source in sources]
+    if not all(versions):
+        return _checksum(sources, settings)
+    files = [(str(source.path), source.size, source.format, source.compression, source.split) for source in sources]
+    return str(remembered("contents", [settings, files, versions], lambda: _checksum(sources, settings)))
+
+
+def _as_it_is_now(source: TextFile) -> TextFile:
+    return replace(source, path=source.path.now()) if isinstance(source.path, RemoteFile) else source
+
+
+def _checksum(sources: Iterable[TextFile], settings: str) -> str:
     total = xxhash.xxh3_128(settings.encode())
     for source in sources:
-        with reading_errors(source.path), source.path.open("rb") as stream:
-            size = source.path.stat().st_size
+        with reading_errors(source.path), source.open() as stream:
+            size = source.size
             total.update(f"|{source.format}{source.compression}|{size}|".encode())
             total.update(b"" if source.split is None else f"sentences:{source.split}|".encode())
             while block := stream.read(1 << 20):
@@ -172,9 +223,9 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
         UserError: a broken archive, a pipe, a file that is binary or in another encoding, nothing in the archive.
     """
     refuse_special(source.path)
-    with reading_errors(source.path), source.path.open("rb", buffering=0) as file, _open(file, source) as stream:
+    with reading_errors(source.path), source.open() as file, _unpacked(file, source) as stream:
         _check_text(source.path, stream.peek(HEAD)[:HEAD])
-        number, size = 0, source.path.stat().st_size
+        number, size = 0, source.size
         while raw := stream.readline(LONGEST_LINE):
             number += 1
             if number % TOLD == 0:
@@ -189,57 +240,12 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
-def _open(file: io.RawIOBase, source: TextFile) -> io.BufferedReader:
-    return io.BufferedReader(
-        _Decompressed(file, DECOMPRESSORS[source.compression]) if source.compression else file, HEAD
-    )
+def _unpacked(file: io.RawIOBase, source: TextFile) -> io.BufferedReader:
+    new = DECOMPRESSORS.get(source.compression)
+    return io.BufferedReader(Decompressed(file, new) if new else file, HEAD)
 
 
-class _Decompressed(io.RawIOBase):
-    """The bytes of all streams of a compressed file.
-
-    The libraries' own readers accept a truncated .zst, and an .xz with a damaged second stream or with other bytes
-    behind the last one.
-    """
-
-    def __init__(self, file: io.RawIOBase, new: Callable[[], Any]) -> None:
-        self._file, self._new = file, new
-        self._stream = new()
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._ready:
-            if self._stream.eof:
-                rest = self._stream.unused_data.lstrip(b"\0")  # zeros may fill up a stream
-                while not rest:
-                    if not (block := self._file.read(_BLOCK)):
-                        return 0
-                    rest = block.lstrip(b"\0")
-                self._stream = self._new()
-            elif not (rest := self._file.read(_BLOCK) or b""):
-                raise EOFError("it ends within a compressed stream")
-            self._ready = memoryview(self._stream.decompress(rest))
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-DECOMPRESSORS: dict[str, Callable[[], Any]] = {  # objects with decompress, eof and unused_data, for one stream
-    ".gz": lambda: zlib.decompressobj(wbits=31),
-    ".xz": lzma.LZMADecompressor,
-    ".zst": lambda: zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
-}
-
-
-def _check_text(path: Path, head: bytes) -> None:
+def _check_text(path: Location, head: bytes) -> None:
     if not head:
         raise UserError(f"{path} is empty", "remove it or give a file with one sentence a line")
     text = head.decode("utf-8", "surrogateescape")

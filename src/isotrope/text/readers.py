@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
 from isotrope.text.documents import document_blocks
-from isotrope.text.files import LONGEST_LINE, TextFile, lines, reading_errors
+from isotrope.text.files import LONGEST_LINE, Location, TextFile, lines, reading_errors
 from isotrope.text.split import split_text
 
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
@@ -46,7 +46,7 @@ class Columns:
         positive = ("positive",) if self.positive is not None else ()
         return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
 
-    def choose(self, path: Path, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def choose(self, path: Location, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Their names in one file, whose columns are these: (name, "string" or another type's name).
 
         ``kept`` names further columns, of any type, which follow.
@@ -106,7 +106,7 @@ class ColumnChoice(Protocol):
     def names(self) -> tuple[str, ...]:
         """Of the columns that must hold strings: as many as `choose` gives first."""
 
-    def choose(self, path: Path, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def choose(self, path: Location, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Their names in one file, as `Columns.choose`."""
 
 
@@ -147,7 +147,7 @@ def _jsonl(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> It
         )
 
 
-def _json_object(path: Path, number: int, line: str) -> dict[str, Any]:
+def _json_object(path: Location, number: int, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -163,7 +163,7 @@ def _kind(value: object) -> str:
     return "string" if value is None or isinstance(value, str) else type(value).__name__
 
 
-def _json_field(path: Path, number: int, record: dict[str, Any], name: str, any_type: bool) -> Any:
+def _json_field(path: Location, number: int, record: dict[str, Any], name: str, any_type: bool) -> Any:
     if name not in record:
         raise UserError(f"{path}:{number} has no {name!r} (columns: {', '.join(record)})", "add it or remove the line")
     value = record[name]
@@ -214,7 +214,7 @@ class _Table:
         """The last line that was read."""
         return self._rows.line_num
 
-    def row(self, path: Path, number: int) -> list[str] | None:
+    def row(self, path: Location, number: int) -> list[str] | None:
         """The fields of the row that begins on this line; None behind the last."""
         try:
             return next(self._rows, None)
@@ -223,7 +223,7 @@ class _Table:
             raise UserError(f"{path}:{number} cannot be read as a table ({error})", remedy) from error
 
 
-def _refuse_swallowed(path: Path, number: int, run: int, fields: list[str], separator: str) -> None:
+def _refuse_swallowed(path: Location, number: int, run: int, fields: list[str], separator: str) -> None:
     """A stray quotation mark makes one field of all rows up to the next one: many lines that look like rows."""
     if run < MANY_LINES:
         return
@@ -238,7 +238,7 @@ def _refuse_swallowed(path: Path, number: int, run: int, fields: list[str], sepa
 
 def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     try:
-        with reading_errors(source.path), source.path.open("rb") as raw, pq.ParquetFile(raw) as file:
+        with reading_errors(source.path), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
             kinds = [
                 (field.name, "string" if _is_string(field.type) else str(field.type)) for field in file.schema_arrow
             ]

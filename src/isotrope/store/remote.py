@@ -1,0 +1,231 @@
+"""Files of other machines, by their URL: s3://, gs://, hf://, https://, and whatever else fsspec knows.
+
+They are read in blocks, in order or at any place. No copy is kept. Credentials and addresses are fsspec's business: the
+environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isotrope.errors import UserError, one_of
+
+BLOCK_BYTES = 1 << 23  # bytes asked for at once, and the only ones in memory
+WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for again
+USUAL = ("s3", "gs", "hf", "https", "http", "memory")
+EXTRAS = {"s3": "'isotrope[s3]'", "s3a": "'isotrope[s3]'", "http": "aiohttp", "https": "aiohttp", "gs": "gcsfs"}
+# What shows that a file has changed: each kind of store tells some of these, or none.
+_VERSIONS = (
+    "ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified", "mtime",
+    "created",
+)  # fmt: skip
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_url(name: object) -> bool:
+    """Whether a name is a URL, such as ``s3://bucket/lines.jsonl``, and no path."""
+    return isinstance(name, str) and _URL.match(name) is not None
+
+
+def local_paths(names: Iterable[str | Path]) -> list[Path]:
+    """Those of the names that are no URLs."""
+    return [Path(name) for name in names if not is_url(name)]
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be shown and kept: without a password, and without a web address's ``?…``, which may sign it."""
+    url = re.sub(r"://[^/@]*@", "://", url)
+    return url.partition("?")[0] if url.startswith(("http://", "https://")) else url
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file behind a URL. It has what readers of text need of a `Path`.
+
+    Attributes:
+        url: its whole address.
+        size: in bytes.
+        version: what its store tells of its state; empty where it tells nothing.
+        inside: its path within the folder that was named; "" where the file itself was named.
+    """
+
+    url: str
+    size: int
+    version: tuple[tuple[str, str], ...] = ()
+    inside: str = ""
+
+    def __str__(self) -> str:
+        return without_secrets(self.url)
+
+    @property
+    def name(self) -> str:
+        """Without its folder."""
+        return str(self).rpartition("/")[2]
+
+    def open(self) -> io.RawIOBase:
+        """Its bytes. A block that does not come is asked for again, after `WAITS`.
+
+        Raises:
+            UserError: it is not there, may not be read, or does not come.
+        """
+        return _Blocks(self)
+
+    def now(self) -> RemoteFile:
+        """The same file, with the size and the version that it has now."""
+        with _clear_errors(self.url):
+            system, path = _opened(self.url)
+            return _file(self.url, system.info(path))
+
+
+def remote_files(url: str) -> list[RemoteFile]:
+    """The files that a URL names: a file, all in a folder and below it, or all that fit where it has a ``*``.
+
+    They are sorted as the files of a folder of this machine are.
+
+    Raises:
+        UserError: an unknown scheme, a missing package, no such file, no permission, no connection.
+    """
+    with _clear_errors(url):
+        system, path = _opened(url)
+        if "*" not in path and not _is_page(path) and (info := system.info(path))["type"] == "file":
+            return [_file(url, info)]
+        root = "" if "*" in path else path.rstrip("/") + "/"
+        found = system.find(path, detail=True) if root else system.glob(path, detail=True)
+        files = []
+        for info in sorted(found.values(), key=lambda info: info["name"].split("/")):
+            if info["type"] == "file":
+                told = info if info.get("size") is not None else system.info(info["name"])
+                inside = info["name"].removeprefix(root) if root else ""
+                files.append(_file(system.unstrip_protocol(info["name"]), told, inside))
+        if not files:
+            raise UserError(f"{without_secrets(url)} names no file", "check the address")
+        return files
+
+
+def _is_page(path: str) -> bool:
+    """A folder of the web: its address ends with a slash. It is not asked for as a file."""
+    return path.startswith(("http://", "https://")) and path.endswith("/")
+
+
+def _file(url: str, info: dict[str, Any], inside: str = "") -> RemoteFile:
+    if info.get("size") is None:
+        raise UserError(f"{without_secrets(url)} does not tell its size", "copy it to this machine first")
+    version = tuple((key, str(info[key])) for key in _VERSIONS if info.get(key))
+    return RemoteFile(url, int(info["size"]), version, inside)
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """Fsspec's system for a URL, and the path there. What it remembers of folders is forgotten first."""
+    import fsspec
+
+    scheme = url.partition("://")[0]
+    if scheme not in fsspec.available_protocols():
+        raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        remedy = f"pip install {EXTRAS[scheme]}" if scheme in EXTRAS else f"install it ({error})"
+        raise UserError(f"{without_secrets(url)} needs a package that is not installed", remedy) from error
+    system.invalidate_cache()
+    return system, path
+
+
+class _Blocks(io.RawIOBase):
+    """A file's bytes, a block at a time."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._file, self._at, self._begin, self._block = file, 0, 0, b""
+        with _clear_errors(file.url):
+            system, path = _opened(file.url)
+            self._stream = system.open(path, "rb", block_size=BLOCK_BYTES, cache_type="none")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._begin <= self._at < self._begin + len(self._block):
+            self._begin, self._block = self._at, b""  # one block in memory, never two
+            self._block = self._fetched(self._at)
+        place = self._at - self._begin
+        part = memoryview(self._block)[place : place + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+    def _fetched(self, begin: int) -> bytes:
+        wanted = min(BLOCK_BYTES, self._file.size - begin)
+        if wanted <= 0:
+            return b""
+        with _clear_errors(self._file.url):
+            waits = iter(WAITS)
+            while True:
+                try:
+                    return self._asked(begin, wanted)
+                except Exception as error:
+                    if (wait := next(waits, None)) is None or _refused(error):
+                        raise
+                time.sleep(wait)
+
+    def _asked(self, begin: int, wanted: int) -> bytes:
+        if self._stream.tell() != begin:
+            self._stream.seek(begin)
+        block = bytes(self._stream.read(wanted))
+        if len(block) != wanted:
+            raise OSError(f"{len(block):,} bytes came instead of {wanted:,}")
+        return block
+
+
+@contextmanager
+def _clear_errors(url: str) -> Iterator[None]:
+    """Turns what can go wrong into a UserError. The stores' libraries have no common errors."""
+    shown = without_secrets(url)
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as raised:
+        error = _cause(raised)
+        status = getattr(error, "status", None)
+        why = f"HTTP {status}" if status else " ".join(str(error).replace(url, shown).split()) or type(error).__name__
+        if isinstance(error, FileNotFoundError) or status == 404:
+            raise UserError(f"{shown} does not exist", "check the address") from raised
+        if _refused(error):
+            raise UserError(f"{shown} may not be read ({why})", "check your credentials for it") from raised
+        remedy = "check the connection, then run the same command again"
+        raise UserError(f"{shown} cannot be read ({why})", remedy) from raised
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What is behind an error: for the web, fsspec says "not found" of every one."""
+    cause = error.__cause__
+    behind = isinstance(error, FileNotFoundError) and cause is not None
+    return cause if behind and (hasattr(cause, "status") or isinstance(cause, OSError)) else error  # type: ignore[return-value]
+
+
+def _refused(error: BaseException) -> bool:
+    """Whether to ask again would give the same."""
+    no_key = type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+    missing = isinstance(error, FileNotFoundError | PermissionError)
+    return no_key or missing or getattr(error, "status", 0) in range(400, 500)
