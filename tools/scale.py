@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "performanc
 MODELS = ("small", "minilm")
 WIDTH, NUMBER = 384, 4  # of their vectors, and bytes of a float32
 CORES, PRICE = 64, 2.5  # an example: cores of a machine, and its price an hour in any currency
-SIZES = [10**power for power in range(5, 10)]
+SIZES = [10**power for power in range(6, 10)]
 MISSING = "No measurement is committed yet."
 
 
