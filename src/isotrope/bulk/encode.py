@@ -7,15 +7,13 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.bulk.engines import Engine, Shard, WorkerModel, Workers, check_engine, one_process, shards_in_order
+from isotrope.bulk.inputs import encoder_checksum, every_text, first_vector, opened, shown_name
 from isotrope.bulk.kept import Kept, check_names
 from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, beside, destination, held
 from isotrope.bulk.processes import Processes
@@ -23,18 +21,14 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import Bar, watch
 from isotrope.console.progress import progress as progress_bar
 from isotrope.console.threads import threads_line
-from isotrope.encoder import load
-from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.encoder.embed import Vectors
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.store.mark import remove
 from isotrope.store.remote import local_paths
-from isotrope.text.files import LONGEST_LINE, TextFile, content_checksum, find_sources, not_read, passed_over
-from isotrope.text.readers import Columns, rows
+from isotrope.text.files import TextFile, content_checksum, find_sources, not_read, passed_over
 from isotrope.types import Encoder
 
-FIRST = "A first sentence shows the dimension of the vectors."
 SHARD_CHARACTERS = 1 << 26  # a shard ends early here, so that rows of whole books fit into memory too
 
 
@@ -113,8 +107,8 @@ def encode(
     options = {"normalize": normalize, "device": device, "prompt": prompt, "prompt_name": prompt_name}
     kept = _kept(keep, sources, text, store)
     with watch("checking the files", shown):
-        encoder = _encoder(model, {"pooling": pooling, **options})
-        first = vectors_of(encoder, [FIRST], progress=lambda done: None)  # (1, D)
+        encoder = opened(model, {"pooling": pooling, **options})
+        first = first_vector(encoder)  # (1, D)
         made_from = {
             "output": Path(output).suffix if store.whole else "folder",
             "text": text,
@@ -123,17 +117,17 @@ def encode(
             "shard": shard,
             "keep": list(kept.names) or None,
             "prompt": used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None,
-            "model": _model_checksum(encoder, first),
+            "model": encoder_checksum(encoder, first),
             "files": content_checksum(sources, ""),
         }
-    name = str(model) if isinstance(model, str | Path) else _class_name(model)
+    name = shown_name(model)
     if note := Prompts(prompt, prompt_name).note(encoder, name):
         shown.print(note)
     with held(store):
         manifest = Manifest.read(store.folder) if resume else None
         if manifest is None:
             with watch("counting the rows", shown):  # all of the input is checked before the long work
-                count = sum(1 for _ in _texts(sources, text))
+                count = sum(1 for _ in every_text(sources, text))
             if not count:
                 raise UserError(f"{sources[0].path} has a header but no rows", "give a file with sentences")
             (store.folder / MANIFEST).unlink(missing_ok=True)
@@ -157,7 +151,7 @@ def encode(
                 place = str(Path(model).absolute()) if Path(model).is_dir() else str(model)  # type: ignore[arg-type]
                 made = WorkerModel(place, loading, str(made_from["model"]), batch_size, threads)
                 work = partial(_several, engine, made, jobs, address)
-            _go_on(manifest, store, kept, _texts(sources, text), work, report)
+            _go_on(manifest, store, kept, every_text(sources, text), work, report)
         if content_checksum(sources, "") != made_from["files"]:
             raise _changed(store.folder)
         written = store.finish(manifest, kept)
@@ -181,46 +175,6 @@ def _kept(keep: Sequence[str] | str, sources: list[TextFile], text: str | None, 
     if isinstance(store, OneArray) and not names and (older := beside(store.whole)).exists():
         raise UserError(f"{older} would lie beside an array of other rows", "move it away, or keep its columns again")
     return Kept(names, sources, text, store.folder)
-
-
-def _encoder(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
-    if isinstance(model, str | Path):
-        encoder: Encoder = load(model, **options)
-        return encoder
-    for name, value in options.items():
-        if value is not None:
-            raise UserError(f"{name} = {value!r} needs the name of a model", f"give {name} to isotrope.load instead")
-    if not isinstance(model, Encoder):
-        raise UserError(f"{model!r:.80} is not an encoder", "give a model's name or an object with encode(list[str])")
-    return model
-
-
-def _model_checksum(encoder: Encoder, vector: Vectors) -> str:
-    """Of the weights, the configuration and the tokenizer; of an unknown encoder, its class and a vector (1, D)."""
-    if not isinstance(encoder, SentenceTransformer):
-        return xxhash.xxh3_128_hexdigest(_class_name(encoder).encode() + vector.astype(np.float16).tobytes())
-    return model_checksum(encoder)
-
-
-def _class_name(encoder: object) -> str:
-    return f"{type(encoder).__module__}.{type(encoder).__qualname__}"
-
-
-def _texts(sources: list[TextFile], text: str | None) -> Iterator[str]:
-    """Every row's sentence, as it is: without the line's end, and empty for a blank line or a null."""
-    for source in sources:
-        for line, (field,) in rows(source, Columns(text)):
-            sentence = field or ""
-            if source.format == ".txt":
-                sentence = sentence.removesuffix("\n").removesuffix("\r")
-            try:
-                size = len(sentence.encode())
-            except UnicodeEncodeError as error:
-                problem = f"{source.path}:{line} holds what is not UTF-8 text"
-                raise UserError(problem, "convert the file to UTF-8 or correct the line") from error
-            if source.format == ".txt" and size >= LONGEST_LINE:  # the reader has cut it
-                raise UserError(f"{source.path}:{line} is longer than {LONGEST_LINE} bytes", "break the line")
-            yield sentence
 
 
 def _reports(bar: Bar, progress: Callable[[int], None] | None) -> Callable[[int], None]:
