@@ -19,11 +19,13 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.lock import hold
 from isotrope.store.mark import remove
-from isotrope.store.records import read_record
+from isotrope.store.records import Record, read_record
 from isotrope.store.rows import GrowingArray
 
 MANIFEST = "manifest.json"
+METADATA = b"isotrope"  # where OUT.parquet holds its manifest
 OUTPUT_KIND = "folder of vectors"  # of the mark
+_TYPES = {"rows": int, "dimension": int, "model": str, "made_from": dict, "done": int, "shards": int}
 
 
 @dataclass(slots=True)
@@ -42,9 +44,14 @@ class Manifest:
         """Checksum of what it is made from: equal keys mean equal vectors, to rounding."""
         return xxhash.xxh3_128_hexdigest(json.dumps(self.made_from, sort_keys=True).encode())
 
+    @property
+    def record(self) -> Record:
+        """As it is stored."""
+        return {"key": self.key, **asdict(self)}
+
     def save(self, folder: Path) -> None:
         """Replace the manifest in ``folder`` at one stroke."""
-        write_json(folder / MANIFEST, {"key": self.key, **asdict(self)})
+        write_json(folder / MANIFEST, self.record)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -56,10 +63,17 @@ class Manifest:
         path, remedy = folder / MANIFEST, f"delete {folder} to start again"
         if not path.exists():
             return None
-        types = {"rows": int, "dimension": int, "model": str, "made_from": dict, "done": int, "shards": int}
-        stored = read_record(path, {"key": str, **types}, remedy)
-        manifest = cls(**{name: stored[name] for name in types})
-        if stored["key"] != manifest.key:
+        return cls.from_record(read_record(path, {"key": str, **_TYPES}, remedy), path, remedy)
+
+    @classmethod
+    def from_record(cls, record: Record, path: Path, remedy: str) -> Manifest:
+        """The manifest of a `record`, which lies in ``path``.
+
+        Raises:
+            UserError: it is not as it was written.
+        """
+        manifest = cls(**{name: record[name] for name in _TYPES})
+        if record["key"] != manifest.key:
             raise UserError(f"{path} is damaged: its key does not fit", remedy)
         return manifest
 
@@ -98,7 +112,7 @@ class Parts:
         if self.whole and manifest.done == manifest.rows and not self._part(0).exists():
             return self.whole.exists()
         try:
-            rows = [pq.read_metadata(self._part(i)).num_rows for i in range(manifest.shards)]
+            rows = [pq.read_metadata(part).num_rows for part in self.files(manifest)]
             return bool(manifest.done == sum(rows))
         except (OSError, pa.ArrowException):
             return False
@@ -109,12 +123,17 @@ class Parts:
             kept.path.unlink(missing_ok=True)
             return self.folder
         if self._part(0).exists():  # not so where a kill came while the parts were removed
-            schema = pq.read_schema(self._part(0))
+            about = {METADATA: json.dumps(manifest.record)}  # a reader knows the model
+            schema = pq.read_schema(self._part(0)).with_metadata(about)
             with new_file(self.whole) as file, pq.ParquetWriter(file, schema, use_dictionary=["text"]) as writer:
-                for shard in range(manifest.shards):
-                    table = pq.read_table(self._part(shard))
+                for part in self.files(manifest):
+                    table = pq.read_table(part)
                     writer.write_table(table, row_group_size=len(table))
         return self.whole
+
+    def files(self, manifest: Manifest) -> list[Path]:
+        """Of the shards that count."""
+        return [self._part(shard) for shard in range(manifest.shards)]
 
     def clear(self) -> None:
         """Remove the shards."""
