@@ -124,6 +124,7 @@ def test_the_face_is_what_the_readme_uses() -> None:
         "evaluate",
         "improve",
         "load",
+        "search",
         "train",
     }
     assert set(isotrope.__all__) == named | {"__version__"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isotrope.bulk.encode import encode
+    from isotrope.bulk.search import search
     from isotrope.choice.improve import improve
     from isotrope.components.registry import component
     from isotrope.compression.compress import compress
@@ -28,6 +29,7 @@ _FACE = {
     "compress": "isotrope.compression.compress:compress",
     "improve": "isotrope.choice.improve:improve",
     "encode": "isotrope.bulk.encode:encode",
+    "search": "isotrope.bulk.search:search",
     "load": "isotrope.encoder:load",
     "component": "isotrope.components.registry:component",
     "Objective": "isotrope.objective.objective:Objective",
@@ -36,7 +38,7 @@ _FACE = {
 }
 __all__ = [
     "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "compress", "encode", "evaluate",
-    "improve", "load", "train",
+    "improve", "load", "search", "train",
 ]  # fmt: skip
 
 

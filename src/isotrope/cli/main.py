@@ -29,6 +29,7 @@ from isotrope.cli.presets import app as presets_app
 from isotrope.cli.pretrain import pretrain
 from isotrope.cli.quickstart import quickstart
 from isotrope.cli.report import report
+from isotrope.cli.search import search
 from isotrope.cli.study import study
 from isotrope.cli.train import train
 from isotrope.cli.whiten import whiten
@@ -51,7 +52,10 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
-for command in (quickstart, improve, compress, train, report, encode, evaluate, case, whiten, export, pretrain, study):
+COMMANDS = (
+    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain, study,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(working(command, alone=command is not train))
 errors = plain_console(stderr=True)
 

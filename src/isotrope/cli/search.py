@@ -1,0 +1,93 @@
+"""``isotrope search``: the nearest texts to a query, among encoded ones."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isotrope.console.plain import plain_console
+from isotrope.errors import UserError
+
+if TYPE_CHECKING:
+    from isotrope.bulk.search import Hit
+    from isotrope.report.tables import Table
+
+SHOWN = 200  # characters of a text
+
+
+def search(
+    model: Annotated[str, typer.Argument(help="The model that encoded the texts: a folder or a hub name.")],
+    index: Annotated[str, typer.Argument(help="What isotrope encode wrote: OUT.npy, OUT.parquet or a folder.")],
+    queries: Annotated[
+        list[str] | None, typer.Argument(metavar="[QUERY]...", help="Default: the lines of the standard input.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Rows for each query.")] = 10,
+    engine: Annotated[str, typer.Option(help="exact (torch), or faiss (needs isotrope[faiss]).")] = "exact",
+    texts: Annotated[
+        list[str] | None, typer.Option(help="For OUT.npy: a file that was encoded; again for more, in their order.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(help="In tables of --texts: the column of the texts; default: the only one, or text.")
+    ] = None,
+    query_prompt: Annotated[
+        str | None, typer.Option(help="Words before queries; default: the model's prompt for them.")
+    ] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write all results to this .json file.")] = None,
+) -> None:
+    """Show the encoded texts that are nearest to a query.
+
+    Every vector is compared. The memory does not grow with their number.
+    """
+    from isotrope.bulk.search import search as run
+    from isotrope.report.table_files import check_file
+    from isotrope.report.tables import print_table
+    from isotrope.store.atomic import write_text
+    from isotrope.store.disk import writing
+
+    target = check_file(Path(json_file)) if json_file else None
+    queries = queries or _lines()
+    found = run(
+        model, index, queries, top=top, engine=engine, texts=texts or (), text=text, query_prompt=query_prompt,
+        console=plain_console(stderr=True),
+    )  # fmt: skip
+    console = plain_console()
+    for query, hits in zip(queries, found, strict=True):
+        print_table(_table(query, hits), console)
+    if target:
+        record = [{"query": query, "hits": list(map(asdict, hits))} for query, hits in zip(queries, found, strict=True)]
+        with writing(target.parent, again="run the same command again"):
+            write_text(target, json.dumps(record, indent=2, default=str) + "\n")  # dates of kept columns as words
+        console.print(f"written to {target}")
+
+
+def _lines() -> list[str]:
+    """The queries of the standard input. Bytes that are not UTF-8 are refused later, with the query."""
+    if sys.stdin.isatty():
+        raise UserError("there is no query", "write one behind the index, or pipe lines into the command")
+    lines = (line.decode("utf-8", "surrogateescape").strip() for line in sys.stdin.buffer)
+    return list(filter(None, lines))
+
+
+def _table(query: str, hits: Sequence[Hit]) -> Table:
+    from isotrope.report.tables import Table
+
+    kept = [name for name in hits[0].fields if name != "text"]
+    names = [*kept, *(["text"] if "text" in hits[0].fields else [])]
+    cells = [
+        [str(rank), f"{hit.cosine:.3f}", str(hit.row), *(_cell(hit.fields[name]) for name in names)]
+        for rank, hit in enumerate(hits, start=1)
+    ]
+    header = ["rank", "cosine", "row", *names]
+    return Table(query, header, cells, words=len(header))
+
+
+def _cell(value: object) -> str:
+    """On one line, and cut."""
+    line = "" if value is None else " ".join(str(value).split())
+    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"

@@ -1,0 +1,91 @@
+"""``isotrope search`` at the command line: data is shown as it is, queries come from arguments or from a pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from test_bad_inputs import check_line, in_process
+
+TEXTS = ["one [/x] two", "[bold]three[/bold] :smile:", "a\x1b[2J river", "word " * 100]
+
+
+@pytest.fixture
+def folder(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Path:
+    """With the vectors of a table."""
+    monkeypatch.chdir(tmp_path)
+    rows = [json.dumps({"text": text, "[id]": number}) for number, text in enumerate(TEXTS)]
+    Path("rows.jsonl").write_text("\n".join(rows) + "\n")
+    command = ["encode", str(tiny_model), "rows.jsonl", "--text", "text", "--keep", "[id]", "--output", "vectors"]
+    assert in_process(command, monkeypatch) == 0
+    capfd.readouterr()
+    return tmp_path
+
+
+def test_what_is_shown(
+    tiny_model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["search", str(tiny_model), "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json"]
+    assert in_process(command, monkeypatch) == 0
+    out = capfd.readouterr().out
+    assert "[red]a river[/red]" in out
+    assert [line.split() for line in out.splitlines() if "cosine" in line] == [
+        ["rank", "cosine", "row", "[id]", "text"]
+    ] * 2
+    first, second, escaped, long = (
+        [line.split(maxsplit=4) for line in out.splitlines() if text in line]
+        for text in ("one [/x] two", "[bold]three[/bold] :smile:", "a\\x1b[2J river", "word word")
+    )
+    assert (len(first), len(second), len(escaped), len(long)) == (2, 3, 2, 2)  # one is a query too
+    assert second[2][:4] == ["1", "1.000", "1", "1"]
+    assert long[0][4].strip().endswith("word…")
+    assert out.splitlines()[-1] == "written to hits.json"
+    record = json.loads(Path("hits.json").read_text())
+    assert [one["query"] for one in record] == ["[red]a river[/red]", TEXTS[1]]
+    assert record[1]["hits"][0]["row"] == 1
+    assert record[1]["hits"][0]["fields"] == {"text": TEXTS[1], "[id]": 1}
+    assert sorted(hit["fields"]["text"] for hit in record[0]["hits"]) == sorted(TEXTS)
+
+
+def test_queries_from_a_pipe(
+    tiny_model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["search", str(tiny_model), "vectors", "--top", "1"]
+    for given, code in ((b"a river\n\none [/x] two\n", 0), (b"na\xefve\n", 2), (b"\n", 2)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        assert in_process(command, monkeypatch) == code
+        out, err = capfd.readouterr()
+        if not code:
+            assert out.count("cosine") == 2
+            assert "1.000" in out
+        else:
+            check_line(err, "is not UTF-8 text" if given != b"\n" else "there is no query")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["no", "vectors", "a"], "no is neither a folder here nor a model … check the name"),
+        (["MODEL", "nowhere", "a"], "nowhere does not exist: give what isotrope encode wrote"),
+        (["MODEL", "vectors", "a", "--engine", "annoy"], "engine = 'annoy' is unknown … exact, faiss"),
+        (["MODEL", "vectors", "a", "--top", "0"], "--top … see isotrope search --help"),
+        (["MODEL", "vectors", "a", "--json", "no/hits.json"], "hits.json cannot be written: make the folder"),
+        (["isotrope/tiny", "vectors", "a"], "vectors was made with another model than isotrope/tiny … name that one"),
+    ],
+)
+def test_mistakes(
+    tiny_model: Path,
+    folder: Path,
+    words: list[str],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    command = [str(tiny_model) if word == "MODEL" else word for word in words]
+    assert in_process(["search", *command], monkeypatch) == 2
+    check_line(capfd.readouterr().err, expected)
