@@ -21,6 +21,7 @@ from isotrope.run.reading import open_text, text_key
 from isotrope.run.settings import RunSettings
 from isotrope.run.train import Run
 from isotrope.text.collection import open_documents
+from isotrope.text.sample import Sample
 from small_runs import small_run, unfinished
 
 OPTIONS: dict[str, Any] = {"sentences": None, "dev": "none", "test": "none", "preset": "crops"}
@@ -180,6 +181,26 @@ def test_what_was_read_is_said(tiny_model: Path, documents_file: Path, tmp_path:
     assert "each row of a table is a document; 40 have a title" in said
     assert "80 pairs drawn from 40 of 40 documents" in said
     assert ": 80 pairs, 0.3 epochs, batches of 16" in said
+
+
+def test_only_the_sample_of_a_url_is_kept(
+    corpus_file: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row for row what it is of a file on this machine, and the other rows are null."""
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
+    monkeypatch.setattr("isotrope.run.reading.WATCHED", 5)
+    memory.put_file(str(corpus_file), "/corpus.txt")
+    preset = read_preset("simcse", ["train.batch_size=4"])
+    asked = {"preset": "simcse", "sentences": 20, "seed": 3}
+    here, there = (open_text(settings(place, **asked), preset) for place in (corpus_file, "memory://corpus.txt"))  # type: ignore[arg-type]
+    sample, watched = Sample(there, 20, 3), Sample(there, 5, 0)
+    assert (there.key, len(there), there.report.dropped) == (here.key, len(here), here.report.dropped)
+    assert sample.texts() == Sample(here, 20, 3).texts()
+    assert watched.texts() == Sample(here, 5, 0).texts()
+    kept = {row["label"] for row in there.dataset if row["text"] is not None}
+    assert kept == {*sample.order.rows(0, 20).tolist(), *watched.order.rows(0, 5).tolist(), 0, 1, 2, 3}
+    other = open_text(settings("memory://corpus.txt", **asked | {"seed": 4}), preset)  # type: ignore[arg-type]
+    assert Sample(other, 20, 4).texts() == Sample(here, 20, 4).texts()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from isotrope.bulk.inputs import encoder_checksum, every_text, first_vector, ope
 from isotrope.bulk.kept import Kept, check_names
 from isotrope.bulk.output import MANIFEST, Manifest, OneArray, Parts, beside, destination, held
 from isotrope.bulk.processes import Processes
+from isotrope.bulk.remote_output import remote_destination
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import Bar, watch
 from isotrope.console.progress import progress as progress_bar
@@ -25,7 +26,7 @@ from isotrope.encoder.embed import Vectors
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.store.mark import remove
-from isotrope.store.remote import local_paths
+from isotrope.store.remote import is_url, lies_within
 from isotrope.text.files import TextFile, content_checksum, find_sources, not_read, passed_over
 from isotrope.types import Encoder
 
@@ -52,7 +53,7 @@ def encode(
     progress: Callable[[int], None] | None = None,
     console: Console | None = None,
     resume: bool = True,
-) -> Path:
+) -> Path | str:
     """Embed every row of the files, in order, with at most one shard of text and vectors in memory.
 
     There is one row out for each row in: nothing is cleaned away. A blank line or a null is the empty sentence. The
@@ -62,6 +63,7 @@ def encode(
     - ``OUT.parquet``: columns ``text``, those kept, and ``embedding`` (a fixed-size list of float32), a row group a
       shard;
     - a folder: such Parquet files, ``part-00000.parquet`` …, and ``manifest.json`` with rows, dimension, model and key.
+      It may be a URL: see `isotrope.bulk.remote_output.RemoteParts`.
 
     A file appears only whole, in place of an older one; until then its shards lie in ``OUT.npy.parts/`` or
     ``OUT.parquet.parts/``. After a kill, Ctrl-C or a full disk the same call goes on after the last whole shard.
@@ -89,7 +91,7 @@ def encode(
         resume: False begins anew, whatever is there.
 
     Returns:
-        The path of the output.
+        The path of the output, or its URL.
 
     Raises:
         UserError: anything wrong with model, files (with file and line), columns, output or encoder (with the row);
@@ -99,9 +101,10 @@ def encode(
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
     jobs = check_engine(engine, jobs, address, str(model) if isinstance(model, Path) else model)
-    store, shown = destination(output), console or plain_console(quiet=True)
+    store = remote_destination(str(output)) if is_url(output) else destination(output)
+    shown = console or plain_console(quiet=True)
     files = [files] if isinstance(files, str | Path) else files
-    sources = _sources(files, Path(output))
+    sources = _sources(files, output)
     if left := not_read(passed_over(files)):
         shown.print(left)
     options = {"normalize": normalize, "device": device, "prompt": prompt, "prompt_name": prompt_name}
@@ -124,6 +127,7 @@ def encode(
     if note := Prompts(prompt, prompt_name).note(encoder, name):
         shown.print(note)
     with held(store):
+        store.begin(resume)
         manifest = Manifest.read(store.folder) if resume else None
         if manifest is None:
             with watch("counting the rows", shown):  # all of the input is checked before the long work
@@ -135,9 +139,9 @@ def encode(
             kept.make()
             manifest = Manifest(count, first.shape[1], name, made_from)
             manifest.save(store.folder)
-        manifest.check(store.folder, made_from)
+        manifest.check(store.shown, made_from)
         if not store.holds(manifest):
-            raise UserError(f"{store.folder} lacks some of its shards", f"delete {store.folder} to start again")
+            raise UserError(f"{store.shown} lacks some of its shards", f"delete {store.shown} to start again")
         shown.print(threads_line())
         with progress_bar("encoded", manifest.rows, shown) as bar:
             report = _reports(bar, progress)
@@ -153,7 +157,7 @@ def encode(
                 work = partial(_several, engine, made, jobs, address)
             _go_on(manifest, store, kept, every_text(sources, text), work, report)
         if content_checksum(sources, "") != made_from["files"]:
-            raise _changed(store.folder)
+            raise _changed(store.shown)
         written = store.finish(manifest, kept)
         if store.whole:
             store.clear()  # the first shard first: where it is gone, the whole file is there
@@ -161,10 +165,9 @@ def encode(
         return written
 
 
-def _sources(files: Sequence[str | Path], output: Path) -> list[TextFile]:
-    place = output.resolve()
-    for path in local_paths(files):
-        if place.is_relative_to(path.resolve()):  # it would be read as input by the next call, or replace its input
+def _sources(files: Sequence[str | Path], output: str | Path) -> list[TextFile]:
+    for path in files:
+        if lies_within(output, path):  # it would be read as input by the next call, or replace its input
             raise UserError(f"output {output} lies in the input {path}", "write elsewhere")
     return find_sources(files)
 
@@ -214,7 +217,7 @@ def _go_on(
     with closing(work(_shards(islice(texts, manifest.done, None), manifest))) as results:  # type: ignore[type-var]
         for shard, vectors in results:  # (n, D)
             if manifest.done + len(shard.sentences) > manifest.rows:
-                raise _changed(store.folder)
+                raise _changed(store.shown)
             if vectors.shape[1] != manifest.dimension:
                 problem = f"encode() gave {vectors.shape[1]} dimensions after {manifest.dimension}"
                 raise UserError(problem, "return vectors of one dimension")
@@ -224,10 +227,10 @@ def _go_on(
             manifest.save(store.folder)  # from here on the shard counts
             report(manifest.done)
     if manifest.done < manifest.rows:
-        raise _changed(store.folder)
+        raise _changed(store.shown)
 
 
-def _changed(folder: Path) -> UserError:
+def _changed(folder: str) -> UserError:
     return UserError("the files have changed while they were read", f"delete {folder} to start again")
 
 

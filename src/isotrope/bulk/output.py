@@ -77,7 +77,7 @@ class Manifest:
             raise UserError(f"{path} is damaged: its key does not fit", remedy)
         return manifest
 
-    def check(self, folder: Path, made_from: dict[str, Any]) -> None:
+    def check(self, folder: str, made_from: dict[str, Any]) -> None:
         """Raise UserError, with the difference, unless it is made from the same."""
         for name, value in made_from.items():
             if (begun := self.made_from.get(name)) == value:
@@ -96,7 +96,7 @@ class Parts:
     """Parquet parts, one a shard, in ``folder``; with ``whole``, one Parquet file of them all in the end."""
 
     def __init__(self, folder: Path, whole: Path | None = None) -> None:
-        self.folder, self.whole = folder, whole
+        self.folder, self.whole, self.shown = folder, whole, str(folder)
 
     def append(self, manifest: Manifest, texts: list[str], vectors: Vectors, kept: Kept) -> None:
         """Write texts (n,), their kept columns and vectors (n, D) as the next part."""
@@ -106,6 +106,9 @@ class Parts:
         table = pa.table({"text": pa.array(texts, pa.string()), **columns, "embedding": embedding})
         with new_file(self._part(manifest.shards)) as file:
             pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
+
+    def begin(self, resume: bool) -> None:
+        """Nothing: all that counts lies in the folder."""
 
     def holds(self, manifest: Manifest) -> bool:
         """Whether all shards are there that the manifest counts, or were until they had become the whole file."""
@@ -117,8 +120,8 @@ class Parts:
         except (OSError, pa.ArrowException):
             return False
 
-    def finish(self, manifest: Manifest, kept: Kept) -> Path:
-        """The finished output."""
+    def finish(self, manifest: Manifest, kept: Kept) -> Path | str:
+        """The finished output: its path, or its URL."""
         if self.whole is None:
             kept.path.unlink(missing_ok=True)
             return self.folder
@@ -149,11 +152,14 @@ class OneArray:
     """One float32 array (N, D) in the .npy format, which grows in ``folder`` and moves to ``whole`` in the end."""
 
     def __init__(self, folder: Path, whole: Path) -> None:
-        self.folder, self.whole, self._draft = folder, whole, folder / "vectors.npy"
+        self.folder, self.whole, self.shown, self._draft = folder, whole, str(folder), folder / "vectors.npy"
 
     def append(self, manifest: Manifest, texts: list[str], vectors: Vectors, kept: Kept) -> None:
         """Write vectors (n, D) after the rows that the manifest counts, over what a kill left there."""
         self._array(manifest).append(manifest.done, vectors)
+
+    def begin(self, resume: bool) -> None:
+        """Nothing: all that counts lies in the folder."""
 
     def holds(self, manifest: Manifest) -> bool:
         """Whether all rows are there that the manifest counts; once moved to its place the array is whole."""

@@ -25,7 +25,7 @@ def encode(
             help=f"A model (folder, hub name; without one: {DEFAULT}), then files of text; each row gives one vector.",
         ),
     ],
-    output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder for Parquet files.")],
+    output: Annotated[str, typer.Option(help="OUT.npy, OUT.parquet, or a folder or URL for Parquet files.")],
     text: Annotated[
         str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
     ] = None,
@@ -54,7 +54,7 @@ def encode(
         model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
         keep=keep or (), engine=engine, jobs=jobs, address=address, console=errors,
     )  # fmt: skip
-    columns = f", the kept columns to {beside(written)}" if keep and written.suffix == ".npy" else ""
+    columns = f", the kept columns to {beside(Path(written))}" if keep and str(written).endswith(".npy") else ""
     console.print(f"written to {written}{columns}{'' if model == names[0] else f' (model: {model})'}")
 
 

@@ -31,14 +31,13 @@ from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import RunInputs
 from isotrope.run.pairs import TransferDev
 from isotrope.run.processes import process_count, process_number
-from isotrope.run.reading import open_text
+from isotrope.run.reading import WATCHED, WATCHED_SEED, open_text
 from isotrope.run.settings import RunSettings
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 
-WATCHED = 1000  # sentences for the label-free signals
 SHOWN = 500  # of these, kept for the report
 
 
@@ -96,7 +95,7 @@ def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingP
     _rehearse(objective, corpus, preset)
     if preset.train.compile:
         compile_layers(model)
-    watched = Sample(corpus, min(WATCHED, len(corpus)), seed=0).texts()
+    watched = Sample(corpus, min(WATCHED, len(corpus)), WATCHED_SEED).texts()
     if process_number() == 0:
         folder.begin(inputs.identity, preset, watched[:SHOWN])
         _announce(console, settings, preset, sample, selects=bool(inputs.selecting))

@@ -1,7 +1,7 @@
 """Files of other machines, by their URL: s3://, gs://, hf://, https://, and whatever else fsspec knows.
 
-They are read in blocks, in order or at any place. No copy is kept. Credentials and addresses are fsspec's business: the
-environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
+They are read in blocks, in order or at any place, and no copy is kept. They are written whole. Credentials and
+addresses are fsspec's business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import io
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from isotrope.errors import UserError, one_of
+from isotrope.store.atomic import new_file
+
+Returned = TypeVar("Returned")
 
 BLOCK_BYTES = 1 << 23  # bytes asked for at once, and the only ones in memory
 WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for again
@@ -37,6 +40,13 @@ def is_url(name: object) -> bool:
 def local_paths(names: Iterable[str | Path]) -> list[Path]:
     """Those of the names that are no URLs."""
     return [Path(name) for name in names if not is_url(name)]
+
+
+def lies_within(name: str | Path, folder: str | Path) -> bool:
+    """Whether a path or URL is that of a folder, or lies below it."""
+    if is_url(name) or is_url(folder):
+        return f"{name}/".startswith(f"{folder}".rstrip("/") + "/")
+    return Path(name).resolve().is_relative_to(Path(folder).resolve())
 
 
 def without_secrets(url: str) -> str:
@@ -109,6 +119,61 @@ def remote_files(url: str) -> list[RemoteFile]:
         return files
 
 
+def remote_names(url: str) -> set[str]:
+    """The names of all files in a folder and below it; none where there is no such folder.
+
+    Raises:
+        UserError: as `remote_files`.
+    """
+    with _clear_errors(url):
+        system, path = _opened(url)
+        try:
+            return {name.removeprefix(path.rstrip("/") + "/") for name in system.find(path)}
+        except FileNotFoundError:
+            return set()
+
+
+def upload(path: Path, url: str) -> None:
+    """Put a file where a URL says, in place of an older one, and look whether all of it is there.
+
+    Raises:
+        UserError: no permission, no connection.
+    """
+
+    def put() -> None:
+        system, place = _opened(url)
+        system.put_file(str(path), place)
+        system.invalidate_cache()
+        if (found := system.info(place)["size"]) != path.stat().st_size:
+            raise OSError(f"{found:,} of {path.stat().st_size:,} bytes are there")
+
+    with _clear_errors(url, "written"):
+        _with_patience(put)
+
+
+def fetch_file(url: str, path: Path) -> None:
+    """A small file behind a URL becomes one of this machine.
+
+    Raises:
+        UserError: as `remote_files`.
+    """
+    (file,) = remote_files(url)
+    with io.BufferedReader(file.open()) as stream, new_file(path) as target:
+        target.write(stream.read())
+
+
+def _with_patience(work: Callable[[], Returned]) -> Returned:
+    """What ``work`` returns. After an error it is tried again, after `WAITS`, unless it was refused."""
+    waits = iter(WAITS)
+    while True:
+        try:
+            return work()
+        except Exception as error:
+            if (wait := next(waits, None)) is None or _refused(error):
+                raise
+        time.sleep(wait)
+
+
 def _is_page(path: str) -> bool:
     """A folder of the web: its address ends with a slash. It is not asked for as a file."""
     return path.startswith(("http://", "https://")) and path.endswith("/")
@@ -179,14 +244,7 @@ class _Blocks(io.RawIOBase):
         if wanted <= 0:
             return b""
         with _clear_errors(self._file.url):
-            waits = iter(WAITS)
-            while True:
-                try:
-                    return self._asked(begin, wanted)
-                except Exception as error:
-                    if (wait := next(waits, None)) is None or _refused(error):
-                        raise
-                time.sleep(wait)
+            return _with_patience(lambda: self._asked(begin, wanted))
 
     def _asked(self, begin: int, wanted: int) -> bytes:
         if self._stream.tell() != begin:
@@ -198,7 +256,7 @@ class _Blocks(io.RawIOBase):
 
 
 @contextmanager
-def _clear_errors(url: str) -> Iterator[None]:
+def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
     """Turns what can go wrong into a UserError. The stores' libraries have no common errors."""
     shown = without_secrets(url)
     try:
@@ -212,9 +270,9 @@ def _clear_errors(url: str) -> Iterator[None]:
         if isinstance(error, FileNotFoundError) or status == 404:
             raise UserError(f"{shown} does not exist", "check the address") from raised
         if _refused(error):
-            raise UserError(f"{shown} may not be read ({why})", "check your credentials for it") from raised
+            raise UserError(f"{shown} may not be {done} ({why})", "check your credentials for it") from raised
         remedy = "check the connection, then run the same command again"
-        raise UserError(f"{shown} cannot be read ({why})", remedy) from raised
+        raise UserError(f"{shown} cannot be {done} ({why})", remedy) from raised
 
 
 def _cause(error: BaseException) -> BaseException:

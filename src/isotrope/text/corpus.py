@@ -26,6 +26,19 @@ _ARROW, _REPORT = "corpus.arrow", "report.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """The rows of a corpus whose texts are read.
+
+    Attributes:
+        key: says all that decides them; part of a folder's name.
+        rows: number of rows -> the ids (R,) of those that are read, rising.
+    """
+
+    key: str
+    rows: Callable[[int], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
 class Corpus:
     """A cleaned corpus.
 
@@ -69,6 +82,7 @@ def open_corpus(
     negatives: Iterable[str] = (),
     split: str | None = None,
     cleaning: Cleaning | None = None,
+    wanted: Wanted | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
     """Opens files and folders (see `isotrope.text.files.SUPPORTED`) as one corpus.
@@ -84,6 +98,8 @@ def open_corpus(
         negatives: columns with hard negatives.
         split: "sentences" makes a row of each sentence; see `isotrope.text.split.language_of`.
         cleaning: what is dropped; default `Cleaning()`.
+        wanted: only the texts of these rows are written, and the others are null. It needs little disk, and reads the
+            files once more: to count the rows. None: all.
         progress: called now and then with the number of lines read so far.
 
     Raises:
@@ -96,7 +112,8 @@ def open_corpus(
     key = _key(sources, columns, cleaning)
 
     def make(draft: Path) -> None:
-        report = _write_arrow(draft / _ARROW, sources, columns, cleaning, progress or (lambda lines: None))
+        rows = None if wanted is None else wanted.rows(sum(map(len, _clean(sources, columns, cleaning, Tally()))))
+        report = _write_arrow(draft / _ARROW, sources, columns, cleaning, rows, progress or (lambda lines: None))
         if _key(sources, columns, cleaning) != key:
             raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
         if report.kept < 2:
@@ -107,7 +124,7 @@ def open_corpus(
             raise UserError(f"{files}: cleaning leaves {kept} ({report.summary()})", "give more text")
         write_text(draft / _REPORT, report.to_json())
 
-    folder = cached(cache / key, make)
+    folder = cached(cache / (key if wanted is None else f"{key}-{wanted.key}"), make)
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
     report = replace(report, skipped=passed_over(paths))  # of these folders, whichever were read first
     return Corpus(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
@@ -138,17 +155,24 @@ def _key(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
 
 
 def _write_arrow(
-    path: Path, sources: list[TextFile], columns: Columns, cleaning: Cleaning, progress: Callable[[int], None]
+    path: Path,
+    sources: list[TextFile],
+    columns: Columns,
+    cleaning: Cleaning,
+    rows: npt.NDArray[np.int64] | None,
+    progress: Callable[[int], None],
 ) -> CleaningReport:
+    """``rows``: ids (R,), rising, of those whose texts are written; None: all."""
     features = Features({**dict.fromkeys(columns.names, Value("string")), "label": Value("int64")})
     schema = features.arrow_schema
     tally, kept = Tally(), 0
     with new_file(path) as file, pa.ipc.new_stream(file, schema) as writer:
         for texts in _clean(sources, columns, cleaning, tally):
             if texts:  # a batch of nothing but duplicates is empty
-                arrays: list[Any] = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
-                label = pa.array(np.arange(kept, kept + len(texts)))
-                writer.write_batch(pa.record_batch([*arrays, label], schema=schema))
+                label = np.arange(kept, kept + len(texts))
+                null = np.zeros(len(texts), bool) if rows is None else ~np.isin(label, rows, assume_unique=True)
+                arrays: list[Any] = [pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)]
+                writer.write_batch(pa.record_batch([*arrays, pa.array(label)], schema=schema))
                 kept += len(texts)
             progress(tally.texts)
     return tally.report(tuple(printable(str(source.path)) for source in sources))
