@@ -80,11 +80,11 @@ class StoredArray:
     def __init__(self, path: Path) -> None:
         self.path = path
         with _reading(path):
-            self._array = np.lib.format.open_memmap(path, mode="r")
-        if self._array.ndim != 2 or self._array.dtype != np.float32 or not self._array.size:
-            problem = f"{path} holds {self._array.dtype} numbers of shape {self._array.shape}"
+            array = np.lib.format.open_memmap(path, mode="r")
+        if array.ndim != 2 or array.dtype != np.float32 or not array.size:
+            problem = f"{path} holds {array.dtype} numbers of shape {array.shape}"
             raise UserError(f"{problem}, not one float32 vector a row", _GIVE)
-        self.rows, self.dimension = self._array.shape
+        self.rows, self.dimension = array.shape
         kept = beside(path)
         self._groups = list(_groups([kept])) if kept.exists() else []
         if self._groups and (count := sum(group.rows for group in self._groups)) != self.rows:
@@ -94,7 +94,9 @@ class StoredArray:
     def pieces(self, size: int) -> Iterator[Vectors]:
         """The vectors in their order."""
         for start in range(0, self.rows, size):
-            yield np.array(self._array[start : start + size])  # (n, D)
+            with _reading(self.path):  # mapped anew: pages that were read count as memory until their map is gone
+                piece = np.array(np.lib.format.open_memmap(self.path, mode="r")[start : start + size])
+            yield piece  # (n, D)
 
     def fields(self, rows: Iterable[int]) -> dict[int, Fields]:
         """Kept columns of these rows."""
