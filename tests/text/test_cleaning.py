@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from corpora import texts, write
 from isotrope.errors import UserError
-from isotrope.text.cleaning import Cleaning, CleaningReport, Seen
+from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, fold
 from isotrope.text.corpus import Corpus
 
 
@@ -68,3 +69,10 @@ def test_seen_finds_first_occurrences_as_a_set_does(batches: list[list[int]]) ->
             assert is_new == (value not in reference)
             reference.add(value)
     assert len(seen) == len(reference)
+
+
+def test_white_space_of_every_kind_is_folded_wherever_it_stands() -> None:
+    """Text that is folded already is not split: the short way must see every white space."""
+    for space in filter(str.isspace, map(chr, range(sys.maxunicode + 1))):
+        found = fold((f"a{space}b", f"{space}a b", f"a b{space}", f"a {space}b", space, "a b", None))
+        assert found == ("a b", "a b", "a b", "a b", "", "a b", ""), hex(ord(space))

@@ -54,7 +54,7 @@ class Cleaning:
         for text in texts:
             if not text:
                 return "blank"
-            if len(text) < self.min_chars or text.count(" ") + 1 < self.min_words:
+            if len(text) < self.min_chars or (self.min_words > 1 and text.count(" ") + 1 < self.min_words):
                 return "too_short"
             if len(text) > self.max_chars:
                 return "too_long"
@@ -63,7 +63,14 @@ class Cleaning:
 
 def fold(fields: tuple[str | None, ...]) -> tuple[str, ...]:
     """Texts without white space at the ends and with one space between words; null is empty."""
-    return tuple(" ".join(text.split()) if text else "" for text in fields)
+    return tuple(_folded(text) if text else "" for text in fields)
+
+
+def _folded(text: str) -> str:
+    """Most text is folded already, which is quickly seen: of all white space, only the blank is printable."""
+    if text.isprintable() and "  " not in text and text[0] != " " != text[-1]:
+        return text
+    return " ".join(text.split())
 
 
 def fingerprint(texts: tuple[str, ...]) -> int | None:
