@@ -1,9 +1,13 @@
-"""Run under torchrun by tests: trains and leaves every rank's objective, encoder and head, to compare."""
+"""Run under torchrun by tests: trains and leaves every rank's objective, encoder and head, to compare.
+
+The word ``+`` among the settings begins those of a further training: its output's name ends with its number.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -11,6 +15,7 @@ from safetensors.torch import save_file
 
 import isotrope
 import isotrope.run.prepare as prepare_module
+from isotrope.encoder.sharded import collected
 
 torch.set_num_threads(1)
 table, backbone, output, batch, dropout, *more = sys.argv[1:]
@@ -24,12 +29,16 @@ def keep(*arguments: Any, **options: Any) -> Any:
 
 
 prepare_module.build_objective = keep
-isotrope.train(
-    table, backbone=backbone, output=output, dev="none", test="none", positive="positive", text="text",
-    overrides=[
-        f"train.batch_size={batch}", f"encoder.dropout={dropout}", "train.learning_rate=1e-3", "encoder.pooling=mean",
-        "train.save_steps=1000", "train.eval_steps=1000", *more,
-    ],
-)  # fmt: skip
-state = {name.replace("model.module.", "model."): value.contiguous() for name, value in built[0].state_dict().items()}
-save_file(state, f"{output}-{os.environ['RANK']}.safetensors")
+trainings = [list(words) for plus, words in groupby(more, lambda word: word == "+") if not plus] or [[]]
+for number, overrides in enumerate(trainings):
+    folder = f"{output}{number or ''}"
+    isotrope.train(
+        table, backbone=backbone, output=folder, dev="none", test="none", positive="positive", text="text",
+        overrides=[
+            f"train.batch_size={batch}", f"encoder.dropout={dropout}", "train.learning_rate=1e-3",
+            "encoder.pooling=mean", "train.save_steps=1000", "train.eval_steps=1000", *overrides,
+        ],
+    )  # fmt: skip
+    state = collected(built[-1].state_dict())  # with train.fsdp, the first process has it
+    kept = {name.replace("model.module.", "model."): value.contiguous() for name, value in state.items()}
+    save_file(kept, f"{folder}-{os.environ['RANK']}.safetensors")

@@ -6,7 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import psutil
 
 import isotrope
 from isotrope.run.train import Run
@@ -37,3 +40,19 @@ def torchrun(*arguments: str, processes: int) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+
+
+def lose(rank: int, run: Path, *command: str) -> tuple[int, str, float]:
+    """Start processes, and kill one when the run has a checkpoint -> exit code, errors, seconds until all had ended."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    launcher = subprocess.Popen([sys.executable, *command], env=environment, text=True, **pipes)  # type: ignore[call-overload]
+    while not list(run.glob("checkpoints/checkpoint-*/complete.json")):
+        assert launcher.poll() is None, launcher.communicate()
+        time.sleep(0.05)
+    ours = psutil.Process(launcher.pid).children(recursive=True)
+    (one,) = [each for each in ours if each.environ().get("RANK") == str(rank)]
+    began = time.monotonic()
+    one.kill()
+    _, errors = launcher.communicate(timeout=300)
+    return launcher.returncode, errors, time.monotonic() - began

@@ -53,4 +53,11 @@ class UserError(ValueError):
 
 
 class Stopped(Exception):
-    """The user stopped a long work with Ctrl-C; what was done is kept. The message says how to go on."""
+    """A long work was stopped, by Ctrl-C or because another process ended; what was done is kept.
+
+    The message says how to go on. ``code``: of the command line's exit; 130 is Ctrl-C's.
+    """
+
+    def __init__(self, message: str, code: int = 130) -> None:
+        super().__init__(message)
+        self.code = code

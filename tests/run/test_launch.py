@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from conftest import ROOT, sentences
 from isotrope.errors import UserError
 from isotrope.run.launch import launch
-from small_runs import torchrun
+from small_runs import lose, torchrun
 
 
 def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
@@ -130,3 +130,28 @@ def test_more_processes_than_the_machine_can_hold_are_refused(monkeypatch: pytes
     monkeypatch.setattr("isotrope.run.launch.subprocess.Popen", None)  # nothing is started
     with pytest.raises(UserError, match=r"--processes 10000 on a machine with .*: choose at most"):
         launch([], 10_000)
+
+
+@pytest.mark.slow
+def test_a_lost_process_is_one_line_and_one_process_goes_on_for_two(tiny_model: Path, tmp_path: Path) -> None:
+    """Without dropout, as many sentences a step give what they would have given."""
+    text, table = sentences(1280), tmp_path / "pairs.jsonl"
+    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:640], text[640:], strict=True))
+    table.write_text("\n".join(lines))
+    settings = ("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-4", "train.save_steps=5")
+    common = [table, "--backbone", tiny_model, *[word for setting in settings for word in ("--set", setting)]]
+    common += ["--positive", "positive", "--text", "text"]
+    two, one = ["--processes", "2", "--set", "train.batch_size=8"], ["--set", "train.batch_size=16"]
+    command = ["-m", "isotrope.cli", "train", *common, "--output", tmp_path / "run", *two]
+    code, errors, _ = lose(1, tmp_path / "run", *map(str, command))
+    assert code == 137
+    assert errors.startswith("isotrope: process 2 of 2 was ended by SIGKILL")
+    assert errors.count("\n") == 1
+    refused = train(*common, "--output", tmp_path / "run", "--resume", "--set", "train.batch_size=8")
+    assert refused.returncode == 2
+    assert "processes = 1 (then 2)" in refused.stderr
+    for output, more in (("run", ["--resume"]), ("whole", [])):
+        done = train(*common, *one, "--output", tmp_path / output, *more)
+        assert done.returncode == 0, done.stderr
+    weights = [load_file(tmp_path / output / "model" / "model.safetensors") for output in ("run", "whole")]
+    assert all(torch.allclose(value, weights[1][name], atol=1e-5) for name, value in weights[0].items())

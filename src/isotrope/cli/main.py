@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 from isotrope.cli.compress import compress
 from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
-from isotrope.cli.end import end_at_once
+from isotrope.cli.end import end_at_once, has_the_word, hear_launcher
 from isotrope.cli.evaluate import case, evaluate
 from isotrope.cli.export import export
 from isotrope.cli.improve import improve
@@ -81,7 +81,10 @@ PATIENCE = 120  # seconds in which the first process finds the same error, and i
 
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
-    with end_at_once() if os.environ.get("WORLD_SIZE", "1") != "1" else nullcontext():
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    if several:
+        hear_launcher()
+    with end_at_once() if several else nullcontext():
         _run()
 
 
@@ -108,7 +111,8 @@ def _run() -> None:
             raise
         _fail(_system_line(error), 2)
     except Stopped as stopped:
-        _fail(f"{stopped}; go on with the same command and --resume", 130)
+        line = f"{stopped}; go on with the same command and --resume"
+        _fail(line, 130) if stopped.code == 130 else _fail_with_others(line, stopped.code)
     except (KeyboardInterrupt, typer.Abort):
         _fail("stopped; nothing finished is lost: give the same command again (train and compress: with --resume)", 130)
 
@@ -128,6 +132,17 @@ def _fail(line: str, code: int) -> None:
     rank, count = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if rank.isdecimal() and count.isdecimal() and 0 < int(rank) < int(count):
         time.sleep(PATIENCE)
+    _say(line, code)
+
+
+def _fail_with_others(line: str, code: int) -> None:
+    """End because another process has, or at the word of a launcher; all do so, and one tells."""
+    if os.environ.get("WORLD_SIZE", "1") != "1" and not has_the_word():
+        sys.exit(code)
+    _say(line, code)
+
+
+def _say(line: str, code: int) -> None:
     errors.print(f"isotrope: {' '.join(line.split())}", style="bold")
     sys.exit(code)
 

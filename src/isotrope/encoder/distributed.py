@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -88,7 +89,12 @@ def averaged(module: nn.Module) -> nn.Module:
 
     The trainer does so for the student alone. What reads the full batch has equal gradients on all ranks.
     """
-    for weight in module.parameters():
+    average_gradients(module.parameters())
+    return module
+
+
+def average_gradients(weights: Iterable[nn.Parameter]) -> None:
+    """From now on these weights get the mean of all ranks' gradients."""
+    for weight in weights:
         if weight.requires_grad:
             weight.register_hook(average_over_ranks)  # type: ignore[no-untyped-call]
-    return module

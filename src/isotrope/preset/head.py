@@ -50,10 +50,11 @@ def head_layers(objective: Any) -> list[nn.Module]:
     return [*layers, *([Normalize()] if isinstance(objective.model[-1], Normalize) else [])]
 
 
-def with_head(objective: Any) -> SentenceTransformer:
-    """The objective's model with the head behind it. It shares the encoder's weights and has a copy of the head's."""
-    whole: SentenceTransformer = copy(objective.model)
-    whole._modules = dict(objective.model._modules)
+def with_head(objective: Any, model: SentenceTransformer | None = None) -> SentenceTransformer:
+    """``model``, else the objective's, with the head behind it. It shares the model's weights and copies the head's."""
+    model = model or objective.model
+    whole: SentenceTransformer = copy(model)
+    whole._modules = dict(model._modules)
     for layer in head_layers(objective):
         whole.append(layer)
     return whole

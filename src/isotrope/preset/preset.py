@@ -62,9 +62,7 @@ class EncoderSettings(_Record):
     prompt: str | None = None  # words before every text; None: the model's default prompt
     prompt_name: str | None = None  # the same, by its name in the model
     positive_prompt: str | None = None  # words before positives and hard negatives; None: as before all texts
-    bidirectional: bool | None = (
-        None  # a decoder's tokens see those behind them; None: no, and no word of it in records
-    )
+    bidirectional: bool | None = None  # a decoder's tokens see those behind; None: no, and no word of it in records
     lora: LoraSettings | None = None  # None: all weights are trained, and no word of it in records
 
 
@@ -90,6 +88,7 @@ class TrainSettings(_Record):
     dims: Annotated[list[Count], Field(min_length=1)] | None = None  # Matryoshka: widths that each have the loss
     keep_head: bool | None = None  # the view steps become part of the model; None: no, and no word of it in records
     compile: bool | None = None  # the layers, by torch.compile: for GPUs; None: no, and no word of it in records
+    fsdp: bool | None = None  # several processes share the weights; None: no, and no word of it in records
 
 
 RECORDS: dict[str, type[_Record]] = {"encoder": EncoderSettings, "encoder.lora": LoraSettings, "train": TrainSettings}

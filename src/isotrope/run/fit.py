@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 
 import torch.distributed as dist
+from sentence_transformers import SentenceTransformer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from isotrope.console.progress import watch
 from isotrope.encoder.lora import merge
 from isotrope.errors import Stopped
+from isotrope.objective.objective import Objective
 from isotrope.preset.head import head_layers, with_head
 from isotrope.run.checkpoints import checkpoint_step
 from isotrope.run.log import MetricsLog
@@ -22,6 +24,7 @@ from isotrope.run.processes import process_number
 from isotrope.run.progress import CtrlC, Narrator
 from isotrope.run.resume import Sealing, last_checkpoint, records_of
 from isotrope.run.selection import DevScore, Selection, Signals, WithHead
+from isotrope.run.sharded import ShardedTrainer, Spread
 from isotrope.run.state import ObjectiveState
 from isotrope.run.trainer import Trainer, against_divergence, training_arguments
 from isotrope.text.tokens import token_data
@@ -56,15 +59,16 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     step = checkpoint_step(start) if start else 0
     log = MetricsLog(plan.folder.metrics_file, records_of(start), writing=process_number() == 0)
     narrator, ctrl_c = Narrator(plan.console, log), CtrlC()
+    spread = Spread.of(plan.objective) if preset.train.fsdp and isinstance(plan.objective, Objective) else None
     whole = partial(with_head, plan.objective) if preset.train.keep_head else None
-    selection = Selection(log, folder, preset.train.patience, narrator.evaluated, whole)
+    kept = partial(_kept, plan, spread) if spread else whole
+    selection = Selection(log, folder, preset.train.patience, narrator.evaluated, kept)
     with watch("making tokens", plan.console):
         sample, others = plan.sample, preset.encoder.positive_prompt
         data = token_data(model, sample.corpus, sample.rows, preset.train.max_length, plan.console, others)
     dataset, collator = data
     evaluator = DevScore(plan.selecting) if plan.selecting else Signals(plan.watched, preset.train.max_length)
-    trainer = Trainer(
-        model=model,
+    trainer = (partial(ShardedTrainer, spread) if spread else partial(Trainer, model=model))(
         args=arguments,
         train_dataset=dataset,
         loss=plan.objective,
@@ -85,6 +89,8 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     if ctrl_c.asked and trainer.state.global_step < trainer.state.max_steps:
         raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
     trainer.refuse_divergence(weights=True)
+    if spread:
+        plan.objective.model = spread.end()
     if whole:
         model.extend(head_layers(plan.objective))
     best = selection.restore(model)
@@ -92,6 +98,12 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
         merge(model)
     score = selection.best_score if best else None
     return TrainingOutcome(max(step, trainer.state.global_step), best, score, time.monotonic() - began)
+
+
+def _kept(plan: TrainingPlan, spread: Spread) -> SentenceTransformer:
+    """The model to keep, where the student's weights are spread."""
+    student = spread.take()
+    return with_head(plan.objective, student) if plan.preset.train.keep_head else student
 
 
 def _start(plan: TrainingPlan, folder: Path) -> Path | None:

@@ -26,6 +26,7 @@ from isotrope.run.pairs import TransferDev, named_pairs
 from isotrope.run.processes import process_count
 from isotrope.run.reading import text_key
 from isotrope.run.settings import RunSettings
+from isotrope.run.sharded import check_fsdp
 from isotrope.store.remote import local_paths
 
 STUDENT = "initial"  # as a teacher's model: the student before training
@@ -65,6 +66,7 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
     check_third_parties(preset)
     check_head(preset)
+    check_fsdp(preset)
     _refuse_preset_as_backbone(preset)
     prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
     prompts.check(locate(backbone), backbone)
@@ -105,9 +107,25 @@ def refuse_other_run(folder: RunFolder, identity: Mapping[str, Any], resume: boo
     if not resume:
         problem = f"{folder.path} holds a run already"
         raise UserError(problem, "add --resume to go on with it, or choose another --output")
-    if found := _differences(folder.identity(), identity):
+    then = folder.identity()
+    if _differences(_joined(then), _joined(identity)):
+        found = _differences(then, identity)
         problem = f"{folder.path} holds a run with other settings: {'; '.join(found)}"
         raise UserError(problem, "resume with those it began with, or choose another --output")
+
+
+def _joined(identity: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The identity with the batch of all processes together, where that decides: no process draws anything of its own.
+
+    Dropout and token steps draw. An outside loss sees the batch of its own process alone.
+    """
+    preset, processes = identity.get("preset"), identity.get("processes")
+    if not isinstance(preset, dict) or not isinstance(processes, int) or preset.get("encoder.dropout") != 0:
+        return identity
+    if "loss" in preset or any(key.startswith("tokens.") for key in preset):
+        return identity
+    whole = preset | {"train.batch_size": processes * preset["train.batch_size"]}
+    return {**identity, "preset": whole, "processes": None}
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

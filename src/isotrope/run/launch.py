@@ -14,11 +14,12 @@ from types import FrameType
 import torch
 
 from isotrope.console.threads import usable_cores
-from isotrope.errors import UserError
+from isotrope.errors import Stopped, UserError
 from isotrope.run.processes import process_count
 
 LOOK = 0.1  # seconds between two looks at the processes
-GRACE = 30.0  # seconds for the others to end after one has
+GRACE = 30.0  # seconds for the others to end after one has failed
+LAUNCHED = "ISOTROPE_LAUNCHED"  # set for our processes: what ends all of them is told here, once
 
 
 def launch(arguments: Sequence[str], processes: int) -> int:
@@ -28,6 +29,7 @@ def launch(arguments: Sequence[str], processes: int) -> int:
 
     Raises:
         UserError: more processes than GPUs, or, without a GPU, more than two processes and cores.
+        Stopped: one was killed; the others have been, too. Or the launcher was told to end.
     """
     gpus, cores = torch.cuda.device_count(), usable_cores()
     if processes > (most := gpus or max(2, cores)):  # each holds a model: too many fill the memory
@@ -38,6 +40,7 @@ def launch(arguments: Sequence[str], processes: int) -> int:
         "LOCAL_WORLD_SIZE": processes,
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": _port(),
+        LAUNCHED: 1,
     }
     common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or max(1, cores // processes)
     common["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # its warnings are not for the user
@@ -49,14 +52,24 @@ def launch(arguments: Sequence[str], processes: int) -> int:
         command = [sys.executable, "-m", "isotrope.cli", *arguments]
         running.append(subprocess.Popen(command, env=environment, start_new_session=True))
 
+    told: list[int] = []
+
     def forward(number: int, frame: FrameType | None) -> None:
+        told.append(number)
         for process in running:
             if process.poll() is None:
                 process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return _wait(running)
+        code, killed = _wait(running)
+        if code and signal.SIGTERM in told:
+            raise Stopped("stopped by SIGTERM", 128 + signal.SIGTERM)
+        if killed is not None and not told:
+            by = signal.Signals(-running[killed].returncode)
+            why = " (often for want of memory)" if by == signal.SIGKILL else ""
+            raise Stopped(f"process {killed + 1} of {processes} was ended by {by.name}{why}", 128 + by)
+        return code
     finally:
         for process in running:
             process.kill()
@@ -78,19 +91,24 @@ def already_launched(processes: int) -> bool:
     return True
 
 
-def _wait(running: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait until all have ended. When one fails, the others get a moment to end, then they are killed."""
-    failed: float | None = None
-    while any(process.poll() is None for process in running):
+def _wait(running: Sequence[subprocess.Popen[bytes]]) -> tuple[int, int | None]:
+    """Wait until all have ended -> exit code, and which was the first if a signal ended it.
+
+    When one fails, the others get a moment to end, then they are killed. When a signal ends one, they are killed at
+    once: they could only wait for it.
+    """
+    failed, killed = None, None
+    while True:
         codes = [process.poll() for process in running]
         if failed is None and any(codes):
             failed = time.monotonic()
-        if codes[0] or (failed is not None and time.monotonic() - failed > GRACE):
+            killed = next((number for number, code in enumerate(codes) if (code or 0) < 0), None)
+        if None not in codes:
+            return codes[0] or next((code for code in codes if code), 0), killed
+        if codes[0] or killed is not None or (failed is not None and time.monotonic() - failed > GRACE):
             for process in running:
                 process.kill()
         time.sleep(LOOK)
-    codes = [process.returncode for process in running]
-    return codes[0] or next((code for code in codes if code), 0)
 
 
 def _port() -> int:

@@ -33,6 +33,7 @@ from isotrope.run.pairs import TransferDev
 from isotrope.run.processes import process_count, process_number
 from isotrope.run.reading import WATCHED, WATCHED_SEED, open_text
 from isotrope.run.settings import RunSettings
+from isotrope.run.sharded import check_parts
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus
 from isotrope.text.coverage import coverage
@@ -169,7 +170,10 @@ def _longest(model: SentenceTransformer, preset: Preset) -> int:
 
 def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext) -> Objective | OutsideLoss:
     if not preset.loss:
-        return build_objective(preset, model, seed, context=context)
+        objective = build_objective(preset, model, seed, context=context)
+        if preset.train.fsdp:
+            check_parts(objective)
+        return objective
     outside = build_outside(preset, model, seed, context, unopened_teachers(preset, context).get(LABELS))
     if outside.has_weights and process_count() > 1:
         raise UserError(f"loss = {preset.loss!r} has weights, which {process_count()} processes train apart", "run one")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch.distributed as distributed
 
-from isotrope.errors import UserError
+from isotrope.errors import Stopped, UserError
 
 NEEDED = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")  # of each of several processes
 REMEDY = "unset RANK and WORLD_SIZE, or start with isotrope train --processes N"
@@ -47,6 +49,22 @@ def refuse_several(command: str) -> None:
     """
     if (count := process_count()) > 1:
         raise UserError(f"{command} needs one process, not {count}", "start it without a launcher such as torchrun")
+
+
+@contextmanager
+def with_others() -> Iterator[None]:
+    """Computing with other processes: where one of them is lost, so is the work since the last checkpoint.
+
+    Raises:
+        Stopped: another process has ended, or its machine does not answer.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        # gloo has no class of its own for it
+        if process_count() == 1 or not (isinstance(error, distributed.DistError) or "gloo" in str(error)):
+            raise
+        raise Stopped("another process of this run has ended", code=1) from error
 
 
 def leave(*, failed: bool) -> None:

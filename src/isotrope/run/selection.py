@@ -155,17 +155,21 @@ class Selection(TrainerCallback):
         self.report(state.global_step, values)
         if "score" not in values:
             return
-        if self._learn(state.global_step, values["score"]) and self.log.writing:
-            draft = draft_path(self.weights(state.global_step))
-            whole = self.whole() if self.whole else kw["model"]
-            if has_adapter(whole):
-                save_file({name: weight.contiguous() for name, weight in adapter_weights(whole).items()}, draft)
-            else:
-                save_model(whole, str(draft))
-            sync(draft)
-            move(draft, self.weights(state.global_step))
+        if self._learn(state.global_step, values["score"]):
+            self._keep(self.whole() if self.whole else kw["model"], self.weights(state.global_step))
         if self.exhausted:
             control.should_training_stop = control.should_save = True
+
+    def _keep(self, whole: SentenceTransformer, path: Path) -> None:
+        if not self.log.writing:
+            return
+        draft = draft_path(path)
+        if has_adapter(whole):
+            save_file({name: weight.contiguous() for name, weight in adapter_weights(whole).items()}, draft)
+        else:
+            save_model(whole, str(draft))
+        sync(draft)
+        move(draft, path)
 
     def restore(self, model: SentenceTransformer) -> int | None:
         """Put the best weights back into the model -> their step, or None if nothing was selected."""

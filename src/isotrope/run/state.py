@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from isotrope.encoder.sharded import clip, collected, load_whole
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import OutsideLoss
@@ -44,15 +44,16 @@ class ObjectiveState(TrainerCallback):
             raise UserError(problem, "lower the learning rate")
 
     def own_state(self) -> dict[str, Tensor]:
-        """The objective's weights, buffers and step number, without the encoder."""
+        """The objective's weights, buffers and step number, without the encoder. All processes must call."""
         state = self.objective.state_dict()
-        return {name: value.contiguous() for name, value in state.items() if not name.startswith("model.")}
+        own = collected({name: value for name, value in state.items() if not name.startswith("model.")})
+        return {name: value.contiguous() for name, value in own.items()}
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Write the objective into the checkpoint."""
+        own = self.own_state()
         if state.is_world_process_zero:
-            folder = checkpoint_folder(Path(args.output_dir), state.global_step)
-            save_file(self.own_state(), folder / WEIGHTS)
+            save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """At resume, load what ``on_save`` wrote."""
@@ -70,7 +71,7 @@ class ObjectiveState(TrainerCallback):
         kept = load_file(path)
         if lost := sorted(self.own_state().keys() - kept.keys()):
             raise UserError(f"{path} lacks {lost[0]}", "resume with the preset that the run began with")
-        self.objective.load_state_dict(kept, strict=False)
+        load_whole(self.objective, kept)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -78,7 +79,7 @@ class ObjectiveState(TrainerCallback):
         """Clip what the trainer's own clipping does not reach."""
         if args.max_grad_norm:
             own = [p for name, p in self.objective.named_parameters() if not name.startswith("model.")]
-            torch.nn.utils.clip_grad_norm_(own, args.max_grad_norm)
+            clip(own, args.max_grad_norm)
 
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

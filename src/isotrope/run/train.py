@@ -20,7 +20,7 @@ from isotrope.run.folder import RunFolder
 from isotrope.run.inputs import read_inputs, refuse_other_run
 from isotrope.run.judge import judge, measure
 from isotrope.run.prepare import prepare
-from isotrope.run.processes import process_number
+from isotrope.run.processes import process_number, with_others
 from isotrope.run.settings import RunSettings
 
 
@@ -70,7 +70,7 @@ def train(
 
     Raises:
         UserError: a mistake of the user's; raised before long work if it can be found then.
-        Stopped: Ctrl-C; the run can be resumed.
+        Stopped: Ctrl-C, or another process has ended; the run can be resumed.
     """
     settings = RunSettings(
         corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt, prompt_name=prompt_name,
@@ -92,7 +92,7 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
     folder = RunFolder(settings.output)
-    with folder.hold() if first else nullcontext():
+    with with_others(), folder.hold() if first else nullcontext():
         with watch("reading the settings", console):
             inputs = read_inputs(settings)
         refuse_other_run(folder, inputs.identity, settings.resume or not first)

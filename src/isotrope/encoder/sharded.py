@@ -1,0 +1,107 @@
+"""An encoder whose weights, gradients and averages are spread over the processes: each holds a part (FSDP2).
+
+Zhao et al., VLDB 2023, https://arxiv.org/abs/2304.11277; torch's ``fully_shard``. A layer's weights are gathered for
+as long as the layer computes. Gradients are averaged over the processes, as DDP does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
+from torch.utils._pytree import tree_map
+
+from isotrope.encoder.distributed import average_gradients
+from isotrope.encoder.features import language_model
+
+
+def shard(model: nn.Module, device: torch.device) -> None:
+    """Spread the weights of the model's transformer over all processes, in place.
+
+    Each of its layers is gathered alone; the rest, such as the table of tokens, together. Buffers stay whole, and so
+    does what stands behind the transformer, such as a dense layer.
+    """
+    encoder: Any = language_model(model)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for part in (*_layers(encoder), encoder):
+        fully_shard(part, mesh=mesh, reshard_after_forward=True)
+    register_fsdp_forward_method(encoder, "forward")  # sentence-transformers calls it by this name
+    average_gradients([weight for weight in model.parameters() if not isinstance(weight, DTensor)])
+
+
+def _layers(encoder: Any) -> list[nn.Module]:
+    count = getattr(encoder.config, "num_hidden_layers", None)
+    return [each for m in encoder.modules() if isinstance(m, nn.ModuleList) and len(m) == count for each in m]
+
+
+@contextmanager
+def gathered(model: nn.Module) -> Iterator[None]:
+    """Within, each process has all weights, to compute without gradients on its own. All processes must enter."""
+    parts = [part for part in model.modules() if isinstance(part, FSDPModule)]
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.set_reshard_after_forward(True, recurse=False)
+            part.reshard()
+
+
+def collected(values: Any) -> Any:
+    """The values in dictionaries and lists, each spread tensor as a plain one in main memory. All processes must call.
+
+    Only the first process gets these tensors; for the others they are empty.
+    """
+    return tree_map(_collected, values)
+
+
+def _collected(value: Any) -> Any:
+    if not isinstance(value, DTensor):
+        return value
+    full = value.full_tensor()  # one at a time: a device need not hold them all
+    return full.cpu() if dist.get_rank() == 0 else full.new_empty(0, device="cpu")
+
+
+def spread_like(full: Tensor, like: Tensor) -> Tensor:
+    """A plain tensor, which all processes have, in the way that ``like`` is spread; unchanged if that is plain too."""
+    if not isinstance(like, DTensor):
+        return full
+    return distribute_tensor(full.to(like.device), like.device_mesh, like.placements)
+
+
+def load_whole(module: nn.Module, state: Mapping[str, Any]) -> None:
+    """Load plain tensors into a module that may be spread. What ``state`` lacks stays as it is."""
+    own = module.state_dict()
+    kept = {name: spread_like(value, own[name]) if name in own else value for name, value in state.items()}
+    module.load_state_dict(kept, strict=False)
+
+
+def clip(weights: Iterable[nn.Parameter], limit: float) -> Tensor:
+    """Scale all gradients to the norm ``limit`` at most, spread and plain ones together -> their norm before."""
+    weights = list(weights)
+    kinds = by_kind(weights)
+    if not kinds[0]:
+        return clip_grad_norm_(weights, limit)
+    parts = [get_total_norm([weight.grad for weight in kind if weight.grad is not None]) for kind in kinds]
+    norm: Tensor = torch.stack([part.full_tensor() if isinstance(part, DTensor) else part for part in parts]).norm()
+    for kind in kinds:
+        clip_grads_with_norm_(kind, limit, norm)
+    return norm
+
+
+def by_kind(weights: Iterable[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Spread ones, and plain ones: no kernel takes both."""
+    kinds: tuple[list[nn.Parameter], list[nn.Parameter]] = [], []
+    for weight in weights:
+        kinds[not isinstance(weight, DTensor)].append(weight)
+    return kinds
