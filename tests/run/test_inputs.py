@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from sentence_transformers import SentenceTransformer
 
 from conftest import sentences
 from isotrope.errors import UserError
+from isotrope.run.folder import RunFolder
+from isotrope.run.inputs import refuse_other_run
 from isotrope.run.train import Run
 from small_runs import small_run, unfinished
 
@@ -149,3 +152,21 @@ def test_a_run_whose_settings_are_lost_is_not_gone_on_with(
     (begun / "run.json").unlink()
     with pytest.raises(UserError, match="is missing: choose another --output"):
         small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("setting", "refused"),
+    [
+        ({}, False), ({"train.batch_size": 8}, True), ({"encoder.dropout": 0.1}, True),
+        ({"tokens.shuffle.on": [1]}, True), ({"loss": "a:B"}, True),
+    ],
+)  # fmt: skip
+def test_another_number_of_processes_goes_on_where_none_draws_anything_of_its_own(
+    setting: dict[str, object], refused: bool, tmp_path: Path
+) -> None:
+    """As many sentences a step, and no dropout, token step or outside loss."""
+    preset = {"encoder.dropout": 0.0, "train.batch_size": 16, "train.epochs": 1.0} | setting
+    then = {"preset": preset | ({} if "train.batch_size" in setting else {"train.batch_size": 8}), "processes": 2}
+    (tmp_path / "run.json").write_text(json.dumps(then))
+    with pytest.raises(UserError, match=r"processes = 1 \(then 2\)") if refused else nullcontext():
+        refuse_other_run(RunFolder(tmp_path), {"preset": preset, "processes": 1}, resume=True)

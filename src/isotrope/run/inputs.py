@@ -29,6 +29,7 @@ from isotrope.run.settings import RunSettings
 from isotrope.run.sharded import check_fsdp
 from isotrope.store.remote import local_paths
 
+BATCH = "train.batch_size"
 STUDENT = "initial"  # as a teacher's model: the student before training
 WORDS = {
     "corpus": "the contents of the corpus, its columns, what is held out, its split or its duplicates",
@@ -119,13 +120,13 @@ def _joined(identity: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Dropout and token steps draw. An outside loss sees the batch of its own process alone.
     """
-    preset, processes = identity.get("preset"), identity.get("processes")
-    if not isinstance(preset, dict) or not isinstance(processes, int) or preset.get("encoder.dropout") != 0:
+    preset = identity.get("preset")
+    if not isinstance(preset, dict) or preset.get("encoder.dropout") != 0 or "loss" in preset:
         return identity
-    if "loss" in preset or any(key.startswith("tokens.") for key in preset):
+    if any(key.startswith("tokens.") for key in preset):
         return identity
-    whole = preset | {"train.batch_size": processes * preset["train.batch_size"]}
-    return {**identity, "preset": whole, "processes": None}
+    together = preset.get(BATCH, 0) * identity.get("processes", 1)
+    return {**identity, "processes": None, "preset": preset | {BATCH: together}}
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -87,10 +87,11 @@ class Spread:
     @classmethod
     def of(cls, objective: Objective) -> Spread:
         """Put a spread copy of the student into the objective; its second encoders are spread in place."""
-        plain, device = objective.model, objective.model.device
-        objective.model = student = deepcopy(plain)
-        plain.to("cpu")
+        device = objective.model.device
+        plain = objective.model.to("cpu")
+        objective.model = student = deepcopy(plain)  # a GPU gets it layer by layer
         shard(student, device)
+        student.to(device)
         for peer, _ in objective.peers:
             for encoder in peer.modules():
                 if isinstance(encoder, SentenceTransformer):
