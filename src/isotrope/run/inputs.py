@@ -29,7 +29,7 @@ from isotrope.run.settings import RunSettings
 from isotrope.run.sharded import check_fsdp
 from isotrope.store.remote import local_paths
 
-BATCH = "train.batch_size"
+_BATCH = "train.batch_size"
 STUDENT = "initial"  # as a teacher's model: the student before training
 WORDS = {
     "corpus": "the contents of the corpus, its columns, what is held out, its split or its duplicates",
@@ -125,8 +125,8 @@ def _joined(identity: Mapping[str, Any]) -> Mapping[str, Any]:
         return identity
     if any(key.startswith("tokens.") for key in preset):
         return identity
-    together = preset.get(BATCH, 0) * identity.get("processes", 1)
-    return {**identity, "processes": None, "preset": preset | {BATCH: together}}
+    together = preset.get(_BATCH, 0) * identity.get("processes", 1)
+    return {**identity, "processes": None, "preset": preset | {_BATCH: together}}
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
