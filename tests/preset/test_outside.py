@@ -122,7 +122,12 @@ def test_a_run_with_labels_trains_and_refuses_another_width(
 
 
 @pytest.mark.parametrize(
-    "loss", ["MultipleNegativesRankingLoss", "ContrastiveTensionLossInBatchNegatives", "DenoisingAutoEncoderLoss"]
+    "loss",
+    [
+        "MultipleNegativesRankingLoss",
+        pytest.param("ContrastiveTensionLossInBatchNegatives", marks=pytest.mark.slow),
+        pytest.param("DenoisingAutoEncoderLoss", marks=pytest.mark.slow),
+    ],
 )
 def test_a_stopped_run_ends_as_if_nothing_had_been(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, monkeypatch: pytest.MonkeyPatch

@@ -20,7 +20,10 @@ from small_runs import lose, torchrun
 
 
 def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
-    """20 steps without dropout: equal weights, head included. With dropout: equal heads on both ranks."""
+    """20 steps without dropout: equal weights, head included. With dropout: equal heads on both ranks.
+
+    At a higher rate, AdamW makes the rounding of a gradient near 0 larger than 1e-5, on some processors.
+    """
     text = sentences(640)
     table = tmp_path / "pairs.jsonl"
     lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:320], text[320:], strict=True))
@@ -28,6 +31,7 @@ def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: 
     for name, processes, batch, dropout in (("two", 2, 8, 0.0), ("one", 1, 16, 0.0), ("wet", 2, 8, 0.1)):
         torchrun(
             *map(str, (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / name, batch, dropout)),
+            "train.learning_rate=3e-4",
             processes=processes,
         )  # fmt: skip
     one, two = load_file(tmp_path / "one-0.safetensors"), load_file(tmp_path / "two-0.safetensors")

@@ -42,7 +42,7 @@ def unsigned(h: Tensor) -> Tensor:
     return h * h[..., :1, :].sign()
 
 
-@pytest.mark.parametrize(("dtype", "tolerance", "whole"), [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-4, 1e-3)])
+@pytest.mark.parametrize(("dtype", "tolerance", "whole"), [(torch.float64, 1e-9, 1e-9), (torch.float32, 1e-4, 3e-3)])
 def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float, whole: float) -> None:
     numbers = np.load(golden / "equations.npz")
     z, order = torch.from_numpy(numbers["z"]).to(dtype), torch.from_numpy(numbers["order"])

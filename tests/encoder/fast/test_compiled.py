@@ -42,6 +42,7 @@ def gradients(model: nn.Module, text: list[str]) -> tuple[Tensor, dict[str, Tens
     return embeddings.detach(), {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.slow  # the compiler takes half a minute
 def test_numbers_gradients_and_files_are_the_same(tiny_model: Path, tmp_path: Path, graphs: dict[str, int]) -> None:
     """Both layers and batches of 8 to 14 tokens share one graph; what needs no gradients is not compiled."""
     plain, compiled = (load(tiny_model, "mean", dropout=0.0, device="cpu").train() for _ in range(2))
