@@ -1,30 +1,28 @@
-"""What it costs to train on a corpus behind a URL: memory, and the time until the first step; writes JSON.
+"""What it costs to train on a corpus in an object store: memory, and the time until the first step; writes JSON.
 
     python benchmarks/remote.py FOLDER [--gigabytes 5] [--output docs/results/performance/remote.json]
 
-A corpus of JSON Lines, four kilobytes a text, is written to FOLDER. A server of files that knows ranges, a process of
-its own, hands it out. ``isotrope train`` trains isotrope/tiny for 100 steps on a sample of it, in a second process,
+A corpus of JSON Lines, four kilobytes a text, is uploaded to an object store on this machine (moto's, a process of its
+own) as objects of 100 MB. ``isotrope train`` trains isotrope/tiny for 100 steps on a sample of it, in a second process,
 whose memory is looked at twice a second. ``anonymous`` is what only the process itself can free. A second corpus is
-small: it is read from the server and from the disk, and the ratio is what the way costs. Both are deleted in the end.
+small: it is read from the store and from the disk, and the ratio is what the way costs. Both are deleted in the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import psutil
 
 from datasets import disable_progress_bars
@@ -32,65 +30,38 @@ from isotrope.text.corpus import open_corpus
 from timing import show
 
 STEPS, BATCH, EVERY = 100, 8, 0.5
+PART = 100_000_000  # bytes of an object
 PHASES = ("checked", "read", "making tokens", "trained", "saving the model")  # how the lines of the command begin
 
 
-def write_corpus(path: Path, size: int) -> Path:
-    """Distinct texts of four kilobytes each; so many bytes in all."""
+def corpus_parts(size: int) -> Iterator[bytes]:
+    """JSON Lines of distinct texts, four kilobytes each, in parts of 100 MB; so many bytes in all."""
     generator = random.Random(0)
     words = ["".join(generator.choices("aeioubcdfglmnprst", k=generator.randint(2, 9))) for _ in range(5000)]
     texts = [" ".join(generator.choices(words, k=640)) for _ in range(1000)]
     number = 0
-    with path.open("w", encoding="utf-8") as file:
-        while file.tell() < size:
-            rows = (f'{{"id": {number + i}, "text": "{number + i} {text}"}}\n' for i, text in enumerate(texts))
-            file.writelines(rows)
-            number += len(texts)
-    return path
-
-
-def serve(folder: Path) -> None:
-    """The files of a folder, whole or in parts; the port is printed."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_HEAD(self) -> None:
-            self.answer(body=False)
-
-        def do_GET(self) -> None:
-            self.answer(body=True)
-
-        def answer(self, body: bool) -> None:
-            with (folder / self.path.strip("/")).open("rb") as file:
-                state = os.fstat(file.fileno())
-                asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
-                begin, end = (int(asked[1]), int(asked[2]) + 1) if asked else (0, state.st_size)
-                end = min(end, state.st_size)
-                self.send_response(206 if asked else 200)
-                self.send_header("Content-Length", str(end - begin))
-                self.send_header("ETag", f"{state.st_mtime_ns}-{state.st_size}")
-                if asked:
-                    self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{state.st_size}")
-                self.end_headers()
-                while body and begin < end:
-                    begin += os.sendfile(self.connection.fileno(), file.fileno(), begin, end - begin)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(server.server_port, flush=True)
-    server.serve_forever()
+    for _ in range(size // PART):
+        part = bytearray()
+        while len(part) < PART:
+            text = texts[number % len(texts)]
+            part += f'{{"id": {number}, "text": "{number} {text}"}}\n'.encode()
+            number += 1
+        yield bytes(part)
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """The address of the files of a folder, which another process serves."""
-    process = subprocess.Popen([sys.executable, __file__, str(folder), "--serve"], stdout=subprocess.PIPE, text=True)
+def object_store() -> Iterator[fsspec.AbstractFileSystem]:
+    """An object store with the bucket ``corpus``, in a process of its own, which this one and its children find."""
+    code = "from moto.server import ThreadedMotoServer as S; s = S('127.0.0.1', 0, verbose=False); s.start(); "
+    code += "print(s.get_host_and_port()[1], flush=True); s._thread.join()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout
+    os.environ |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+    os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{int(process.stdout.readline())}", "no_proxy": "127.0.0.1"}
     try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        system = fsspec.filesystem("s3")
+        system.mkdir("corpus")
+        yield system
     finally:
         process.kill()
         process.wait()
@@ -163,30 +134,28 @@ def ratio(url: str, path: Path, folder: Path) -> dict[str, float]:
             began = time.process_time()
             open_corpus(place, cache=folder / f"{name}-{turn}", text="text")
             found[name] = min(found.get(name, 1e9), round(time.process_time() - began, 2))
-    return found | {"megabytes": size_of(path.parent), "ratio": round(found["url"] / found["disk"], 2)}
+    return found | {"megabytes": round(path.stat().st_size / 1e6, 1), "ratio": round(found["url"] / found["disk"], 2)}
 
 
 def measure(folder: Path, size: int) -> dict[str, Any]:
     """All of it; what was written is deleted."""
-    for name in ("large", "small", "work"):
-        (folder / name).mkdir(parents=True)
+    (folder / "work").mkdir(parents=True)
+    os.environ["TMPDIR"] = str(folder)  # where the store keeps its objects
     try:
-        small = write_corpus(folder / "small/lines.jsonl", 50_000_000)
-        large = write_corpus(folder / "large/lines.jsonl", size)
-        with serving(folder) as base:
+        with object_store() as store:
             os.environ["ISOTROPE_CACHE"] = str(folder / "work/cache")
-            found: dict[str, Any] = {"gigabytes": round(large.stat().st_size / 1e9, 2), "rows": rows_of(large)}
-            found |= {"training": train(f"{base}/large/lines.jsonl", folder / "work")}
-            return found | {"opening": ratio(f"{base}/small/lines.jsonl", small, folder / "work")}
+            small = folder / "work/small.jsonl"
+            small.write_bytes(next(corpus_parts(PART))[: PART // 2].rpartition(b"\n")[0])
+            store.put_file(str(small), "corpus/small.jsonl")
+            rows = 0
+            for number, part in enumerate(corpus_parts(size)):
+                store.pipe_file(f"corpus/large/{number:03}.jsonl", part)
+                rows += part.count(b"\n")
+            found: dict[str, Any] = {"gigabytes": round(store.du("corpus/large") / 1e9, 2), "rows": rows}
+            found |= {"training": train("s3://corpus/large/", folder / "work")}
+            return found | {"opening": ratio("s3://corpus/small.jsonl", small, folder / "work")}
     finally:
-        for name in ("large", "small", "work"):
-            shutil.rmtree(folder / name)
-
-
-def rows_of(path: Path) -> int:
-    with path.open("rb") as file:
-        file.seek(-20_000, os.SEEK_END)
-        return 1 + int(json.loads(file.read().splitlines()[-1])["id"])
+        shutil.rmtree(folder / "work")
 
 
 if __name__ == "__main__":
@@ -194,9 +163,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--serve", action="store_true", help="serve the folder, and nothing else")
     asked = parser.parse_args()
-    if asked.serve:
-        serve(asked.folder)
     disable_progress_bars()
     show(measure(asked.folder, int(asked.gigabytes * 1e9)), asked.output)
