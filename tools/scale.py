@@ -63,9 +63,9 @@ def scale_checked() -> str:
         lines.append(f"| {count:,} | {seconds:,.0f} | {cells[0]} | {cells[1]} | {of['memory_mb']:,.0f} |")
     ray, (low, middle, high) = found["ray"], found["ratio"]
     same = "the same bytes" if found["equal"] else "other bytes"
-    told = f"""Two Ray workers wrote {same} for the {ray["lines"]:,} lines, in {ray["seconds"]:,.0f} seconds. One of them
-was killed in the middle. The command itself held at most {ray["memory_mb"]:,.0f} MB. On {runs[1][0]:,} lines, the two
-workers are {middle:.2f} times as fast as one process with two threads ({low:.2f} … {high:.2f} in three rounds)."""
+    told = f"""Two Ray workers wrote {same} for the {ray["lines"]:,} lines, in {ray["seconds"]:,.0f} seconds. One of
+them was killed in the middle. The command itself held at most {ray["memory_mb"]:,.0f} MB. On {runs[1][0]:,} lines, the
+two workers are {middle:.2f} times as fast as one process with two threads ({low:.2f} … {high:.2f} in three rounds)."""
     return "\n".join([*lines, "", told])
 
 
