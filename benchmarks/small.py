@@ -73,6 +73,11 @@ def on_disk(name: str) -> int:
     return sum(path.stat().st_size for path in Path(locate(name)).rglob("*") if path.is_file())
 
 
+def stored(name: str) -> int:
+    """Bytes of a model's weights, with as many bits as they are stored with. MTEB calls this memory usage."""
+    return sum(value.nbytes for value in load_file(Path(locate(name)) / "model.safetensors").values())
+
+
 def measure(data: Path) -> None:
     """Write the result after each part, so that a stop loses little."""
     found = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {"models": {}}
@@ -89,7 +94,7 @@ def measure(data: Path) -> None:
     if SHIPPED.is_dir():
         texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
         found["cost"] = costs(load(TEACHER), load(STUDENT), [TEACHER, STUDENT], texts)
-        found["cost"]["on_disk"] = [on_disk(TEACHER), on_disk(STUDENT)]
+        found["cost"] |= {key: [of(TEACHER), of(STUDENT)] for key, of in (("on_disk", on_disk), ("stored", stored))}
         RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
