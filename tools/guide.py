@@ -51,7 +51,7 @@ def differences(studies: dict[str, dict[str, Any]]) -> str:
         columns = {study: column for study, column in judged.items() if study in studies}
         lines = []
         for what, row, than in pairs:
-            found = [_difference(studies[study]["rows"], row, than, column) for study, column in columns.items()]
+            found = [difference(studies[study]["rows"], row, than, column) for study, column in columns.items()]
             if any(found):
                 lines.append(f"| {what} | {row} − {than} | {' | '.join(one or '' for one in found)} |")
         if lines:
@@ -61,7 +61,8 @@ def differences(studies: dict[str, dict[str, Any]]) -> str:
     return "\n\n".join(tables) or "No such study is committed yet."
 
 
-def _difference(rows: list[dict[str, Any]], row: str, than: str, column: str) -> str | None:
+def difference(rows: list[dict[str, Any]], row: str, than: str, column: str) -> str | None:
+    """The mean difference of two rows in points, with its 95 % interval over seeds; None if one has no scores."""
     from isotrope.study.statistics import paired_test
 
     scores = {one["label"]: one["scores"] for one in rows}

@@ -91,7 +91,7 @@ def test_terms_on_tokens_with_two_processes_equal_one_of_twice_the_batch(tiny_mo
     table.write_text("\n".join(lines))
     for name, processes, batch in (("two", 2, 8), ("one", 1, 16)):
         arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / name, batch, 0.0)
-        more = ("terms.tsdae.layers=1", f"terms.diffcse.generator={tiny_model}", "terms.diffcse.weight=1")
+        more = ("terms.tsdae.weight=1", f"terms.diffcse.generator={tiny_model}", "terms.diffcse.weight=1")
         more += ("terms.mutual_information.channels=8", "terms.infocse.weight=1", "terms.masked_words.weight=1")
         more += ("tokens.third.kind=token_batches:EveryThird", "tokens.third.on=[0, 1]", "terms.paser.layers=1")
         torchrun(*map(str, arguments), *more, processes=processes)

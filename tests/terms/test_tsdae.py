@@ -42,13 +42,13 @@ def test_every_token_is_told_from_the_vector_and_the_tokens_before(tiny_model: P
     model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
     model.tokenizer.padding_side = "left" if left else "right"
     made, text = objective(model), model.preprocess(sentences(4))
-    made.components.double()
+    made.double()
     views = made.encode([text], None)
     losses = []
     for number, (ids, mask) in enumerate(zip(text["input_ids"], text["attention_mask"], strict=True)):
         tokens, vector = ids[mask.bool()], views.stack[0, number : number + 1]
         for place in range(1, len(tokens)):
-            logits = made.terms["tsdae"].decoder(vector[:, None], tokens[None, :place])  # type: ignore[attr-defined]
+            logits = made.terms["tsdae"].said(vector, tokens[None, :place])  # type: ignore[attr-defined]
             losses.append(-logits[0, -1].log_softmax(dim=-1)[tokens[place]])
     found = made.loss(views, [], made.terms)["tsdae"]
     assert found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-10)
