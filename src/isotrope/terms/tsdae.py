@@ -8,6 +8,7 @@ There, attention to the vector is added to every layer, which not every architec
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -57,8 +58,8 @@ class _Rebuilding(nn.Module):
     def __init__(self, term: TSDAE, context: BuildContext) -> None:
         super().__init__()
         student = context.needed("student")
-        table, model = token_table(student), language_model(student)
-        assert model is not None  # it has a table
+        table: nn.Embedding = token_table(student)
+        model: Any = language_model(student)
         # In a tuple: they are the student's, not the term's to save.
         self.term, self.shared = term, (model, table)
         self.sentence = nn.Linear(context.needed("width"), table.embedding_dim, bias=False)
