@@ -1,6 +1,6 @@
 """PaSeR: from a whole sentence's vector, and that of the sentence without a phrase, a decoder says the phrase.
 
-Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474. The decoder is TSDAE's, with more layers.
+Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474. Its decoder begins with random weights.
 """
 
 from __future__ import annotations
