@@ -1,12 +1,13 @@
 """TSDAE: a decoder rebuilds the whole sentence from the vector of the damaged one.
 
-Wang et al., Findings of EMNLP 2021, Sec. 3 and Eq. 1. https://arxiv.org/abs/2104.06979. The decoder is the encoder
-itself, as there. It sees no later token, and the vector of the damaged sentence stands in the place of the first one.
-There, attention to the vector is added to every layer, which not every architecture has.
+Wang et al., Findings of EMNLP 2021, Sec. 3 and Eq. 1. https://arxiv.org/abs/2104.06979. The decoder is a copy of the
+encoder that sees no later token. The vector of the damaged sentence stands in the place of the first token. In the
+paper, encoder and decoder share their weights, and attention to the vector is added to every layer.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +36,8 @@ def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
 class TSDAE:
     """What the decoder cannot know from the words before, it must find in the vector. BibTeX: wang2021tsdae.
 
-    It reads the vector of the first view, and the text before token steps. Its own weights, which bring the vector in
-    and choose the words, are thrown away after training.
+    It reads the vector of the first view, and the text before token steps. The decoder is trained, too, and thrown away
+    after training. It needs the memory of one more model.
     """
 
     stage = "terms"
@@ -44,7 +45,7 @@ class TSDAE:
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with what the student lacks as a decoder.
+        """The term with its decoder.
 
         Raises:
             UserError: the student has no table of tokens.
@@ -55,25 +56,25 @@ class TSDAE:
 class _Rebuilding(nn.Module):
     one_view = True
 
+    decoder: Any  # of transformers, where no types are known
+
     def __init__(self, term: TSDAE, context: BuildContext) -> None:
         super().__init__()
         student = context.needed("student")
-        table: nn.Embedding = token_table(student)
-        model: Any = language_model(student)
-        # In a tuple: they are the student's, not the term's to save.
-        self.term, self.shared = term, (model, table)
-        self.sentence = nn.Linear(context.needed("width"), table.embedding_dim, bias=False)
+        width = token_table(student).embedding_dim
+        self.term, self.decoder = term, deepcopy(language_model(student))
+        self.sentence = nn.Linear(context.needed("width"), width, bias=False)
         nn.init.eye_(self.sentence.weight)
-        self.words = Words(model.config.hidden_size, table)
+        self.words = Words(self.decoder.config.hidden_size, token_table(self.decoder))
 
     def said(self, vectors: Tensor, before: Tensor) -> Tensor:
-        """Vectors (n, D) and the tokens before (n, L), whose first is not read -> scores of the next ones (n, L, W)."""
-        model, table = self.shared
+        """Vectors (n, D) in the place of the first token, and tokens (n, L) -> scores of the next ones (n, L, W)."""
+        table = token_table(self.decoder)
         start = self.sentence(vectors.to(self.sentence.weight.dtype))[:, None].to(table.weight.dtype)
         states = torch.cat([start, table(before[:, 1:])], dim=1)  # (n, L, E)
         length = before.shape[1]
         later = states.new_full((length, length), HIDDEN).triu(1).expand(len(before), 1, length, length)
-        found: Tensor = self.words(model(inputs_embeds=states, attention_mask=later).last_hidden_state)
+        found: Tensor = self.words(self.decoder(inputs_embeds=states, attention_mask=later).last_hidden_state)
         return found
 
     def forward(self, scores: Scores) -> Tensor:
