@@ -1,4 +1,4 @@
-"""Which paper's claim survives: a line a method, from the study zoo and benchmarks/methods.py."""
+"""The tables of docs/methods/zoo.md: which paper's claim survives, what a step costs, and TSDAE beside its peer."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from typing import Any
 from guide import difference
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-STUDY, STEPS = RESULTS / "studies" / "zoo" / "study.json", RESULTS / "performance" / "methods-zoo-tiny.json"
+STUDY, STEPS = RESULTS / "studies" / "zoo" / "study.json", RESULTS / "performance" / "zoo-tiny.json"
 TSDAE = RESULTS / "tsdae.json"
 STS, SEARCH, OTHER = "Avg.", "nDCG Avg.", "SimCSE"
 
 
 def survives() -> str:
-    """The claim, its answer on STS, and the method's differences to SimCSE on STS and in search, with their cost."""
+    """The claim, its answer on STS, and the method's differences to SimCSE on STS and in search."""
     if not STUDY.is_file():
         return "No measurement is committed yet."
     study: dict[str, Any] = json.loads(STUDY.read_text(encoding="utf-8"))
-    steps = json.loads(STEPS.read_text(encoding="utf-8"))["over_simcse"] if STEPS.is_file() else {}
-    costs = {name.replace("-", ""): f"{ratio['median']:.2f}" for name, ratio in steps.items()}
-    lines = [
-        "| claim | answer | STS, to SimCSE | search, to SimCSE | time of a step, SimCSE = 1 |",
-        "|---|---|--:|--:|--:|",
-    ]
+    lines = ["| claim | answer | STS, to SimCSE | search, to SimCSE |", "|---|---|--:|--:|"]
     for claim in study["claims"]:
-        row = claim["row"]
-        cells = [difference(study["rows"], row, OTHER, column) or "" for column in (STS, SEARCH)]
-        cost = costs.get(row.lower().replace("-", ""), "")
-        lines.append(f"| {claim['text']} | {claim['answer']} | {' | '.join(cells)} | {cost} |")
+        cells = [difference(study["rows"], claim["row"], OTHER, column) or "" for column in (STS, SEARCH)]
+        lines.append(f"| {claim['text']} | {claim['answer']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def step_costs() -> str:
+    """A step of each preset over SimCSE's, the cheapest first."""
+    if not STEPS.is_file():
+        return "No measurement is committed yet."
+    found = json.loads(STEPS.read_text(encoding="utf-8"))["over_simcse"]
+    lines = ["| preset | time of a step, SimCSE = 1 | quartiles |", "|---|--:|--:|"]
+    for name, ratio in sorted(found.items(), key=lambda one: float(one[1]["median"])):
+        lines.append(f"| `{name}` | {ratio['median']:.2f} | {ratio['low']:.2f} … {ratio['high']:.2f} |")
     return "\n".join(lines)
 
 

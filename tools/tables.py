@@ -17,7 +17,7 @@ from guide import differences
 from kept import domain_student, kept, static_peer
 from scale import scale_checked, scale_costs
 from speed import performance
-from survives import survives, tsdae
+from survives import step_costs, survives, tsdae
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 HERE = DOCS / "results"
@@ -395,7 +395,7 @@ PAGES: dict[Path, tuple[Callable[[], str], ...]] = {
     DOCS / "improve.md": (choices, policies, halves),
     DOCS / "whiten.md": (whitening, shrink, post_steps, post_choices),
     DOCS / "methods" / "whitenedcse.md": (first_step,),
-    DOCS / "methods" / "zoo.md": (survives, tsdae),
+    DOCS / "methods" / "zoo.md": (survives, step_costs, tsdae),
 }
 
 
