@@ -5,8 +5,8 @@
 A corpus of JSON Lines, four kilobytes a text, is uploaded to an object store on this machine (moto's, a process of its
 own) as objects of 100 MB. ``isotrope train`` trains isotrope/tiny for 100 steps on a sample of it, in a second process,
 whose memory is looked at twice a second. ``anonymous`` is what only the process itself can free. Then it trains on one
-of the objects: what that needs, too, does not come from the size. A last corpus is small: it is read from the store and
-from the disk, and the ratio is what the way costs. All are deleted in the end.
+of the objects: the size of the corpus is no reason for memory that this needs, too. A last corpus is small: it is read
+from the store and from the disk, and the ratio is what the way costs. All are deleted in the end.
 """
 
 from __future__ import annotations

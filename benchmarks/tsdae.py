@@ -68,8 +68,9 @@ def main(args: argparse.Namespace) -> None:
             if name in kept:
                 continue
             began = time.monotonic()
+            output = args.runs / f"{Path(args.model).name}-{args.pooling}-{args.steps}-{name}"
             run = isotrope.train(
-                path, output=args.runs / f"{args.pooling}-{args.steps}-{name}", preset="tsdae", backbone=args.model,
+                path, output=output, preset="tsdae", backbone=args.model,
                 sentences=args.steps * BATCH, seed=seed, dev="none", test="none", resume=True, console=Console(),
                 overrides=[f"encoder.pooling={args.pooling}", f"train.batch_size={BATCH}",
                            f"train.max_length={LENGTH}", *changes],

@@ -31,7 +31,7 @@ def step_costs() -> str:
     if not STEPS.is_file():
         return "No measurement is committed yet."
     found = json.loads(STEPS.read_text(encoding="utf-8"))["over_simcse"]
-    lines = ["| preset | time of a step, SimCSE = 1 | quartiles |", "|---|--:|--:|"]
+    lines = ["| preset | time of a step, SimCSE = 1 | quartiles of three |", "|---|--:|--:|"]
     for name, ratio in sorted(found.items(), key=lambda one: float(one[1]["median"])):
         lines.append(f"| `{name}` | {ratio['median']:.2f} | {ratio['low']:.2f} … {ratio['high']:.2f} |")
     return "\n".join(lines)
@@ -46,9 +46,11 @@ def tsdae() -> str:
     for name, found in json.loads(TSDAE.read_text(encoding="utf-8")).items():
         if "before" not in found:
             continue
-        runs = {who: [of for run, of in found.items() if run.startswith(who)] for who in ("ours", "theirs")}
+        seeds = [run.removeprefix("ours-") for run in found if run.startswith("ours-")]
+        seeds = [seed for seed in seeds if f"theirs-{seed}" in found]
         for key, what in (("ndcg@10", "search, nDCG@10 on CACM"), ("stsb-dev", "STS-B, dev pairs")):
-            means = [100 * sum(run[key] for run in of) / len(of) for of in runs.values()]
+            scores = [[100 * found[f"{who}-{seed}"][key] for seed in seeds] for who in ("ours", "theirs")]
+            means = [sum(one) / max(1, len(one)) for one in scores]
             cells = [f"{score:.1f}" for score in (100 * found["before"][key], *means)]
-            lines.append(f"| {name} | {what} | {' | '.join(cells)} | {len(runs['ours'])} |")
+            lines.append(f"| {name} | {what} | {' | '.join(cells)} | {len(seeds)} |")
     return "\n".join(lines)

@@ -54,7 +54,7 @@ def test_one_process_has_nothing_to_spread(monkeypatch: pytest.MonkeyPatch) -> N
         check_fsdp(read_preset("simcse", ["train.fsdp=true"]))
 
 
-@pytest.mark.parametrize("part", [["terms.tsdae.weight=1"], ["tokens.cutoff.unit='feature'", "tokens.cutoff.on=[1]"]])
+@pytest.mark.parametrize("part", [["terms.paser.weight=1"], ["tokens.cutoff.unit='feature'", "tokens.cutoff.on=[1]"]])
 def test_a_part_that_reads_the_students_weights_is_refused(part: list[str], tiny_model: Path) -> None:
     check_parts(build_objective(read_preset("simcse", PEERS), load(tiny_model, "mean", device="cpu")))
     objective = build_objective(read_preset("simcse", part), load(tiny_model, "mean", device="cpu"))

@@ -20,7 +20,7 @@ from isotrope.errors import UserError
 from isotrope.terms.tsdae import TSDAE, tsdae
 from isotrope.tokens.delete import Delete
 from oracle import losses as oracle
-from small_encoders import as_student
+from small_encoders import as_student, random_model
 
 
 def objective(model: SentenceTransformer, **options: Any) -> Objective:
@@ -35,6 +35,24 @@ def test_equals_the_loop(dtype: torch.dtype, tolerance: float) -> None:
     expected = oracle.next_tokens(logits, target, mask)
     assert tsdae(logits, target, mask).tolist() == pytest.approx(expected, rel=tolerance)
     assert torch.autograd.gradcheck(lambda x: tsdae(x, target, mask), draw(3, 4, 7).requires_grad_())
+
+
+KINDS = ["Bert", "Roberta", "MPNet", "DistilBert", "ModernBert", "Electra"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_token_sees_a_later_one(kind: str, tmp_path: Path) -> None:
+    term: Any = objective(as_student(kind, tmp_path)).eval().terms["tsdae"]
+    ids, vectors = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]]), draw(2, term.sentence.in_features).float()
+    scores = term.said(vectors[[0, 0]], ids)
+    assert torch.allclose(scores[0, :4], scores[1, :4], atol=1e-5)
+    assert not torch.allclose(scores[0, 4], scores[1, 4], atol=1e-3)
+    assert not torch.allclose(scores[0], term.said(vectors[[1, 0]], ids)[0], atol=1e-3), "the vector is read"
+
+
+def test_an_architecture_that_takes_no_such_mask_is_refused() -> None:
+    with pytest.raises(UserError, match="a deberta-v2 cannot be the decoder"):
+        TSDAE().build(BuildContext(width=16, student=random_model("DebertaV2")))
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -55,7 +73,7 @@ def test_every_token_is_told_from_the_vector_and_the_tokens_before(tiny_model: P
     assert found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-10)
 
 
-@pytest.mark.parametrize("kind", ["Bert", "Roberta", "MPNet", "DistilBert", "ModernBert", "Electra"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_encoder_learns_and_keeps_its_weights_until_then(kind: str, tmp_path: Path) -> None:
     """Building the decoder changes no weight of the student; a few steps lower the loss of the whole sentence."""
     model = as_student(kind, tmp_path).train()

@@ -19,6 +19,7 @@ from isotrope.encoder.context import BuildContext
 from isotrope.encoder.distributed import averaged, mean_of_all, own_rows
 from isotrope.encoder.fast.attention import HIDDEN
 from isotrope.encoder.features import language_model, token_table
+from isotrope.errors import UserError
 from isotrope.terms._words import Words
 from isotrope.types import NonNegative, Scores
 
@@ -37,7 +38,7 @@ class TSDAE:
     """What the decoder cannot know from the words before, it must find in the vector. BibTeX: wang2021tsdae.
 
     It reads the vector of the first view, and the text before token steps. The decoder is trained, too, and thrown away
-    after training. It needs the memory of one more model.
+    after training. It needs the memory of one more model, for each width.
     """
 
     stage = "terms"
@@ -48,9 +49,13 @@ class TSDAE:
         """The term with its decoder.
 
         Raises:
-            UserError: the student has no table of tokens.
+            UserError: the student has no table of tokens, or its architecture cannot hide later tokens.
         """
-        return averaged(_Rebuilding(self, context))
+        made = _Rebuilding(self, context)
+        if not made.can_decode():
+            kind = made.decoder.config.model_type
+            raise UserError(f"terms.tsdae: a {kind} cannot be the decoder", "choose another backbone, such as BERT")
+        return averaged(made)
 
 
 class _Rebuilding(nn.Module):
@@ -76,6 +81,20 @@ class _Rebuilding(nn.Module):
         later = states.new_full((length, length), HIDDEN).triu(1).expand(len(before), 1, length, length)
         found: Tensor = self.words(self.decoder(inputs_embeds=states, attention_mask=later).last_hidden_state)
         return found
+
+    def can_decode(self) -> bool:
+        """Whether no score depends on later tokens, and every weight has one name, as checkpoints need it."""
+        stored = [tensor.data_ptr() for tensor in self.decoder.state_dict().values()]
+        ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=self.sentence.weight.device)
+        training = self.training
+        try:
+            with torch.no_grad():
+                first, other = self.eval().said(ids.new_ones(2, self.sentence.in_features), ids)[:, :2]
+        except RuntimeError:  # an architecture that takes no mask of four dimensions
+            return False
+        finally:
+            self.train(training)
+        return len(set(stored)) == len(stored) and torch.allclose(first, other, atol=1e-4)
 
     def forward(self, scores: Scores) -> Tensor:
         text = scores.views.readings[0].text
