@@ -172,7 +172,11 @@ def test_two_hundred_steps(
 RESUMED = ["whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "distil"]
 
 
-@pytest.mark.parametrize("name", [*RESUMED, *SECOND, *TOKENS, *MORE])
+QUICK = [*RESUMED, "mocose", "tsdae", "diffcse"]  # the others resume in the slow tests
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in (*SECOND, *TOKENS, *MORE) if name not in QUICK]
+
+
+@pytest.mark.parametrize("name", [*QUICK, *LONG])
 def test_a_papers_preset_resumes_exactly(
     name: str, encoders: dict[str, str], corpus_file: Path, tmp_path: Path
 ) -> None:
