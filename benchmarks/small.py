@@ -93,7 +93,7 @@ def measure(data: Path) -> None:
                 RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if SHIPPED.is_dir():
         texts = load_domain(data, SEARCHED[0], "test").corpus[:TIMED]
-        found["cost"] = costs(load(TEACHER), load(STUDENT), [TEACHER, STUDENT], texts)
+        found["cost"] = costs(load(TEACHER, frozen=True), load(STUDENT, frozen=True), [TEACHER, STUDENT], texts)
         found["cost"] |= {key: [of(TEACHER), of(STUDENT)] for key, of in (("on_disk", on_disk), ("stored", stored))}
         RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

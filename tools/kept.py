@@ -28,8 +28,10 @@ def kept() -> str:
             "texts a second, one thread": [f"{speed:.0f}" for speed in cost["speed"]],
             "folder, MB": [f"{size / 1e6:.1f}" for size in disk],
             "weights as stored, MB": [f"{size / 1e6:.1f}" for size in cost["stored"]],
-            "weights as they are computed with, MB": [f"{size / 1e6:.1f}" for size in cost["weights"]],
-            "memory to load and encode, MB": [f"{size / 1e6:.0f}" if size else "unknown" for size in cost["memory"]],
+            "weights in memory, MB": [f"{size / 1e6:.1f}" for size in cost["weights"]],
+            "memory of a process, beyond that of its libraries, MB": [
+                f"{size / 1e6:.0f}" if size else "unknown" for size in cost["memory"]
+            ],
         }
         lines += ["", "| | isotrope/minilm | isotrope/small |", "|---|--:|--:|"]
         lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]

@@ -52,6 +52,19 @@ def test_every_forward_pass_is_told(tiny_model: Path, monkeypatch: pytest.Monkey
     assert told == [("encoded", done, 160) for done in (0, 64, 128, 160, 160)]  # 32 distinct sentences a pass
 
 
+def test_a_pass_has_fewer_of_the_long_texts(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About 40 tokens each: two texts for a thread of 80 tokens; the short ones come sixteen passes later."""
+    monkeypatch.setattr("isotrope.encoder.embed.TOKENS", 80)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    model = load(tiny_model, device="cpu")
+    done = list[int]()
+    texts = [f"{'river ' * 26}{i:03}" for i in range(32)] + [f"{i}" for i in range(30)]
+    vectors = vectors_of(model, texts, batch_size=8, progress=done.append)
+    assert np.diff(done)[:16].tolist() == [2] * 16
+    assert max(np.diff(done)[16:]) == 8
+    np.testing.assert_allclose(vectors[-1], model.encode([texts[-1]])[0], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("convert", "dtype"),
     [

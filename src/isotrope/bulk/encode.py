@@ -74,7 +74,7 @@ def encode(
         files: files or folders (see `isotrope.text.files.SUPPORTED`); a document has a row for each of its blocks.
         output: where to; its folder must exist.
         text: the column of the sentences in tables; see `isotrope.text.readers.Columns.choose` for the default.
-        batch_size: sentences a forward pass; changes the vectors by rounding alone.
+        batch_size: sentences of a forward pass, at most (see `vectors_of`); changes the vectors by rounding alone.
         shard: rows between two points from which a stopped call can go on.
         pooling: as in `isotrope.load`, and so are the next four; they need the name of a model.
         normalize: end with unit rows or not.

@@ -69,7 +69,7 @@ class WorkerModel:
         import torch
 
         torch.set_num_threads(self.threads)
-        encoder = load(self.name, **self.options)
+        encoder = load(self.name, **self.options, frozen=True)
         if model_checksum(encoder) != self.checksum:
             raise UserError(f"a worker found another model in {self.name}", "give every machine the same files")
 

@@ -26,7 +26,7 @@ def opened(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
         UserError: it is no encoder, or cannot have the options; as `isotrope.load`.
     """
     if isinstance(model, str | Path):
-        encoder: Encoder = load(model, **options)
+        encoder: Encoder = load(model, **options, frozen=True)
         return encoder
     for name, value in options.items():
         if value is not None:

@@ -30,7 +30,7 @@ def encode(
         str | None, typer.Option(help="In tables: the column of the texts; default: the only one, or text.")
     ] = None,
     keep: Annotated[str | None, typer.Option(help="Columns to write beside the vectors, such as id,title.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time.")] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts at a time, at most; fewer where they are long.")] = 64,
     pooling: Annotated[
         str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
     ] = None,

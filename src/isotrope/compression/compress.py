@@ -170,7 +170,7 @@ def _measured(
 ) -> dict[str, Any]:
     """Quality and costs -> what ``result.json`` holds under "compression"."""
     encoder = inputs.preset.encoder
-    large, small = load(teacher), load(folder.model)
+    large, small = load(teacher, frozen=True), load(folder.model, frozen=True)
     start = student_of(
         load(
             encoder.backbone, encoder.pooling, normalize=encoder.normalize, prompt=encoder.prompt,

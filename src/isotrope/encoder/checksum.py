@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.adapters import base_model
 from isotrope.encoder.load import locate
+from isotrope.encoder.stored import as_computed
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
@@ -28,7 +29,8 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
     prompts = [encoder.prompts, encoder.default_prompt_name, encoder.truncate_dim]
     described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, *further]
     total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
-    for name, tensor in sorted(encoder.state_dict().items()):
+    for name, stored in sorted(encoder.state_dict().items()):
+        tensor: Any = as_computed(encoder, stored)
         total.update(f"|{name} {tensor.dtype} {tuple(tensor.shape)}|".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return total.hexdigest()

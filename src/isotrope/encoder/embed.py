@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 
 from isotrope.console.progress import tell
 from isotrope.encoder.memory import freed_memory
@@ -19,6 +20,8 @@ from isotrope.errors import UserError
 from isotrope.types import Encoder
 
 LARGEST = 1e15  # the squares of larger values overflow float32
+TOKENS = 1024  # of a forward pass, for each thread of the processor: more need memory and save no time
+_LETTERS = 4  # of a token, as in English; texts of other languages have more tokens
 _BATCHES = 16  # that sentence-transformers gets in one call, so that it can sort them by length
 
 Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
@@ -40,7 +43,8 @@ def vectors_of(
     Args:
         encoder: anything with ``encode(list[str])`` that gives one vector a text: an array, a tensor, or a list.
         texts: may repeat.
-        batch_size: texts a forward pass; the longest come first, so that little is padding. None: one call with all
+        batch_size: texts a forward pass; the longest come first, so that little is padding. On the processor, a pass
+            has fewer where they are long: about `TOKENS` tokens for each thread. None: one call with all
             distinct texts in the order in which they first occur, as a step needs that is fitted on them.
         first_row: the number of the first text, for messages.
         progress: called with the number of texts done, after each forward pass; by default a bar that watches is told
@@ -57,19 +61,22 @@ def vectors_of(
     if batch_size is not None:
         distinct.sort(key=lambda text: (-len(text), text))
         step = batch_size
-        if isinstance(encoder, SentenceTransformer):
-            step, options = batch_size * _BATCHES, {"batch_size": batch_size}
     report = progress or (lambda count: tell("encoded", count, len(texts)))
 
     def done(count: int) -> None:
         report(len(texts) * count // max(1, len(distinct)))
 
     parts: list[Vectors] = []
-    for start in range(0, max(1, len(distinct)), step):
+    start = 0
+    while start < len(distinct) or not parts:
         done(start)
+        if batch_size is not None and isinstance(encoder, SentenceTransformer):
+            few = _fitting(encoder, distinct[start] if distinct else "", batch_size)
+            step, options = few * _BATCHES, {"batch_size": few}
         chunk = distinct[start : start + step]
         with _passes(encoder, start, done):
             parts.append(_encoded(encoder, chunk, options, role))
+        start += step
         if parts[-1].shape[1] != parts[0].shape[1]:
             problem = f"encode() gave {parts[-1].shape[1]} dimensions after {parts[0].shape[1]}"
             raise UserError(problem, "return vectors of one dimension")
@@ -85,6 +92,14 @@ def vectors_of(
         return vectors
     place = {text: row for row, text in enumerate(distinct)}
     return np.asarray(vectors[[place[text] for text in texts]])
+
+
+def _fitting(encoder: SentenceTransformer, longest: str, batch_size: int) -> int:
+    """How many texts a forward pass may have, where none is longer than this one."""
+    if encoder.device.type != "cpu" or not isinstance(encoder[0], Transformer):
+        return batch_size
+    tokens = min(len(longest) / _LETTERS, encoder.max_seq_length or inf)
+    return max(1, min(batch_size, int(TOKENS * torch.get_num_threads() / max(tokens, 1))))
 
 
 @contextmanager

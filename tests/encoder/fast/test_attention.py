@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -24,6 +26,21 @@ def test_filler_tokens_change_nothing(multiple: int) -> None:
     weight = torch.randn_like(x)
     (back * weight).sum().backward()
     assert torch.equal(x.grad, weight * real)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1e-9])  # torch's kernel, and the attention as it is written
+def test_without_padding_no_head_is_copied_and_nothing_else_changes(dropout: float) -> None:
+    packing = Packing.from_mask(torch.ones(3, 4), 2)
+    assert packing.even
+    assert not Packing.from_mask(torch.ones(3, 4), 2, multiple=5).even
+    heads = [torch.randn(1, 2, 12, 6, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    weight = torch.randn(1, 12, 2, 6, dtype=torch.float64)
+    found = list[list[torch.Tensor]]()
+    for form in (packing, replace(packing, even=False)):
+        out = attend(*heads, form, form.bias, dropout, None)
+        found.append([out, *torch.autograd.grad((out * weight).sum(), heads)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

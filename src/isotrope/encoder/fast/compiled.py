@@ -31,7 +31,7 @@ def compile_layers(model: nn.Module) -> None:
         UserError: the encoder is none that `packed.pack` has taken over, or there is no C++ compiler.
     """
     encoder = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
-    if encoder is None or not supports(encoder) or not isinstance(encoder.forward, partial):
+    if encoder is None or not supports(getattr(encoder, "config", None)) or not isinstance(encoder.forward, partial):
         kind = type(encoder or model).__name__
         raise UserError(f"train.compile = true: isotrope does not compile {kind}", "set train.compile = false")
     if not (os.environ.get("CXX") or any(map(shutil.which, COMPILERS))):

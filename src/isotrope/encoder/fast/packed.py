@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from isotrope.encoder.fast import mpnet
 from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing
@@ -27,9 +27,8 @@ MULTIPLE = 256  # of tokens, on a GPU: a few shapes for its allocator and its ke
 WIDTH, SHARE = 32, 16  # few shapes: lengths are multiples of the one, tokens of that part of the padded batch
 
 
-def supports(model: PreTrainedModel) -> bool:
-    """Whether `pack` knows this architecture; others go on padded, with the same numbers."""
-    config = getattr(model, "config", None)
+def supports(config: PreTrainedConfig | None) -> bool:
+    """Whether `pack` knows the architecture of a configuration; others go on padded, with the same numbers."""
     kind = getattr(config, "model_type", None)
     return kind in FROM_FIRST_COLUMN | BEHIND_PADDING_INDEX and not getattr(config, "is_decoder", False)
 
@@ -40,7 +39,7 @@ def pack(model: PreTrainedModel) -> None:
     ``model(input_ids (N, L), attention_mask (N, L), …)`` gives what it gave, to rounding, with zeros for padding.
     Dropout draws other masks from the same seed.
     """
-    if not supports(model):
+    if not supports(getattr(model, "config", None)):
         return
     if model.config.model_type == "mpnet":
         mpnet.take_over(model)

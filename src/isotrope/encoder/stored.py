@@ -1,0 +1,66 @@
+"""Weights that stay in the 16 bits of their file, and compute with 32.
+
+A matrix is widened when it is used, and word embeddings when a text reads them. Widening is exact, so the vectors are
+those of the whole model in 32 bits. Half of the memory is saved, and more: the file's pages are the weights.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors import safe_open
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
+
+from isotrope.encoder.fast.packed import supports
+
+_HALVES = {"F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def stored_half(where: str, config: PreTrainedConfig | None) -> torch.dtype | None:
+    """The 16-bit type of all tensors in a local model's only file, where its configuration asks for 32 bits; else None.
+
+    For the architectures of `isotrope.encoder.fast.packed` alone: others look at the types of their weights.
+    """
+    files = list(Path(where).rglob("*.safetensors"))
+    if config is None or config.dtype not in (None, torch.float32) or not supports(config) or len(files) != 1:
+        return None
+    with safe_open(files[0], "pt") as file:
+        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
+    return _HALVES.get(kinds.pop()) if len(kinds) == 1 else None
+
+
+def compute_with_32_bits(encoder: SentenceTransformer) -> None:
+    """Let a model of 16 bits compute with 32, in place. It is not to be trained: no weight has a gradient."""
+    stored = list(encoder[0].modules())
+    for module in encoder.modules():
+        if type(module) is nn.Linear and module in stored:
+            setattr(module, "forward", partial(_linear, module))  # noqa: B010  mypy knows that it is a method
+        elif type(module) is nn.Embedding:
+            module.register_forward_hook(_widened)
+        else:
+            for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
+                if tensor.is_floating_point():
+                    tensor.data = tensor.data.float()
+    encoder.requires_grad_(False)
+    encoder[0].auto_model.config.dtype = torch.float32
+    encoder.widened = True
+
+
+def as_computed(encoder: SentenceTransformer, weights: Tensor) -> Tensor:
+    """Weights of a model with the bits that it computes with."""
+    return weights.float() if getattr(encoder, "widened", False) else weights
+
+
+def _linear(module: nn.Linear, x: Tensor) -> Tensor:
+    """(…, D) -> (…, K), as `torch.nn.Linear`."""
+    return F.linear(x, module.weight.float(), None if module.bias is None else module.bias.float())
+
+
+def _widened(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return output.float()
