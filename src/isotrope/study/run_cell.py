@@ -88,8 +88,9 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         overrides=cell.overrides, resume=True,
         test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
+    trained_before = run.finished  # by a process that was stopped since; what it held is not known
     finished = run_training(settings, console).result
-    memory = _peak_memory()
+    memory = 0.0 if trained_before else _peak_memory()
     for source in (run.path / COSINES, run.metrics_file):
         if source.is_file():
             with new_file(cell.folder / source.name) as file:
