@@ -43,6 +43,15 @@ def test_the_longest_first_in_batches() -> None:
     assert done == [0, 4, 6]
 
 
+def test_a_chinese_letter_counts_more(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.encoder.embed.TOKENS", 60)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    done = list[int]()
+    texts = [f"{'河' * 37}{i:03}" for i in range(8)]  # 114 bytes each, but 40 letters
+    vectors_of(load(tiny_model, device="cpu"), texts, batch_size=8, progress=done.append)
+    assert done == [*range(0, 9, 2), 8]
+
+
 def test_every_forward_pass_is_told(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call of a sentence-transformers model may take minutes: a pass is what can be counted."""
     told = list[tuple[object, ...]]()
@@ -52,15 +61,19 @@ def test_every_forward_pass_is_told(tiny_model: Path, monkeypatch: pytest.Monkey
     assert told == [("encoded", done, 160) for done in (0, 64, 128, 160, 160)]  # 32 distinct sentences a pass
 
 
-def test_a_pass_has_fewer_of_the_long_texts(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("threads", "length", "texts_a_pass"), [(1, 64, 2), (2, 64, 4), (1, 10, 8), (1, 20, 4)])
+def test_a_pass_has_fewer_of_the_long_texts(
+    threads: int, length: int, texts_a_pass: int, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """About 40 tokens each: two texts for a thread of 80 tokens; the short ones come sixteen passes later."""
     monkeypatch.setattr("isotrope.encoder.embed.TOKENS", 80)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
-    model = load(tiny_model, device="cpu")
+    monkeypatch.setattr("torch.get_num_threads", lambda: threads)
+    model = load(tiny_model, device="cpu", max_length=length)
     done = list[int]()
-    texts = [f"{'river ' * 26}{i:03}" for i in range(32)] + [f"{i}" for i in range(30)]
+    count = 16 * texts_a_pass
+    texts = [f"{'river ' * 26}{i:03}" for i in range(count)] + [f"{i}" for i in range(30)]
     vectors = vectors_of(model, texts, batch_size=8, progress=done.append)
-    assert np.diff(done)[:16].tolist() == [2] * 16
+    assert np.diff(done)[:16].tolist() == [texts_a_pass] * 16
     assert max(np.diff(done)[16:]) == 8
     np.testing.assert_allclose(vectors[-1], model.encode([texts[-1]])[0], atol=1e-6)
 

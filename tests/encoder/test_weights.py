@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import PreTrainedModel
 
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
+from isotrope.encoder.weights import refuse_not_finite
 from isotrope.errors import UserError
 
 TEXT = sentences(7)
@@ -75,8 +78,11 @@ def test_a_raw_checkpoint_lacks_its_pooler_and_has_other_heads(tiny_model: Path,
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_refused(tiny_model: Path, tmp_path: Path, value: float) -> None:
+def test_weights_that_are_not_finite_are_refused(
+    tiny_model: Path, tmp_path: Path, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though no text of today holds the word that they belong to."""
+    monkeypatch.setattr("isotrope.encoder.weights._ROWS", 4)
 
     def spoil(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         weights["embeddings.word_embeddings.weight"][-1, 0] = value
@@ -85,3 +91,13 @@ def test_weights_that_are_not_finite_are_refused(tiny_model: Path, tmp_path: Pat
     folder = rewrite(Path(shutil.copytree(tiny_model, tmp_path / "model")), spoil)
     with pytest.raises(UserError, match=r"not all weights of .*word_embeddings.weight are finite"):
         load(folder)
+
+
+def test_a_weight_without_dimensions_is_looked_at_too() -> None:
+    """CLIP has one."""
+    model: Any = nn.Module()
+    model.scale = nn.Parameter(torch.tensor(1.0))
+    refuse_not_finite(model, "m")
+    model.scale.data.fill_(torch.nan)
+    with pytest.raises(UserError, match="not all weights of scale are finite"):
+        refuse_not_finite(model, "m")

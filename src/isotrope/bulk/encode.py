@@ -70,7 +70,7 @@ def encode(
 
     Args:
         model: what `isotrope.load` takes, or an object with ``encode(list[str]) -> (n, D)``, which is handed
-            ``batch_size`` sentences at a time (a sentence-transformers model sixteen times as many, to batch itself).
+            ``batch_size`` sentences at a time (a sentence-transformers model more, to batch itself).
         files: files or folders (see `isotrope.text.files.SUPPORTED`); a document has a row for each of its blocks.
         output: where to; its folder must exist.
         text: the column of the sentences in tables; see `isotrope.text.readers.Columns.choose` for the default.

@@ -50,7 +50,7 @@ class WorkerModel:
         name: of the model, as `isotrope.load` takes it.
         options: of `isotrope.load`.
         checksum: of the model; a worker that finds another one refuses.
-        batch_size: sentences a forward pass.
+        batch_size: sentences of a forward pass, at most.
         threads: of the processor, a worker.
     """
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
@@ -25,13 +25,19 @@ _HALVES = {"F16": torch.float16, "BF16": torch.bfloat16}
 def stored_half(where: str, config: PreTrainedConfig | None) -> torch.dtype | None:
     """The 16-bit type of all tensors in a local model's only file, where its configuration asks for 32 bits; else None.
 
-    For the architectures of `isotrope.encoder.fast.packed` alone: others look at the types of their weights.
+    For the architectures of `isotrope.encoder.fast.packed` alone: others look at the types of their weights. A broken
+    file, or settings that name a type, are left to sentence-transformers.
     """
-    files = list(Path(where).rglob("*.safetensors"))
-    if config is None or config.dtype not in (None, torch.float32) or not supports(config) or len(files) != 1:
+    files, settings = list(Path(where).rglob("*.safetensors")), Path(where) / "sentence_bert_config.json"
+    if config is None or config.dtype != torch.float32 or not supports(config) or len(files) != 1:
         return None
-    with safe_open(files[0], "pt") as file:
-        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
+    if settings.is_file() and "dtype" in settings.read_text(encoding="utf-8"):
+        return None
+    try:
+        with safe_open(files[0], "pt") as file:
+            kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
+    except (SafetensorError, OSError):
+        return None
     return _HALVES.get(kinds.pop()) if len(kinds) == 1 else None
 
 
