@@ -82,7 +82,7 @@ def test_weights_that_are_not_finite_are_refused(
     tiny_model: Path, tmp_path: Path, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though no text of today holds the word that they belong to."""
-    monkeypatch.setattr("isotrope.encoder.weights._ROWS", 4)
+    monkeypatch.setattr("isotrope.encoder.weights._PART", 4)
 
     def spoil(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         weights["embeddings.word_embeddings.weight"][-1, 0] = value

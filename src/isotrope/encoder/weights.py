@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
 
 from isotrope.errors import UserError
 
 _SHOWN = 3  # of the missing names
-_ROWS = 1024  # that are looked at together: to look at all at once needs as much memory again
+_PART = 1 << 18  # numbers that are looked at together: to look at all at once needs as much memory again
 
 
 @contextmanager
@@ -62,5 +61,5 @@ def refuse_not_finite(encoder: SentenceTransformer, model: str) -> None:
         UserError: names the first such tensor.
     """
     for name, weights in encoder.named_parameters():
-        if not all(part.isfinite().all() for part in torch.atleast_1d(weights).split(_ROWS)):
+        if not all(part.isfinite().all() for part in weights.flatten().split(_PART)):
             raise UserError(f"{model}: not all weights of {name} are finite numbers", "copy or make the model again")
