@@ -22,7 +22,8 @@ def survives() -> str:
     study: dict[str, Any] = json.loads(STUDY.read_text(encoding="utf-8"))
     lines = ["| claim | answer | STS, to SimCSE | search, to SimCSE | STS, both whitened | search, both whitened |"]
     lines.append("|---|---|" + "--:|" * 4)
-    for claim in study["claims"]:
+    other = {"row": "WhitenedCSE", "text": "WhitenedCSE is better than SimCSE", "answer": "[studies](../studies.md)"}
+    for claim in [*study["claims"], other]:
         pairs = [(claim["row"], OTHER), (claim["row"] + WHITENED, OTHER + WHITENED)]
         cells = [difference(study["rows"], *pair, column) or "" for pair in pairs for column in (STS, SEARCH)]
         lines.append(f"| {claim['text']} | {claim['answer']} | {' | '.join(cells)} |")
