@@ -43,9 +43,8 @@ def test_the_vectors_are_those_of_32_bits(kind: str, stored: torch.dtype, tmp_pa
     as_student(kind, tmp_path)
     narrow(tmp_path, stored)
     plain, frozen = load(tmp_path, "mean", device="cpu"), load(tmp_path, "mean", device="cpu", frozen=True)
-    matrices = [weights for weights in frozen[0].auto_model.parameters() if weights.ndim == 2]
-    assert {weights.dtype for weights in matrices} == {stored}
-    assert not any(weights.requires_grad for weights in matrices)
+    assert frozen[0].auto_model.get_input_embeddings().weight.dtype == stored
+    assert not any(weights.requires_grad for weights in frozen.parameters())
     assert {weights.dtype for weights in plain.parameters()} == {torch.float32}
     found = frozen.encode(TEXTS)
     assert found.dtype == np.float32

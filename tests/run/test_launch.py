@@ -110,6 +110,7 @@ def test_half_a_launcher_is_one_line(tiny_model: Path, corpus_file: Path, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     words = ["--set", "train.epochs=90", "--set", "train.batch_size=16", "--set", "train.eval_steps=10"]
     command = [sys.executable, "-m", "isotrope.cli", "train", corpus_file, "--backbone", tiny_model]

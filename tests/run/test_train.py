@@ -84,7 +84,7 @@ def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> No
     assert run.result["selection"]["steps"] == 6
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_and_resumed_ends_with_the_same_weights(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, kills: int
 ) -> None:

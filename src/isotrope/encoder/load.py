@@ -88,8 +88,8 @@ def load(
             and is saved with it.
         bidirectional: let the tokens of a decoder see those behind them (see `isotrope.encoder.causal`). By default
             they do as the model's ``config.json`` says.
-        frozen: the model will only encode. Weights that a local file stores in 16 bits stay so, and compute with 32:
-            half the memory, the same vectors. To train or save it, load it without this.
+        frozen: the model will only encode. Embeddings of words that a local file stores in 16 bits stay so: less
+            memory, the same vectors. To train or save it, load it without this.
 
     A LoRA adapter's changes are added to its base model's weights.
 

@@ -1,17 +1,15 @@
-"""Weights that stay in the 16 bits of their file, and compute with 32.
+"""A model that computes with 32 bits, and whose embeddings stay in the 16 bits of their file.
 
-A matrix is widened when it is used, and word embeddings when a text reads them. Widening is exact, so the vectors are
-those of the whole model in 32 bits. Half of the memory is saved, and more: the file's pages are the weights.
+Word embeddings are most of a small model's weights. Their rows are widened when a text reads them. Widening is exact,
+so the vectors are those of the whole model in 32 bits.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
@@ -43,11 +41,8 @@ def stored_half(where: str, config: PreTrainedConfig | None) -> torch.dtype | No
 
 def compute_with_32_bits(encoder: SentenceTransformer) -> None:
     """Let a model of 16 bits compute with 32, in place. It is not to be trained: no weight has a gradient."""
-    stored = list(encoder[0].modules())
     for module in encoder.modules():
-        if type(module) is nn.Linear and module in stored:
-            setattr(module, "forward", partial(_linear, module))  # noqa: B010  mypy knows that it is a method
-        elif type(module) is nn.Embedding:
+        if type(module) is nn.Embedding:
             module.register_forward_hook(_widened)
         else:
             for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
@@ -61,11 +56,6 @@ def compute_with_32_bits(encoder: SentenceTransformer) -> None:
 def as_computed(encoder: SentenceTransformer, weights: Tensor) -> Tensor:
     """Weights of a model with the bits that it computes with."""
     return weights.float() if getattr(encoder, "widened", False) else weights
-
-
-def _linear(module: nn.Linear, x: Tensor) -> Tensor:
-    """(…, D) -> (…, K), as `torch.nn.Linear`."""
-    return F.linear(x, module.weight.float(), None if module.bias is None else module.bias.float())
 
 
 def _widened(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
