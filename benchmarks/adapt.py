@@ -37,7 +37,7 @@ from isotrope.evaluation.sets.domains import load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
-from isotrope.run.environment import environment
+from isotrope.training.environment import environment
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
 from isotrope.text.corpus import Corpus, open_corpus

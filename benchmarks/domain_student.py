@@ -19,7 +19,7 @@ from isotrope.encoder.embed import cut
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.own_task import OwnTask
 from isotrope.evaluation.significance import compare_means
-from isotrope.run.environment import environment
+from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
 from isotrope.types import Encoder, Vector
 

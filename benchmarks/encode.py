@@ -20,7 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
-from isotrope.bulk.encode import encode
+from isotrope.encoding.encode import encode
 from isotrope.encoder.load import locate
 from timing import clock, interleave, lines, ratio, show
 

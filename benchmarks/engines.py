@@ -30,7 +30,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from isotrope.encoder.load import load, locate
-from isotrope.run.environment import environment
+from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "performance" / "engines.json"

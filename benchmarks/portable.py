@@ -35,7 +35,7 @@ from isotrope.encoder import save
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
-from isotrope.run.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
+from isotrope.training.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 from isotrope.store.atomic import write_json, write_text
 
 Vectors = np.ndarray[Any, Any]

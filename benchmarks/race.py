@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from isotrope.choice.improve import RESULT as EVIDENCE
-from isotrope.run.environment import environment
+from isotrope.improvement.improve import RESULT as EVIDENCE
+from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "improve" / "wikipedia.json"

@@ -16,13 +16,13 @@ import numpy as np
 
 import isotrope
 from choice import collection, part_of
-from isotrope.choice.measure import JUDGED_LENGTH
+from isotrope.improvement.measure import JUDGED_LENGTH
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.own_task import OwnTask
 from isotrope.post.whitening import whitening
-from isotrope.run.environment import environment
+from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "results" / "whiten" / "shrink.json"

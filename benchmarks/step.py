@@ -36,8 +36,8 @@ from datasets import Dataset, disable_progress_bars
 from isotrope import load
 from isotrope.encoder.context import BuildContext
 from isotrope.preset.preset import Preset, build_objective, open_teachers, read_preset
-from isotrope.run.state import ObjectiveState
-from isotrope.run.trainer import Trainer, training_arguments
+from isotrope.training.state import ObjectiveState
+from isotrope.training.trainer import Trainer, training_arguments
 from isotrope.text.corpus import open_corpus
 from isotrope.text.tokens import token_data
 from timing import System, clock, interleave, lines, ratio, show
@@ -61,7 +61,7 @@ class Ticks(TrainerCallback):
 
 
 class Ours:
-    """isotrope's trainer, as `isotrope.run.fit` sets it up, on any preset."""
+    """isotrope's trainer, as `isotrope.training.fit` sets it up, on any preset."""
 
     def __init__(self, preset: Preset, batches: Callable[[int], list[str]], folder: Path) -> None:
         self.preset, self.batches, self.folder = preset, batches, folder

@@ -25,7 +25,7 @@ from isotrope.evaluation.retrieval import per_query
 from isotrope.evaluation.sets.domains import load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
-from isotrope.run.environment import environment
+from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
 
 DOMAIN, BATCH, LENGTH = "CACM", 8, 64

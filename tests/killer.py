@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import isotrope
 import isotrope.encoder
-import isotrope.run.train
+import isotrope.training.train
 
 torch.set_num_threads(1)
 backbone, corpus, pairs, folder, kills = sys.argv[1:]

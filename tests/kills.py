@@ -21,21 +21,21 @@ from pathlib import Path
 
 import torch
 
-import isotrope.bulk.encode
-import isotrope.choice.race
 import isotrope.cli.main
+import isotrope.encoding.encode
 import isotrope.evaluation.models
+import isotrope.improvement.race
 import isotrope.pretraining
-import isotrope.run.train
-import isotrope.run.whiten
 import isotrope.study.study
+import isotrope.training.train
+import isotrope.training.whiten
 from conftest import build_bert, sentences
 from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe
 from library import write_library
 
 torch.set_num_threads(1)
-isotrope.choice.race.FEWEST_PAIRS, isotrope.choice.race.MOST_ROUNDS = 64, 2  # then the clock decides nothing
+isotrope.improvement.race.FEWEST_PAIRS, isotrope.improvement.race.MOST_ROUNDS = 64, 2  # then the clock decides nothing
 TOY = Recipe(
     layers=2, width=16, inner=16, heads=2, vocabulary=120, batch=4, tokens=1_280, block=16, warmup_steps=5,
     learning_rate=2e-2, max_positions=32, held_out_blocks=8,

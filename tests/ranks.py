@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 import isotrope
-import isotrope.run.prepare as prepare_module
+import isotrope.training.prepare as prepare_module
 from isotrope.encoder.sharded import collected
 
 torch.set_num_threads(1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 import isotrope
-from isotrope.run.train import Run
+from isotrope.training.train import Run
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
 SMALL += ["train.learning_rate=1e-3", "encoder.pooling=mean"]

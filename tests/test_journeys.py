@@ -165,8 +165,8 @@ def test_7_vectors_with_their_ids_in_several_steps(user: User) -> None:
             raise error
 
     with user.monkeypatch.context() as patch:
-        patch.setattr("isotrope.bulk.output.Manifest.save", saving(one_more))
-        patch.setattr("isotrope.bulk.encode.SHARD_CHARACTERS", 2_000)
+        patch.setattr("isotrope.encoding.output.Manifest.save", saving(one_more))
+        patch.setattr("isotrope.encoding.encode.SHARD_CHARACTERS", 2_000)
         user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet", code=130)
         assert not Path("vectors.parquet").exists()
         said = user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet")
@@ -178,7 +178,7 @@ def test_7_vectors_with_their_ids_in_several_steps(user: User) -> None:
 
 def saving(then: Callable[[], None]) -> Callable[..., None]:
     """A manifest that is saved, and then something happens."""
-    from isotrope.bulk.output import Manifest
+    from isotrope.encoding.output import Manifest
 
     save = Manifest.save
 

@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import grimp
 
@@ -28,7 +28,6 @@ ONE_NAME_FOR_TWO = {
 }
 # A module outside of the store that writes files -> why it may.
 WRITERS: dict[str, str] = {}
-MIRRORLESS = {"contract", "oracle", "cli"}  # checks of every component; naive oracles; journeys through commands
 
 
 def test_imports_go_down_only_and_every_room_is_listed() -> None:
@@ -93,24 +92,6 @@ def test_the_store_alone_writes_and_deletes() -> None:
     assert not wrong, _listed(f"{name}: {call}" for name, calls in sorted(wrong.items()) for call in calls)
     superfluous = sorted(WRITERS.keys() - writers.keys())
     assert not superfluous, f"allowed, and not needed any more: {superfluous}"
-
-
-def test_tests_mirror_the_package() -> None:
-    """A file of tests is called after a module, a folder or a preset; every public module of a room has one."""
-    tests = ROOT / "tests"
-    wrong = []
-    for path in tests.glob("*/**/test_*.py"):
-        room = path.relative_to(tests).parent
-        module = path.name.removeprefix("test_")
-        names = (module, f"_{module}", module.removesuffix(".py"), module.removesuffix(".py") + ".toml")
-        if room.parts[0] not in MIRRORLESS and not any((SOURCE / room / name).exists() for name in names):
-            wrong.append(f"{path.relative_to(tests).as_posix()} tests no module of that name")
-    for name in TREES:
-        module = PurePosixPath(name)
-        public = not module.name.startswith("_") and len(module.parts) > 1 and module.parts[0] not in MIRRORLESS
-        if public and not (tests / module.with_name(f"test_{module.name}")).is_file():
-            wrong.append(f"{name} has no tests of its own")
-    assert not wrong, _listed(sorted(wrong))
 
 
 def test_the_face_is_what_the_readme_uses() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from conftest import sentences
 from hashes import Hashes
-from isotrope.bulk.encode import encode
-from isotrope.bulk.search import search
+from isotrope.encoding.encode import encode
+from isotrope.encoding.search import search
 
 QUERIES = ["a river", "the old king", sentences(300)[7]]
 TOP = 5

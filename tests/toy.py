@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from isotrope.console.plain import plain_console
 from isotrope.pretraining import pretrain
 from isotrope.pretraining.recipe import Recipe
-from isotrope.run.checkpoints import whole_checkpoints
+from isotrope.training.checkpoints import whole_checkpoints
 
 TOY = Recipe(
     layers=2, width=16, inner=16, heads=2, vocabulary=120, batch=4, tokens=1_280, block=16, warmup_steps=5,

@@ -9,31 +9,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isotrope.bulk.encode import encode
-    from isotrope.bulk.search import search
-    from isotrope.choice.improve import improve
     from isotrope.components.registry import component
     from isotrope.compression.compress import compress
     from isotrope.encoder import load
+    from isotrope.encoding.encode import encode
+    from isotrope.encoding.search import search
     from isotrope.evaluation.evaluator import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
+    from isotrope.improvement.improve import improve
     from isotrope.objective.objective import Objective
-    from isotrope.run.state import ObjectiveState
-    from isotrope.run.train import train
+    from isotrope.training.state import ObjectiveState
+    from isotrope.training.train import train
 
     __version__: str
 
 _FACE = {
-    "train": "isotrope.run.train:train",
+    "train": "isotrope.training.train:train",
     "evaluate": "isotrope.evaluation.suite:run",
     "compress": "isotrope.compression.compress:compress",
-    "improve": "isotrope.choice.improve:improve",
-    "encode": "isotrope.bulk.encode:encode",
-    "search": "isotrope.bulk.search:search",
+    "improve": "isotrope.improvement.improve:improve",
+    "encode": "isotrope.encoding.encode:encode",
+    "search": "isotrope.encoding.search:search",
     "load": "isotrope.encoder:load",
     "component": "isotrope.components.registry:component",
     "Objective": "isotrope.objective.objective:Objective",
-    "ObjectiveState": "isotrope.run.state:ObjectiveState",
+    "ObjectiveState": "isotrope.training.state:ObjectiveState",
     "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
 }
 __all__ = [

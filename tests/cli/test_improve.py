@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.choice.race import Race
 from isotrope.cli.main import main
 from isotrope.errors import Stopped
+from isotrope.improvement.race import Race
 from library import write_library
 
 
@@ -40,6 +40,6 @@ def test_a_stopped_race_ends_with_130_and_says_what_is_there(
     def stopped(*_: object, **__: object) -> None:
         raise Stopped("stopped; the best so far (soft whitening) is in out")
 
-    monkeypatch.setattr("isotrope.choice.improve.improve", stopped)
+    monkeypatch.setattr("isotrope.improvement.improve.improve", stopped)
     assert run(monkeypatch, "isotrope/tiny", "documents", "--output", "out") == 130
     assert capsys.readouterr().err == "isotrope: stopped; the best so far (soft whitening) is in out\n"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from conftest import sentences
 from isotrope.cli.main import app
 from isotrope.errors import UserError
-from isotrope.run.train import Run
+from isotrope.training.train import Run
 
 SETTINGS = ["train.batch_size=16", "train.eval_steps=2", "train.save_steps=2"]
 
@@ -83,8 +83,8 @@ def test_the_other_processes_are_left_however_it_ends(failed: bool, monkeypatch:
         return Run(Path("run"), {})
 
     left: list[bool] = []
-    monkeypatch.setattr("isotrope.run.train.run_training", run)
-    monkeypatch.setattr("isotrope.run.processes.leave", lambda *, failed: left.append(failed))
+    monkeypatch.setattr("isotrope.training.train.run_training", run)
+    monkeypatch.setattr("isotrope.training.processes.leave", lambda *, failed: left.append(failed))
     outcome = CliRunner().invoke(app, ["train", "text.txt", "--output", "run"])
     assert isinstance(outcome.exception, UserError) == failed
     assert left == [failed]

@@ -23,8 +23,8 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.report.run_page import write_report
-from isotrope.run.folder import RunFolder
-from isotrope.run.train import Run
+from isotrope.training.folder import RunFolder
+from isotrope.training.train import Run
 from library import write_library
 
 SMALL = ["train.batch_size=16", "train.epochs=1", "terms.queue_kl.queue=32", "train.max_length=32"]
@@ -169,7 +169,7 @@ def test_ctrl_c_and_resume_give_the_same_student(
     teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = small(teacher, texts, tmp_path / "whole", "static", "train.save_steps=3", "train.eval_steps=3")
-    from isotrope.run.trainer import Trainer
+    from isotrope.training.trainer import Trainer
 
     step, count = Trainer.training_step, iter(range(100))
 

@@ -23,7 +23,7 @@ import isotrope
 from conftest import ROOT
 from isotrope.encoder.load import locate
 from isotrope.preset.preset import Preset, preset_names, read_preset
-from isotrope.run.environment import environment
+from isotrope.training.environment import environment
 
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"

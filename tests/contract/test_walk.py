@@ -14,27 +14,27 @@ import pytest
 
 import isotrope
 from isotrope.console.plain import plain_console
-from isotrope.run.settings import RunSettings
-from isotrope.run.train import run_training
+from isotrope.training.settings import RunSettings
+from isotrope.training.train import run_training
 
 SOURCE = f"{Path(isotrope.__file__).parent}/"
 
 WALK = [
-    "run/train.py -> run/inputs.py:read_inputs",
-    "run/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
-    "run/reading.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
-    "run/train.py -> run/prepare.py:prepare",
-    "run/prepare.py -> encoder/load.py:load",
-    "run/prepare.py -> run/reading.py:open_text",  # texts, or pairs of documents
-    "run/reading.py -> text/corpus.py:open_corpus",  # read and cleaned
+    "training/train.py -> training/inputs.py:read_inputs",
+    "training/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
+    "training/reading.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
+    "training/train.py -> training/prepare.py:prepare",
+    "training/prepare.py -> encoder/load.py:load",
+    "training/prepare.py -> training/reading.py:open_text",  # texts, or pairs of documents
+    "training/reading.py -> text/corpus.py:open_corpus",  # read and cleaned
     "text/corpus.py -> store/cache.py:cached",
-    "run/prepare.py -> preset/preset.py:build_objective",
-    "run/prepare.py -> preset/preset.py:open_teachers",
-    "run/train.py -> run/fit.py:fit",
-    "run/fit.py -> text/tokens.py:token_data",
+    "training/prepare.py -> preset/preset.py:build_objective",
+    "training/prepare.py -> preset/preset.py:open_teachers",
+    "training/train.py -> training/fit.py:fit",
+    "training/fit.py -> text/tokens.py:token_data",
     "text/tokens.py -> store/cache.py:cached",
-    "run/train.py -> encoder/export.py:save",
-    "run/train.py -> run/judge.py:judge",
+    "training/train.py -> encoder/export.py:save",
+    "training/train.py -> training/judge.py:judge",
     "preset/sources.py -> preset/preset.py:read_preset",  # the card: the preset as it is shipped, for its sources
 ]
 

@@ -25,7 +25,7 @@ from isotrope.encoder.lora import adapter_weights, add_adapter, merge
 from isotrope.errors import UserError
 from isotrope.report.record import RunRecord
 from isotrope.report.space import Space, spaces
-from isotrope.run.folder import RunFolder
+from isotrope.training.folder import RunFolder
 from small_causal import build_decoder
 from small_runs import small_run
 

@@ -23,8 +23,8 @@ from isotrope import Objective, component, load
 from isotrope.encoder import gradient_cache
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.run import prepare as prepare_module
 from isotrope.terms.infonce import InfoNCE
+from isotrope.training import prepare as prepare_module
 from isotrope.types import Batch
 
 N, PART = 12, 5  # the last part is smaller

@@ -23,8 +23,8 @@ from isotrope.encoder.lora import WEIGHTS, adapter_weights, add_adapter, merge
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.report.run_page import write_report
-from isotrope.run.train import Run
 from isotrope.teachers._model import INITIAL, TeacherModel
+from isotrope.training.train import Run
 from small_causal import build_decoder
 from small_runs import small_run, unfinished
 

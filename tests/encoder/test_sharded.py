@@ -1,4 +1,4 @@
-"""An encoder that is spread, here over one process; over two: `tests/run/test_sharded.py`."""
+"""An encoder that is spread, here over one process; over two: `tests/training/test_sharded.py`."""
 
 from __future__ import annotations
 

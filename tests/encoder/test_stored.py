@@ -17,11 +17,11 @@ from transformers import AlbertConfig, AlbertModel, BertModel
 
 from conftest import WORDS
 from isotrope import load
-from isotrope.bulk.engines import WorkerModel
-from isotrope.bulk.inputs import opened
 from isotrope.encoder import save
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.stored import stored_half
+from isotrope.encoding.engines import WorkerModel
+from isotrope.encoding.inputs import opened
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student
 
@@ -144,7 +144,7 @@ def test_encoding_freezes_its_model(tiny_model: Path, tmp_path: Path, monkeypatc
     found: Any = opened(str(folder), {"device": "cpu"})
     assert found.widened
     loaded = list[Any]()
-    monkeypatch.setattr("isotrope.bulk.engines.load", lambda *a, **k: loaded.append(load(*a, **k)) or loaded[0])
+    monkeypatch.setattr("isotrope.encoding.engines.load", lambda *a, **k: loaded.append(load(*a, **k)) or loaded[0])
     WorkerModel(str(folder), {"device": "cpu"}, model_checksum(found), 8, torch.get_num_threads()).loaded()
     assert loaded[0].widened
 

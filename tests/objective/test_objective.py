@@ -16,9 +16,9 @@ from isotrope import Objective, component, load
 from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.run.state import ObjectiveState
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
+from isotrope.training.state import ObjectiveState
 from isotrope.types import Batch, Scores, Views
 
 

@@ -19,8 +19,8 @@ from isotrope.evaluation.sets.pairs import read_pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.preset.head import head_layers, with_head
 from isotrope.preset.preset import read_preset
-from isotrope.run.pairs import judges
-from isotrope.run.train import Run
+from isotrope.training.pairs import judges
+from isotrope.training.train import Run
 from isotrope.types import Batch, Views
 from isotrope.views.mlp import MLP
 from small_runs import small_run, unfinished

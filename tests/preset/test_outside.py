@@ -28,11 +28,11 @@ from isotrope.encoder.context import BuildContext
 from isotrope.errors import Stopped, UserError
 from isotrope.preset.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
 from isotrope.preset.preset import check_third_parties, read_preset
-from isotrope.run.state import WEIGHTS, ObjectiveState
-from isotrope.run.train import Run
 from isotrope.text.batches import trainer_batches
 from isotrope.text.corpus import open_corpus
 from isotrope.text.permutation import derive
+from isotrope.training.state import WEIGHTS, ObjectiveState
+from isotrope.training.train import Run
 from small_runs import small_run
 
 LOSSES = "sentence_transformers.sentence_transformer.losses:"
@@ -336,7 +336,7 @@ def test_a_decoder_takes_the_students_weights_as_they_are(tiny_model: Path) -> N
 def test_weights_of_a_loss_are_not_trained_apart(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.run.prepare.process_count", lambda: 2)
+    monkeypatch.setattr("isotrope.training.prepare.process_count", lambda: 2)
     with pytest.raises(UserError, match="has weights, which 2 processes train apart"):
         run(tiny_model, corpus_file, tmp_path / "run", LOSSES + "ContrastiveTensionLoss")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.pairs.crops import Crops
-from isotrope.pairs.neighbours import Neighbours
-from isotrope.pairs.passages import Passages
-from isotrope.pairs.title_body import TitleBody
 from isotrope.preset.pairs import check_pairs, pair_maker
 from isotrope.preset.preset import check_third_parties, component_classes, preset_names, read_preset
 from isotrope.preset.sources import flat
+from isotrope.text.pairs.crops import Crops
+from isotrope.text.pairs.neighbours import Neighbours
+from isotrope.text.pairs.passages import Passages
+from isotrope.text.pairs.title_body import TitleBody
 
 THEIRS = """
 from dataclasses import dataclass

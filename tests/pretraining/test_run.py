@@ -24,8 +24,8 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 from isotrope.pretraining import pretrain
 from isotrope.pretraining.recipe import RECIPES
-from isotrope.run.checkpoints import checkpoint_step, whole_checkpoints
 from isotrope.store.mark import claim
+from isotrope.training.checkpoints import checkpoint_step, whole_checkpoints
 from toy import TOY, curve, run_toy, same, weights
 
 APART = "import sys, torch, toy; torch.set_num_threads(1); toy.run_toy(sys.argv[1], toy.Path(sys.argv[2]))"

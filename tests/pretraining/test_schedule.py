@@ -8,7 +8,7 @@ from transformers import get_scheduler
 
 from isotrope.errors import UserError
 from isotrope.pretraining.schedule import Schedule, reschedule
-from isotrope.run.checkpoints import checkpoint_folder
+from isotrope.training.checkpoints import checkpoint_folder
 
 
 def test_the_rate_is_warmed_up_stays_and_falls_to_zero_at_the_end():

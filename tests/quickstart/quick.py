@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from isotrope.choice.race import Race
 from isotrope.console.plain import plain_console
+from isotrope.improvement.race import Race
 from isotrope.quickstart.docstrings import Docstrings
 from isotrope.quickstart.run import quickstart
 

@@ -152,7 +152,7 @@ def test_histograms_count_every_judging_pair_once(finished: Path, page: Page) ->
 def test_the_log_holds_the_space_of_the_dev_sentences(finished: Path, pairs_file: Path) -> None:
     """Alignment and uniformity of the kept step are those of the saved model on the selecting half."""
     from isotrope.evaluation.sets.pairs import read_pairs
-    from isotrope.run.pairs import judges
+    from isotrope.training.pairs import judges
 
     _, kept = judges(None, {"pairs": read_pairs(pairs_file)}, None)
     pairs, model = kept["pairs"], isotrope.load(finished / "model", device="cpu")

@@ -14,7 +14,6 @@ from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import score, similarities
 from isotrope.post.whitening import Whitening
-from isotrope.run.pairs import dev_pairs, judges
 from isotrope.study import study
 from isotrope.study.columns import sts_scores
 from isotrope.study.post_step import fresh, with_post_step
@@ -22,6 +21,7 @@ from isotrope.study.run_cell import reading, run_cell
 from isotrope.study.spec import read_study
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import open_corpus
+from isotrope.training.pairs import dev_pairs, judges
 from studies import planned, quiet, write_study
 
 

@@ -16,11 +16,11 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 import isotrope
 from conftest import sentences
-from isotrope.run import fit, trainer
 from isotrope.text import tokens as token_store
 from isotrope.text.corpus import Corpus, open_corpus
 from isotrope.text.sample import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
+from isotrope.training import fit, trainer
 
 LONG = " and so on, for longer than anyone reads: Größe, 日本語, don't" * 9
 

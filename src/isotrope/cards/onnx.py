@@ -13,7 +13,7 @@ FLOAT32, INT8 = "model.onnx", "model_int8.onnx"
 
 
 def onnx_card(facts: Mapping[str, Any], source: Card) -> str:
-    """README.md of the folder that `isotrope.run.onnx.export_onnx` writes.
+    """README.md of the folder that `isotrope.training.onnx.export_onnx` writes.
 
     Args:
         facts: what ``export.json`` holds.

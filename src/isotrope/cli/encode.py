@@ -46,8 +46,8 @@ def encode(
 
     The memory does not grow with the text. After a stop, the same command goes on.
     """
-    from isotrope.bulk.encode import encode as run
-    from isotrope.bulk.output import beside
+    from isotrope.encoding.encode import encode as run
+    from isotrope.encoding.output import beside
 
     model, files = model_and_files(names)
     written = run(

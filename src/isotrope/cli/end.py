@@ -53,7 +53,7 @@ def has_the_word() -> bool:
     """Whether this process tells why all end: of several the first that asks; none where isotrope's launcher tells."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    from isotrope.run.launch import LAUNCHED
+    from isotrope.training.launch import LAUNCHED
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if LAUNCHED in os.environ:

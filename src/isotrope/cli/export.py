@@ -34,7 +34,7 @@ def export(
 
     The graph is compared with torch before it is kept.
     """
-    from isotrope.run.onnx import export_onnx
+    from isotrope.training.onnx import export_onnx
 
     with watch("loading", errors if errors.is_interactive else plain_console(quiet=True)):  # elsewhere the lines tell
         folder = export_onnx(model, output, int8=int8, pooling=pooling, say=errors.print)

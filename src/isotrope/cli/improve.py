@@ -36,10 +36,10 @@ def improve(
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
     """
-    from isotrope.choice.improve import PAGE
-    from isotrope.choice.improve import improve as run
-    from isotrope.choice.page import candidates_table, general_lines, keep_or_use
     from isotrope.errors import Stopped
+    from isotrope.improvement.improve import PAGE
+    from isotrope.improvement.improve import improve as run
+    from isotrope.improvement.page import candidates_table, general_lines, keep_or_use
     from isotrope.report.tables import print_table
 
     console = plain_console()

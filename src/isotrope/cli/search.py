@@ -15,7 +15,7 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
 if TYPE_CHECKING:
-    from isotrope.bulk.search import Hit
+    from isotrope.encoding.search import Hit
     from isotrope.report.tables import Table
 
 SHOWN = 200  # characters of a text
@@ -44,7 +44,7 @@ def search(
 
     Every vector is compared. The memory does not grow with their number.
     """
-    from isotrope.bulk.search import search as run
+    from isotrope.encoding.search import search as run
     from isotrope.report.table_files import check_file
     from isotrope.report.tables import print_table
     from isotrope.store.atomic import write_text

@@ -90,10 +90,10 @@ def train(
         "positive": positive, "negatives": negative or [], "split": split, "keep_duplicates": keep_duplicates,
         "log_to": log_to or [], "resume": resume,
     }  # fmt: skip
-    from isotrope.run.launch import already_launched, launch
-    from isotrope.run.processes import leave
-    from isotrope.run.settings import RunSettings
-    from isotrope.run.train import run_training
+    from isotrope.training.launch import already_launched, launch
+    from isotrope.training.processes import leave
+    from isotrope.training.settings import RunSettings
+    from isotrope.training.train import run_training
 
     if processes > 1 and not already_launched(processes):
         if code := launch(sys.argv[1:], processes):

@@ -50,9 +50,9 @@ def whiten(
     from isotrope.cards.verdict import with_average
     from isotrope.report.comparison import before_after, of_run
     from isotrope.report.tables import print_table
-    from isotrope.run.whiten import WHITEN_RECORD
-    from isotrope.run.whiten import whiten as run
     from isotrope.store.records import read_record
+    from isotrope.training.whiten import WHITEN_RECORD
+    from isotrope.training.whiten import whiten as run
 
     folder = run(
         model, corpus, output, k=k, exponent=exponent, sentences=sentences, seed=seed, text=text, split=split,

@@ -29,7 +29,7 @@ def working(command: Callable[P, R], *, alone: bool = True) -> Callable[P, R]:
 
             limit_threads()
         if alone:
-            from isotrope.run.processes import refuse_several
+            from isotrope.training.processes import refuse_several
 
             refuse_several(command.__name__)
         return command(*arguments, **options)

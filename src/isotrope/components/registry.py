@@ -22,6 +22,7 @@ from isotrope.errors import UserError, nearest, one_of
 
 STAGES = ("tokens", "peers", "views", "scores", "terms", "teachers")  # of an objective
 READING = "pairs"  # the stage before: from a document to pairs of texts
+ROOMS = {READING: "text.pairs"}  # the other stages are rooms of their own name
 RELEASED = "released."
 
 
@@ -30,7 +31,9 @@ def kinds(stage: str) -> list[str]:
     if stage not in (*STAGES, READING):
         raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join((*STAGES, READING))}")
     departures = [RELEASED + name for name in _files("released")]
-    return _files(stage) + [kind for kind in departures if stage_of(_class_in(f"isotrope.{kind}")) == stage]
+    return _files(ROOMS.get(stage, stage)) + [
+        kind for kind in departures if stage_of(_class_in(f"isotrope.{kind}")) == stage
+    ]
 
 
 def is_third_party(kind: str) -> bool:
@@ -48,7 +51,9 @@ def component_class(stage: str, kind: str) -> type:
         if kind not in (known := kinds(stage)):
             remedy = one_of(kind, known, ", or name a module:Class")
             raise UserError(f"{stage} has no kind {kind!r}", remedy)
-        return _class_in(f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{stage}.{kind}")
+        return _class_in(
+            f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{ROOMS.get(stage, stage)}.{kind}"
+        )
     cls = imported_class(kind, "kind")
     if stage_of(cls) != stage:
         raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')

@@ -23,16 +23,16 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.compression import compression_judgement
-from isotrope.run.cosines import only_cosines
-from isotrope.run.folder import RunFolder
-from isotrope.run.inputs import RunInputs, read_inputs, refuse_other_run
-from isotrope.run.processes import refuse_several
-from isotrope.run.reading import open_text
-from isotrope.run.settings import RunSettings
-from isotrope.run.train import Run, run_training
 from isotrope.store.cache import cache_folder
 from isotrope.text.collection import open_documents
 from isotrope.text.sample import Sample
+from isotrope.training.cosines import only_cosines
+from isotrope.training.folder import RunFolder
+from isotrope.training.inputs import RunInputs, read_inputs, refuse_other_run
+from isotrope.training.processes import refuse_several
+from isotrope.training.reading import open_text
+from isotrope.training.settings import RunSettings
+from isotrope.training.train import Run, run_training
 
 PRESET = "distil"
 TINY = "isotrope/tiny"

@@ -40,7 +40,7 @@ FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too 
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 MOST_SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
 TITLE, SPANS, NEIGHBOURS = "title → body", "spans → rest", "neighbouring paragraphs"
-# Halves judge short texts, and only check longer ones (`isotrope.choice.decide`). So they have two names.
+# Halves judge short texts, and only check longer ones (`isotrope.improvement.decide`). So they have two names.
 HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
 SCATTERED = "half of the words → the others"
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text

@@ -14,8 +14,8 @@ from isotrope.evaluation.geometry import mean_cosine
 from isotrope.pretraining.masking import within_sentences
 from isotrope.pretraining.prepare import START
 from isotrope.pretraining.stream import Ids
-from isotrope.run.environment import environment
 from isotrope.store.atomic import write_text
+from isotrope.training.environment import environment
 
 BLOCKS = 64  # whose sentences the mean cosine is taken over
 

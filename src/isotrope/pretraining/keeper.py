@@ -13,8 +13,8 @@ from transformers import TrainerCallback
 from isotrope.console.progress import Bar
 from isotrope.pretraining.schedule import Schedule
 from isotrope.pretraining.trainer import diverged
-from isotrope.run.checkpoints import checkpoint_folder, keep_only, seal, whole_checkpoints
 from isotrope.store.records import RecordLog
+from isotrope.training.checkpoints import checkpoint_folder, keep_only, seal, whole_checkpoints
 
 
 class Keeper(TrainerCallback):

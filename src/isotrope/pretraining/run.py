@@ -28,14 +28,14 @@ from isotrope.pretraining.recipe import Recipe, recipe_of
 from isotrope.pretraining.schedule import Schedule, reschedule
 from isotrope.pretraining.tokenizer import SPECIAL
 from isotrope.pretraining.trainer import PretrainingTrainer, pretraining_arguments
-from isotrope.run.checkpoints import keep_only, whole_checkpoints
-from isotrope.run.progress import CtrlC
 from isotrope.store.atomic import new_folder, write_json
 from isotrope.store.lock import hold
 from isotrope.store.mark import kind_of
 from isotrope.store.records import read_record
 from isotrope.store.remote import local_paths
 from isotrope.text.files import content_checksum, find_sources, not_read, passed_over
+from isotrope.training.checkpoints import keep_only, whole_checkpoints
+from isotrope.training.progress import CtrlC
 
 
 def pretrain(

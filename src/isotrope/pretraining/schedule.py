@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from isotrope.errors import UserError
-from isotrope.run.checkpoints import checkpoint_step
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
+from isotrope.training.checkpoints import checkpoint_step
 
 
 @dataclass(frozen=True, slots=True)

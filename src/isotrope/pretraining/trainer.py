@@ -12,7 +12,7 @@ from transformers import Trainer, TrainingArguments
 from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe
 from isotrope.pretraining.schedule import Schedule
-from isotrope.run.checkpoints import MarkedCheckpoints
+from isotrope.training.checkpoints import MarkedCheckpoints
 
 
 class PretrainingTrainer(MarkedCheckpoints, Trainer):

@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.console import Console
 
-from isotrope.choice.improve import improve
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress, watch
 from isotrope.encoder import load
@@ -20,14 +19,15 @@ from isotrope.encoder.load import is_bare
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import agreement
 from isotrope.evaluation.significance import Comparison
+from isotrope.improvement.improve import improve
 from isotrope.quickstart.docstrings import Docstrings, gather
 from isotrope.quickstart.measures import DECISION, ModelMeasures, compare_measures, decide, measure_model
 from isotrope.quickstart.page import write_page
-from isotrope.run.environment import environment
 from isotrope.store.atomic import write_json, write_text
 from isotrope.store.lock import hold
 from isotrope.store.mark import kind_of
 from isotrope.store.records import Record, read_record
+from isotrope.training.environment import environment
 
 MODEL = "isotrope/small"
 POOLING = "first_last"  # of a raw model, the best one without training: a fair model to begin with

@@ -13,8 +13,8 @@ from isotrope.errors import UserError
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.preset.sources import sourced
 from isotrope.report.figures import Curve
-from isotrope.run.cosines import Scored
-from isotrope.run.folder import RunFolder, Time
+from isotrope.training.cosines import Scored
+from isotrope.training.folder import RunFolder, Time
 from isotrope.types import Vector
 
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms

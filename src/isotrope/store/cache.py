@@ -77,11 +77,10 @@ def _make_room(folder: Path) -> None:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Name -> xxh3 of each file in a folder, but for the list itself and hidden files."""
-    names = sorted(
-        p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith(".") and p.name != CONTENTS
-    )
-    return {name: file_checksum(folder / name) for name in names}
+    """Path within a folder -> xxh3 of each file, also in folders below it, but for the list itself and hidden files."""
+    paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    shown = {name: path for name, path in paths.items() if not any(part.startswith(".") for part in name.parts)}
+    return {name.as_posix(): file_checksum(shown[name]) for name in sorted(shown) if name.as_posix() != CONTENTS}
 
 
 def file_checksum(path: Path) -> str:

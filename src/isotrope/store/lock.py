@@ -15,8 +15,12 @@ from isotrope.store.mark import LOCK, MARK, check_place, claim
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path, *tidied: str) -> Iterator[None]:
     """Hold an existing ``folder`` for this process, and remove the drafts that a killed one left there.
+
+    Args:
+        folder: of ours.
+        tidied: files that are deleted at the end if the folder holds nothing else.
 
     Raises:
         UserError: another process holds it.
@@ -27,7 +31,7 @@ def alone(folder: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                _tidy(folder, LOCK)
+                _tidy(folder, LOCK, *tidied)
     except Timeout as error:
         raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
 
@@ -47,11 +51,8 @@ def hold(folder: Path, kind: str, again: str = "go on with --resume") -> Iterato
     check_place(folder, kind)
     with writing(folder, again):
         claim(folder, kind)
-        with alone(folder):
-            try:
-                yield
-            finally:
-                _tidy(folder, LOCK, MARK)
+        with alone(folder, MARK):
+            yield
 
 
 @contextmanager

@@ -99,6 +99,21 @@ def remove(path: Path) -> None:
             raise
 
 
+def empty(folder: Path) -> None:
+    """Delete what a marked folder holds, but for its mark and its lock.
+
+    Raises:
+        UserError: it is not ours; nothing is deleted.
+    """
+    if kind_of(folder) is None:
+        raise UserError(f"{folder} was not made by isotrope", "choose another folder")
+    for inner in folder.iterdir():
+        if inner.is_dir() and not inner.is_symlink():
+            shutil.rmtree(inner)
+        elif inner.name not in (MARK, LOCK):
+            inner.unlink()
+
+
 def _passing(path: Path) -> bool:
     """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from isotrope.errors import UserError
-from isotrope.run.cosines import read_cosines
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import file_checksum
 from isotrope.store.records import Record, RecordLog, read_record
 from isotrope.study.spec import SuiteSettings
+from isotrope.training.cosines import read_cosines
 
 KEYS = {
     "label": str, "key": str, "preset": str, "seed": int, "settings": dict, "environment": dict, "scores": dict,

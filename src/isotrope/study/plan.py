@@ -21,8 +21,6 @@ from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
 from isotrope.preset.head import check_head
 from isotrope.preset.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
-from isotrope.run.inputs import STUDENT, refuse_output_in_corpus
-from isotrope.run.pairs import SHIPPED_DEV, dev_names, named_pairs
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
@@ -32,6 +30,8 @@ from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sent
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import corpus_key
+from isotrope.training.inputs import STUDENT, refuse_output_in_corpus
+from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
 
 @dataclass(slots=True)

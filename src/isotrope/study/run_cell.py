@@ -23,12 +23,6 @@ from isotrope.evaluation.spectrum import unit
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.report.space import pair_cosines
-from isotrope.run.cosines import write_cosines
-from isotrope.run.environment import environment
-from isotrope.run.folder import KIND, RunFolder
-from isotrope.run.pairs import dev_pairs, judges, pair_names
-from isotrope.run.settings import RunSettings
-from isotrope.run.train import run_training
 from isotrope.store.atomic import clear_drafts, new_file
 from isotrope.store.disk import writing
 from isotrope.store.lock import in_turn
@@ -39,6 +33,12 @@ from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.positives import positives_scores
 from isotrope.study.post_step import fresh, with_post_step
 from isotrope.text.cleaning import Cleaning
+from isotrope.training.cosines import write_cosines
+from isotrope.training.environment import environment
+from isotrope.training.folder import KIND, RunFolder
+from isotrope.training.pairs import dev_pairs, judges, pair_names
+from isotrope.training.settings import RunSettings
+from isotrope.training.train import run_training
 from isotrope.types import Encoder
 
 BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1

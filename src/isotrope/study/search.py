@@ -17,7 +17,6 @@ import tomli_w
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
-from isotrope.run.pairs import dev_names, dev_pairs, judges
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.lock import alone
@@ -26,6 +25,7 @@ from isotrope.study.execute import run_plan
 from isotrope.study.options import Options, with_options
 from isotrope.study.plan import Place, StudyPlan, has_component, plan_study
 from isotrope.study.spec import Range, RowSettings, Spec, read_study
+from isotrope.training.pairs import dev_names, dev_pairs, judges
 
 TRIALS, BEST, SELECT = "search.db", "search.toml", "select"
 FAILED = float("-inf")  # a failed trial counts, so that every row has the same number

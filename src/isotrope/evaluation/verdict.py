@@ -1,0 +1,78 @@
+"""The one verdict of all commands: is what you would use tomorrow better than what you gave, as you gave it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from isotrope.evaluation.significance import Comparison
+
+Word = Literal["better", "worse", "no difference found", "not tested"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was compared with what, on which judge, and what came out.
+
+    Attributes:
+        word: better, worse, no difference found, or not tested.
+        before: the model as the user gave it, with its own pooling and prompts.
+        after: the model that the user would use tomorrow.
+        judge: what judged, in words: "1,379 graded pairs of STS-B", "400 of your own documents"; "" if nothing did.
+        measure: what the scores are: "Spearman × 100".
+        scores: of both, as fractions; None if nothing judged.
+        difference, low, high: after − before as fractions, and its 95 % interval; None if nothing judged.
+        p: two-sided; None if nothing judged.
+        advice: what to do, one sentence.
+    """
+
+    word: Word
+    before: str
+    after: str
+    judge: str = ""
+    measure: str = ""
+    scores: tuple[float, float] | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    advice: str = ""
+
+    @classmethod
+    def of(cls, found: Comparison, *, before: str, after: str, judge: str, measure: str) -> Self:
+        """The verdict of a paired test."""
+        word: Word = "no difference found" if found.verdict == "not significant" else found.verdict
+        advice = {
+            "better": f"Use {after}.",
+            "worse": f"Keep {before}.",
+            "no difference found": f"Keep {before}, or judge by more: this many cases show only larger differences.",
+        }[word]
+        return cls(
+            word, before, after, judge, measure, (found.before, found.after), found.difference, found.low, found.high,
+            found.p, advice,
+        )  # fmt: skip
+
+    @classmethod
+    def not_tested(cls, *, before: str, after: str, advice: str) -> Self:
+        """The verdict if there was nothing to judge by."""
+        return cls("not tested", before, after, advice=advice)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """What `record` gave, read from JSON."""
+        scores = record["scores"]
+        return cls(**{**record, "scores": scores and tuple(scores)})
+
+    def record(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """Two lines for a terminal: the word with its evidence, then the advice."""
+        if self.scores is None or self.difference is None or self.low is None or self.high is None:
+            return f"{self.word}: nothing judged {self.after}\n{self.advice}"
+        old, new = (f"{100 * score:.2f}" for score in self.scores)
+        change, low, high = (f"{100 * x:+.2f}".replace("-", "−") for x in (self.difference, self.low, self.high))
+        numbers = f"{old} → {new} {self.measure}, {change} (95 % interval {low} to {high})"
+        return f"{self.word}: {numbers}, judged by {self.judge}\n{self.advice}"

@@ -1,0 +1,129 @@
+"""The candidates of a race: the model as it is, other poolings, post steps, and trainings on the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sentence_transformers import SentenceTransformer
+
+from isotrope.encoder.causal import sees_ahead
+from isotrope.encoder.features import language_model
+from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
+from isotrope.improvement.decide import AS_IS
+from isotrope.post.fitted import LinearStep
+from isotrope.post.names import post_step
+
+# Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
+# (docs/whiten.md).
+POST_STEPS = {  # fitted on few texts
+    "slight whitening": "whitening:exponent=0.125,shrink=true",
+    "soft whitening": "whitening:exponent=0.25,shrink=true",
+    "full whitening": "whitening:shrink=true",
+}
+# Of a bare language model, whose best one nobody knows. The first is the model as it is.
+RAW_POOLINGS = ("mean", "first_last", "cls")
+DECODER_POOLINGS = ("lasttoken", "mean", "first_last")  # its first token has seen no other
+SHARES = (1.0, 0.5)  # of the trained weights; the rest is the model before training
+
+_RAW = (  # a raw language model knows no order that is worth holding
+    "train.learning_rate=1e-3", "terms.infonce.temperature=0.2", "terms.hold=false", "scores.instance_weight=false",
+    "teachers.before=false",
+)  # fmt: skip
+
+_BM25 = (  # as in the preset bm25
+    "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
+    "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
+)  # fmt: skip
+
+_SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
+_DROPOUT = ("pairs.kind=sentence",)
+
+
+def raw_poolings(model: SentenceTransformer) -> tuple[str, ...]:
+    """The poolings that are tried with a bare language model."""
+    encoder = language_model(model)
+    return DECODER_POOLINGS if encoder is not None and not sees_ahead(encoder.eval()) else RAW_POOLINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A way to train: a preset with a few settings.
+
+    Attributes:
+        name: as tables show it.
+        preset: its file or name.
+        overrides: ``key=value`` over the preset's keys.
+        alike: tasks that resemble its training pairs.
+    """
+
+    name: str
+    preset: str
+    overrides: tuple[str, ...] = ()
+    alike: frozenset[str] = frozenset()
+
+
+def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
+    """The trainings that are tried, those that help most often first: where the time is short, the last are left out.
+
+    Args:
+        raw: whether the start is a bare language model, which learns with high rates.
+        titled: whether most documents have titles.
+        short: whether most documents are short, as single sentences are.
+    """
+    crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
+    neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
+    found = [
+        Training("crops", "crops", cut, crops),
+        Training("titles", "title-body", (), titles),
+        Training("sentences", "adapt", _DROPOUT),
+        Training("crops at a high rate", "crops", (*cut, "train.learning_rate=8e-5"), crops),
+        Training("crops ranked by BM25", "crops", (*cut, *_BM25), crops),
+        Training("neighbours", "neighbours", (), neighbours),
+    ]
+    if raw:
+        found = [
+            Training("crops", "crops-raw", cut, crops),
+            Training("titles", "title-body", _RAW, titles),
+            Training("crops at a low rate", "crops-raw", (*cut, "train.learning_rate=3e-4"), crops),
+            Training("neighbours", "neighbours", _RAW, neighbours),
+        ]
+    left_out = {"neighbours"} if short else set()
+    return [one for one in found if one.name not in left_out | (set() if titled else {"titles"})]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One encoder that is measured once; each post step behind it is a candidate that costs nothing more.
+
+    Attributes:
+        name: of the encoder, as in tables.
+        alike: tasks that resemble its training.
+        recipe: the name of its training; "" if it has none.
+        steps: names of the post steps that are tried behind it.
+    """
+
+    name: str
+    alike: frozenset[str] = frozenset()
+    recipe: str = ""
+    steps: tuple[str, ...] = tuple(POST_STEPS)
+
+    def candidates(self) -> Iterator[tuple[str, str]]:
+        """Candidate -> post step, as `linear_step` takes it; the encoder alone, with "", comes first."""
+        yield self.name, ""
+        for words in self.steps:
+            yield joined(self.name, words), POST_STEPS[words]
+
+
+def linear_step(text: str) -> LinearStep:
+    """A post step that can be saved with a model."""
+    step = post_step(text, text)
+    if not isinstance(step, LinearStep):  # pragma: no cover  # a mistake in POST_STEPS
+        raise TypeError(f"{text} is not linear")
+    return step
+
+
+def joined(*parts: str) -> str:
+    """The name of a candidate that does one thing after the other."""
+    told = [part for part in parts if part and part != AS_IS]
+    return ", ".join(told) or AS_IS

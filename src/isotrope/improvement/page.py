@@ -1,0 +1,109 @@
+"""What a race found: a table of all candidates, a page, and the verdict for the model's card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isotrope.cards.verdict import Judgement, signed
+from isotrope.improvement.decide import AS_IS, judging
+from isotrope.improvement.guard import GRADED
+from isotrope.report.page import Page, PageVerdict
+from isotrope.report.run_page import SIGNS
+from isotrope.report.tables import Table, best_marks
+
+RULE = (
+    "A candidate may be chosen if its mean gain over the tasks is significantly above 0 (p ≤ 0.05), and if it is not "
+    "significantly worse on the tasks that do not resemble its training. Of these, the largest gain is chosen. A "
+    "paired bootstrap over the queries gives p, corrected for the number of candidates (max-T)."
+)
+PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
+KEEP_ADVICE = "keep your model: no candidate is significantly better on these documents"
+
+
+def candidates_table(record: Mapping[str, Any], title: str = "All candidates, the best mean first") -> Table:
+    """A row a candidate: its scores × 100 on each task, their mean, the gain over the model as it is, 95 %, p."""
+    table, gains = record["table"], record["gains"]
+    tasks = list(table[AS_IS])
+    judges = judging(tasks)
+    means = {name: sum(scores[task] for task in judges) / len(judges) for name, scores in table.items()}
+    order = sorted(table, key=lambda name: means[name], reverse=True)
+    rows = []
+    for name in order:
+        gain = gains.get(name)
+        told = (
+            [signed(gain["gain"]), f"{signed(gain['low'])} … {signed(gain['high'])}", f"{gain['p']:.3g}"]
+            if gain
+            else [""] * 3
+        )
+        scores = [f"{100 * table[name][task]:.2f}" for task in tasks]
+        rows.append([("→ " if name == record["choice"] else "") + name, *scores, f"{100 * means[name]:.2f}", *told])
+    columns = [[table[name][task] for name in order] for task in tasks]
+    columns.append([means[name] for name in order])
+    notes = ["→ marks the choice. " + RULE, *record["judged_by"]]
+    header = ["candidate", *tasks, "mean", "gain", "95 %", "p"]
+    return Table(title, header, rows, best_marks(columns, [False] * len(columns)), notes=notes)
+
+
+def choice_page(record: Mapping[str, Any], model: str) -> Page:
+    """The page of a race; ``model`` is the name of the model that it began with."""
+    return Page(
+        title=f"Improve: {model}",
+        lead=_lead(record),
+        verdict=PageVerdict(*_verdict(record)),
+        tables=[candidates_table(record)],
+    )
+
+
+def choice_judgement(record: Mapping[str, Any]) -> Judgement:
+    """The verdict for the card of the chosen model."""
+    word, _, _, advice = _verdict(record)
+    table = candidates_table(record)
+    how = " ".join(
+        [
+            "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100.",
+            *table.notes,
+            *_lead(record)[1:],
+        ]
+    )
+    return Judgement(word=word, advice=advice, how=how, header=table.header, rows=table.rows)
+
+
+def _verdict(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Word, sign, change, advice."""
+    choice = record["choice"]
+    if choice == AS_IS:
+        untried = f"; {len(record['left_out'])} more had to be left out" if record["left_out"] else ""
+        return "not significant", SIGNS["not significant"], "", KEEP_ADVICE + untried
+    gain = record["gains"][choice]
+    change = f"{choice}: {signed(gain['gain'])} points (95 %: {signed(gain['low'])} … {signed(gain['high'])})"
+    return "better", SIGNS["better"], change, "use the new model for documents like these"
+
+
+def _lead(record: Mapping[str, Any]) -> list[str]:
+    count = len(record["gains"])
+    lead = [f"{count} candidates were compared with the model as it is, in {record['seconds'] / 60:.1f} minutes."]
+    if not record["finished"]:
+        lead.append("The race was stopped before its end. This is the best so far.")
+    reasons = dict[str, list[str]]()
+    for name, why in record["left_out"].items():
+        reasons.setdefault(why, []).append(name)
+    lead += [f"Left out, {why}: {'; '.join(names)}." for why, names in reasons.items()]
+    return [*lead, *general_lines(record)]
+
+
+def general_lines(record: Mapping[str, Any]) -> list[str]:
+    """What the choice changes on general English, in a line; nothing if the model is kept."""
+    if not (found := record["similarity"]):
+        return []
+    changes = [
+        f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({of['verdict']})"
+        for task, of in found["per_task"].items()
+    ]
+    return [f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."]
+
+
+def keep_or_use(record: Mapping[str, Any]) -> str:
+    """The verdict in a line."""
+    word, _, change, advice = _verdict(record)
+    return f"verdict: {word}; {advice}" + (f"; {change}" if change else "")

@@ -1,0 +1,169 @@
+"""Long work in a folder: who holds it, what it is, whether it is done, and how it goes on after a stop.
+
+A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there, and these files:
+
+    job.json     the identity: everything that decides the result, and nothing else
+    result.json  what came out, written last; beside it, under "files", the checksums of what it announces
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from isotrope.errors import UserError, printable
+from isotrope.store.atomic import write_json
+from isotrope.store.cache import checksums
+from isotrope.store.disk import writing
+from isotrope.store.lock import alone
+from isotrope.store.mark import DRAFT, LOCK, MARK, check_place, claim, empty
+from isotrope.store.records import Record, read_record
+
+IDENTITY, RESULT, FILES = "job.json", "result.json", "files"
+AGAIN = "give the same command again"
+
+
+class Source(Protocol):
+    """Opened text, as a job sees it."""
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """The folders of this machine that it was read from."""
+
+    def check(self) -> None:
+        """Raise UserError if its files are not those that were read."""
+
+
+class Job:
+    """One piece of long work. The same call goes on where an earlier one stopped.
+
+    ``with job.held():`` takes the folder for this process. Inside, call `begin` after the last check of what the user
+    gave, and `finish` at the end. `result` tells whether there is anything left to do.
+
+    Args:
+        folder: where it works; None: a temporary folder, which lives as long as this object.
+        kind: the mark of the folder: "run", "improvement", …
+        identity: everything that decides the result, as JSON takes it.
+        sources: opened texts. The folder may not lie among them, and they may not change before the result is written.
+        restart: forget what an earlier call left in the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None,
+        kind: str,
+        identity: Mapping[str, Any],
+        sources: Sequence[Source] = (),
+        *,
+        restart: bool = False,
+    ) -> None:
+        if folder is not None and not str(folder):  # an unset variable of the shell would mean the present folder
+            raise UserError("the output is empty", "name a folder")
+        if folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="isotrope-")  # goes with this object
+            folder = self._temporary.name
+        self.folder = Path(folder)
+        self.kind, self.sources, self.restart = kind, sources, restart
+        self.identity: Record = json.loads(json.dumps(identity))
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Take the folder for this process only. If nothing is written there, it is left as it was.
+
+        Raises:
+            UserError: it is not ours, lies among the sources, is in use, was begun with another identity, or cannot be
+                written.
+        """
+        for inside in (place for source in self.sources for place in source.folders):
+            if self.folder.resolve().is_relative_to(inside.resolve()):
+                problem = f"{printable(str(self.folder))} lies in {printable(str(inside))}, which is read"
+                raise UserError(problem, "choose an --output elsewhere")
+        check_place(self.folder, self.kind)
+        with writing(self.folder, AGAIN):
+            claim(self.folder, self.kind)
+            with alone(self.folder, MARK):
+                if self.restart:
+                    empty(self.folder)
+                self._refuse_another()
+                yield
+
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds this work already, finished or not."""
+        return (self.folder / IDENTITY).is_file()
+
+    def begin(self) -> None:
+        """Write the identity. Call it when no mistake of the user's is left to be found."""
+        if not self.begun:
+            write_json(self.folder / IDENTITY, self.identity)
+
+    def result(self) -> Record | None:
+        """What `finish` wrote; None if the work is not finished, or what it announced is missing or damaged."""
+        if not (self.folder / RESULT).is_file():
+            return None
+        try:
+            record = read_record(self.folder / RESULT, [FILES])
+        except UserError:  # damaged: it is made again
+            return None
+        files = record.pop(FILES)
+        whole = all((self.folder / name).is_dir() and checksums(self.folder / name) == of for name, of in files.items())
+        return record if whole else None
+
+    def finish(self, result: Mapping[str, Any], announced: Sequence[str] = ("model",)) -> Record:
+        """Write the result, which ends the work.
+
+        Args:
+            result: as JSON takes it.
+            announced: names of folders that belong to it. If one is damaged later, the work is done again.
+
+        Raises:
+            UserError: a source has changed since it was opened. Nothing is written.
+        """
+        for source in self.sources:
+            source.check()
+        files = {name: checksums(self.folder / name) for name in announced}
+        write_json(self.folder / RESULT, {**result, FILES: files})
+        return json.loads(json.dumps(result))  # type: ignore[no-any-return]
+
+    def _refuse_another(self) -> None:
+        if not self.begun:
+            if others := sorted(p.name for p in self.folder.iterdir() if not _before_begin(p)):
+                problem = f"{self.folder} holds {others[0]}, but no {IDENTITY} that says what it is of"
+                raise UserError(problem, "choose another --output, or begin anew with --restart")
+            return
+        try:
+            then = read_record(self.folder / IDENTITY)
+        except UserError as error:
+            raise UserError(error.problem, "begin anew with --restart, or choose another --output") from error
+        if found := differences(then, self.identity):
+            problem = f"{self.folder} was begun with {'; '.join(found)}"
+            raise UserError(problem, "choose another --output, or begin anew with --restart")
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> list[str]:
+    """What differs between two identities, in words: ``seed = 1, not 2``, ``another corpus``."""
+    found = []
+    for key in {**then, **now}:
+        old, new = then.get(key), now.get(key)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += differences(old, new, f"{within}{key}: ")
+        elif _is_checksum(old) or _is_checksum(new):
+            found.append(f"another {within}{key}")
+        else:
+            found.append(f"{within}{key} = {old!r}, not {new!r}")
+    return found
+
+
+def _is_checksum(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 32 and set(value) <= set("0123456789abcdef")
+
+
+def _before_begin(path: Path) -> bool:
+    """What a folder may hold before the work begins there."""
+    return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)

@@ -1,0 +1,136 @@
+"""The cards of trained and of whitened models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+
+from isotrope.cards.card import Card, Data, Step
+from isotrope.cards.citations import cited_keys
+from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
+from isotrope.encoder.load import public_name
+from isotrope.post.whitening import SOFT_WHITENING, Whitening
+from isotrope.preset.head import head_classes
+from isotrope.preset.outside import cited_by_loss
+from isotrope.preset.preset import component_classes
+from isotrope.preset.sources import sourced
+from isotrope.training.prepare import TrainingPlan
+from isotrope.training.processes import process_count
+
+SET = "set for this run"
+HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
+HOW_SELF_MADE = (
+    "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on {count:,} texts that the fit did "
+    "not see. Nobody graded these tasks."
+)
+HEAD_KEPT = "The new model is judged with its training head, which is part of it."
+HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed."
+
+
+def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
+    """The card of the trained model: that of the model it began with, and the training.
+
+    Args:
+        plan: the run; its model is trained.
+        result: what ``result.json`` will hold.
+    """
+    settings, preset, corpus = plan.settings, plan.preset, plan.sample.corpus
+    step = Step(
+        action="Trained with",
+        method=preset.method,
+        data=Data.of(settings.paths, len(corpus), len(plan.sample), corpus.key),
+        settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
+        cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],
+        limits=list(_limits(plan)),
+    )
+    card, verdict, pooling = Card.of(preset.encoder.backbone), _verdict(plan, result), preset.encoder.pooling
+    if verdict and pooling is not None:  # the model before training had it too
+        verdict = verdict.model_copy(update={"against": f"{card.base.name} with {pooling} pooling"})
+    if verdict and (student := preset.encoder.student):
+        verdict = verdict.model_copy(update={"against": f"{student} of {card.base.name}"})
+    return _judged(card.then(step, plan.model), verdict)
+
+
+def whiten_card(
+    model: str | Path, paths: Sequence[str | Path], record: Mapping[str, Any], whitened: SentenceTransformer
+) -> Card:
+    """The card of a whitened model: that of the model before, and the whitening.
+
+    Args:
+        model: the model before, as it was named.
+        paths: of the text.
+        record: what ``whiten.json`` will hold.
+        whitened: the new model.
+    """
+    usual = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
+    step = Step(
+        action="Whitened with",
+        method="BERT-whitening",
+        data=Data.of(paths, record["corpus"]["rows"], record["corpus"]["used"], record["corpus"]["key"]),
+        settings=[
+            (key, json.dumps(record[key]), "isotrope's default" if record[key] == value else SET)
+            for key, value in usual.items()
+        ],
+        cites=cited_keys([Whitening]),
+        limits=["The whitening fits the text above. It may fit other text less well."],
+    )
+    return _judged(Card.of(model).then(step, whitened), _whitening_verdict(record))
+
+
+def _judged(card: Card, verdict: Judgement | None) -> Card:
+    """The card with a verdict on its last step: a step further on is not compared with the base model."""
+    if verdict and (count := len(card.steps)) > 1:
+        verdict = verdict.model_copy(update={"against": f"the model before step {count}"})
+    return card.model_copy(update={"verdict": verdict})
+
+
+def _whitening_verdict(record: Mapping[str, Any]) -> Judgement | None:
+    pairs, made = record["pairs"], record["self_made"]
+    if not (pairs or made):
+        return None
+    count = record["held_out"]["used"]
+    how = [*([HOW_GRADED] if pairs else []), *([HOW_SELF_MADE.format(count=count)] if made else []), HOW_TESTED]
+    rows = [row for comparison in (pairs, made) if comparison for row in comparison_rows(with_average(comparison))]
+    return Judgement(
+        word=record["verdict"], advice=record["advice"], how=" ".join(how), header=["", *COMPARED], rows=rows
+    )
+
+
+def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
+    if not (comparison := result.get("comparison")):
+        return None
+    count = sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values())
+    how = f"{HOW_GRADED} There are {count:,}. {HOW_TESTED}{' ' + HEAD_KEPT if 'head' in result else ''}"
+    rows = comparison_rows(with_average(comparison))
+    return Judgement(word=result["verdict"], advice=result["advice"], how=how, header=["", *COMPARED], rows=rows)
+
+
+def _further(plan: TrainingPlan) -> dict[str, int | str]:
+    settings = plan.settings
+    duplicates = "true" if settings.keep_duplicates else None
+    given = {"held_out": settings.held_out, "split": settings.split, "keep_duplicates": duplicates}
+    return {"seed": settings.seed, "processes": process_count(), **{k: v for k, v in given.items() if v}}
+
+
+def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
+    """The settings; of a model's path, only the last part. The pairs that chose are those that did."""
+    for key, value, source in sourced(plan.preset, plan.preset.name):
+        if key == "train.select" and json.loads(value) != list(plan.selecting):
+            value, source = json.dumps(list(plan.selecting), ensure_ascii=False), SET
+        if key.endswith((".backbone", ".models", ".model")):
+            found = json.loads(value)
+            told = [public_name(model) for model in found] if isinstance(found, list) else public_name(found)
+            value = json.dumps(told, ensure_ascii=False)
+        yield key, value, source
+
+
+def _limits(plan: TrainingPlan) -> Iterator[str]:
+    if plan.preset.train.keep_head:
+        yield f"The training head ({', '.join(head_classes(plan.preset))}) is part of the model (train.keep_head)."
+    yield f"In training it saw at most {plan.preset.train.max_length:,} tokens of a text."
+    if plan.selecting:
+        yield f"Labelled pairs chose the checkpoint ({', '.join(plan.selecting)}). Other pairs judged the model."

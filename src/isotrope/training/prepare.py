@@ -1,0 +1,257 @@
+"""The first step of a run: every check, and everything that training needs, built once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+from torch import Tensor
+from transformers.integrations import get_available_reporting_integrations
+
+from isotrope.console.threads import threads_line
+from isotrope.encoder import load
+from isotrope.encoder.context import BuildContext
+from isotrope.encoder.fast.compiled import compile_layers
+from isotrope.encoder.load import locate
+from isotrope.encoder.lora import add_adapter, name_base
+from isotrope.encoder.prompts import Prompts, used_prompt
+from isotrope.encoder.student import student_of
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import Sets
+from isotrope.objective.objective import Objective
+from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
+from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
+from isotrope.text.batches import PermutedBatches
+from isotrope.text.corpus import Corpus
+from isotrope.text.coverage import coverage
+from isotrope.text.sample import Sample
+from isotrope.training.folder import RunFolder
+from isotrope.training.inputs import RunInputs
+from isotrope.training.pairs import TransferDev
+from isotrope.training.processes import process_count, process_number
+from isotrope.training.reading import WATCHED, WATCHED_SEED, open_text
+from isotrope.training.settings import RunSettings
+from isotrope.training.sharded import check_parts
+
+SHOWN = 500  # of these, kept for the report
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """A run that has passed every check.
+
+    Attributes:
+        settings: what was asked for; ``preset`` is resolved.
+        folder: the run's; its identity is written.
+        model: the student, as it is before training.
+        objective: the loss, teachers included.
+        sample: the rows of the corpus to train on.
+        watched: sentences for the label-free signals, the same for every seed.
+        selecting: dev set -> pairs or tasks that choose the checkpoint.
+        judging: task -> part -> pairs that judge the result.
+        trackers: where transformers reports to.
+        console: where isotrope reports to.
+    """
+
+    settings: RunSettings
+    preset: Preset
+    folder: RunFolder
+    model: SentenceTransformer
+    objective: Objective | OutsideLoss
+    sample: Sample
+    watched: list[str]
+    selecting: Mapping[str, Pairs | TransferDev]
+    judging: Sets
+    trackers: list[str]
+    console: Console
+
+
+def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingPlan:
+    """Load, clean, build and check. Nothing is written to the folder before the last check.
+
+    Raises:
+        UserError: a mistake of the user's.
+    """
+    settings, preset = inputs.settings, inputs.preset
+    trackers = _trackers(settings.log_to)
+    model = _student(preset)
+    corpus = open_text(settings, preset)
+    if corpus.key != inputs.identity["corpus"]:
+        raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
+    limit, batch = settings.sentences, preset.train.batch_size
+    processes, rounds = process_count(), corpus.rounds
+    PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
+    sample = Sample(corpus, limit, settings.seed)
+    torch.manual_seed(settings.seed)  # of the first weights of the adapter and the head
+    _add_adapter(preset, model)
+    length = preset.train.max_length
+    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path, max_length=length)
+    objective = _objective(preset, model, settings.seed, context)
+    _rehearse(objective, corpus, preset)
+    if preset.train.compile:
+        compile_layers(model)
+    watched = Sample(corpus, min(WATCHED, len(corpus)), WATCHED_SEED).texts()
+    if process_number() == 0:
+        folder.begin(inputs.identity, preset, watched[:SHOWN])
+        _announce(console, settings, preset, sample, selects=bool(inputs.selecting))
+        _announce_coverage(console, preset, model, sample, bool(settings.split or preset.pairs))
+        asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
+        if note := asked.note(model, preset.encoder.backbone):
+            console.print(note)
+        if (then := folder.environment().get("threads")) not in (None, torch.get_num_threads()):
+            console.print(f"the run began with {then} threads: with another number its last digits may differ")
+    if isinstance(objective, Objective):
+        objective.teachers = open_teachers(preset, context)
+    elif objective.teacher is not None:
+        objective.teacher = open_teachers(preset, context)[LABELS]
+    return TrainingPlan(
+        settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
+    )
+
+
+def _trackers(names: Iterable[str]) -> list[str]:
+    """The trackers asked for; each must be known to transformers and installed."""
+    asked, here = list(names), get_available_reporting_integrations()
+    for name in asked:
+        if name not in here:
+            known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
+            raise UserError(f"tracker {name!r} is unknown or not installed", known)
+    return asked
+
+
+def _student(preset: Preset) -> SentenceTransformer:
+    """The encoder to train. It keeps its own maximum length for use; ``train.max_length`` holds in training only."""
+    settings = preset.encoder
+    model = load(
+        settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
+        prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=settings.bidirectional,
+    )  # fmt: skip
+    model = student_of(model, settings.student)
+    longest = _longest(model, preset)
+    if preset.train.max_length > longest:
+        problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
+        raise UserError(problem, f"choose at most {longest}")
+    frame = getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
+    if preset.train.max_length <= frame:
+        problem = f"train.max_length = {preset.train.max_length} leaves no token of the text"
+        raise UserError(problem, f"choose more than {frame}: so many stand around every text")
+    if settings.lora is not None:  # the weights of the files are not trained
+        return model
+    return model.float()  # in half precision, weights lose most of training's small steps
+
+
+def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
+    """With ``[encoder.lora]``, train an adapter alone."""
+    if (lora := preset.encoder.lora) is None:
+        return
+    add_adapter(model, lora.rank, lora.alpha, lora.dropout, lora.targets)
+    if lora.save == "adapter":
+        for key in ("student", "bidirectional"):
+            if getattr(preset.encoder, key):
+                problem = f"encoder.lora.save = 'adapter': the files of the backbone know nothing of encoder.{key}"
+                raise UserError(problem, "set encoder.lora.save = 'merged'")
+        if any(isinstance(module, WeightedLayerPooling) for module in model):
+            problem = f"encoder.lora.save = 'adapter': its files cannot hold pooling = {preset.encoder.pooling!r}"
+            raise UserError(problem, "set encoder.lora.save = 'merged'")
+        name_base(model, locate(preset.encoder.backbone))
+
+
+def _longest(model: SentenceTransformer, preset: Preset) -> int:
+    """The most tokens that the model can read."""
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    return int(getattr(config, "max_position_embeddings", preset.train.max_length))
+
+
+def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: BuildContext) -> Objective | OutsideLoss:
+    if not preset.loss:
+        objective = build_objective(preset, model, seed, context=context)
+        if preset.train.fsdp:
+            check_parts(objective)
+        return objective
+    outside = build_outside(preset, model, seed, context, unopened_teachers(preset, context).get(LABELS))
+    if outside.has_weights and process_count() > 1:
+        raise UserError(f"loss = {preset.loss!r} has weights, which {process_count()} processes train apart", "run one")
+    return outside
+
+
+def _rehearse(objective: Objective | OutsideLoss, corpus: Corpus, preset: Preset) -> None:
+    """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
+    model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
+    first, others = used_prompt(model), preset.encoder.positive_prompt
+    prompts = [first, *[first if others is None else others] * (len(corpus.columns) - 1)]
+    columns = [
+        model.preprocess(rows[name], prompt=prompt or None, max_length=preset.train.max_length)
+        for name, prompt in zip(corpus.columns, prompts, strict=True)
+    ]
+    features = [{k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in c.items()} for c in columns]
+    objective.to(model.device)
+    if isinstance(objective, OutsideLoss):
+        objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))
+    else:
+        _refuse_equal_views(objective, features)
+    model.eval()
+    _refuse_first_token_alone(model, features[0], preset)
+
+
+def _refuse_equal_views(objective: Objective, features: list[dict[str, Any]]) -> None:
+    before = {name: t.clone() for name, t in objective.components.state_dict().items()}
+    with torch.no_grad():
+        objective.train().view(features, None)
+    objective.components.load_state_dict(before)
+
+
+def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any], preset: Preset) -> None:
+    """A model that reads from left to right knows nothing of a text at its first token, which [CLS] pooling takes."""
+    few = {key: value[:8] if isinstance(value, Tensor) else value for key, value in column.items()}
+    if "offsets" in column or (ids := few["input_ids"]).dim() != 2:  # word vectors
+        return
+    first = few["attention_mask"].argmax(dim=1, keepdim=True)  # (N, 1)
+    changed = ids.roll(1, dims=1).scatter(1, first, ids.gather(1, first))  # (N, L) all tokens but the first are others
+    with torch.no_grad():
+        told, other = (model(few | {"input_ids": each})["sentence_embedding"] for each in (ids, changed))
+    if bool((told - other).abs().max() <= 1e-6 * told.abs().max()):
+        problem = f"the vectors of {preset.encoder.backbone} with encoder.pooling = {preset.encoder.pooling!r}"
+        raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
+
+
+def _announce(console: Console, settings: RunSettings, preset: Preset, sample: Sample, selects: bool) -> None:
+    console.print(str(sample.corpus.report))
+    if settings.keep_duplicates:
+        console.print("duplicates are kept: two equal texts in a batch are each other's negatives")
+    rows = "sentences" if preset.pairs is None else "pairs" if len(sample.corpus.columns) > 1 else "passages"
+    epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
+    console.print(
+        f"{preset.method} from {_start(preset)}: {len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
+    )
+    if (pooling := preset.encoder.pooling) is not None:
+        console.print(f"pooling: {pooling}, so the new model is compared with {preset.encoder.backbone}@{pooling}")
+    console.print(threads_line())
+    if not selects:
+        console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
+
+
+def _start(preset: Preset) -> str:
+    """What the student is, in words."""
+    settings = preset.encoder
+    return settings.backbone if settings.student is None else f"{settings.student} of {settings.backbone}"
+
+
+def _announce_coverage(
+    console: Console, preset: Preset, model: SentenceTransformer, sample: Sample, split: bool
+) -> None:
+    """Say how much of the text will be read, and what to do if it is little."""
+    limit = preset.train.max_length
+    if (found := coverage(model, used_prompt(model), sample, limit)) is None:
+        return
+    console.print(str(found))
+    remedies = [] if split or len(sample.corpus.columns) > 1 else ["add --split sentences"]
+    if (more := min(found.enough, _longest(model, preset))) > limit:
+        remedies.append(f"read more with --set train.max_length={more}")
+    if warning := found.warning(remedies):
+        console.print(warning)

@@ -1,0 +1,182 @@
+"""sentence-transformers' trainer with two changes: a resume is exact, and divergence is one clear message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import Tensor, nn
+from transformers import TrainerCallback, TrainerState
+
+from isotrope.encoder.adapters import has_adapter
+from isotrope.encoder.lora import load_adapter
+from isotrope.errors import UserError
+from isotrope.preset.preset import Preset
+from isotrope.text.batches import PermutedBatches, trainer_batches
+from isotrope.text.permutation import derive
+from isotrope.training.checkpoints import MarkedCheckpoints
+from isotrope.training.processes import process_count, process_number
+
+LINALG_ERROR: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
+
+class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
+    """Clips the objective together with the encoder, and ends with one line when training diverges.
+
+    The dropout of a step depends only on (seed, step, process). It does not matter how often a run is evaluated,
+    killed or resumed.
+
+    Args:
+        remedy: what to do against divergence: see `against_divergence`.
+    """
+
+    def __init__(self, *args: Any, remedy: str = "lower the learning rate", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.remedy = remedy
+        self._first_bad: Tensor | None = None  # the step whose loss was the first that is not finite; on the device
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """No card: it would encode examples at every save."""
+
+    def get_batch_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        """The sampler, with a callback that tells it the epoch. At a resume, the trainer's wrappers hide the epoch."""
+        batches = super().get_batch_sampler(*args, **kwargs)
+        self.add_callback(_Epochs(batches))
+        return batches
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        if has_adapter(self.model):  # its base is there already
+            load_adapter(self.model, Path(checkpoint_path))
+        else:
+            super()._load_from_checkpoint(checkpoint_path)
+
+    def _clip_grad_norm(self, model: nn.Module) -> Tensor:
+        return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """One batch. On a CPU its loss is checked at once; on a GPU, where a check costs time, at the next log."""
+        torch.manual_seed(derive(derive(self.args.seed, self.loss.step), process_number()))
+        try:
+            loss: Tensor = super().training_step(*args, **kwargs)
+        except (UserError, LINALG_ERROR):  # a step that was given NaN
+            self.refuse_divergence(weights=True)
+            raise
+        bad = torch.where(loss.isfinite(), math.inf, float(self.state.global_step + 1))
+        self._first_bad = bad if self._first_bad is None else torch.minimum(self._first_bad, bad)
+        if loss.device.type == "cpu":
+            self.refuse_divergence()
+        return loss
+
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        """Check that the losses are finite, then log."""
+        self.refuse_divergence()
+        super().log(*args, **kwargs)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> Any:
+        """Check that the weights are finite, then evaluate."""
+        self.refuse_divergence(weights=True)
+        try:
+            return super().evaluate(*args, **kwargs)
+        except UserError as error:  # the sentences are the run's own: it is the model that is wrong
+            raise self._diverged(self.state.global_step, error.problem) from error
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        self.refuse_divergence(weights=True)
+        super()._save_checkpoint(*args, **kwargs)
+
+    def refuse_divergence(self, weights: bool = False) -> None:
+        """Check the losses so far and, if asked, the weights.
+
+        Raises:
+            UserError: something is NaN or infinite. The message names the step and the settings to change.
+        """
+        if self._first_bad is not None and math.isfinite(step := self._first_bad.item()):
+            raise self._diverged(int(step), "the loss is not finite")
+        if weights and not all(bool(p.isfinite().all()) for p in self.loss.parameters()):
+            raise self._diverged(self.state.global_step, "the weights are not finite")
+
+    def _diverged(self, step: int, how: str) -> UserError:
+        return UserError(f"training diverged at step {step} ({how})", self.remedy)
+
+
+def against_divergence(preset: Preset) -> str:
+    """What to change when a run diverges; unusual settings come first."""
+    t = preset.train
+    small = [
+        f"raise {stage}.{label}.{key} (now {value:g})"
+        for stage, table in (("terms", preset.terms), ("scores", preset.scores))
+        for label, options in table.items() if isinstance(options, dict)
+        for key, value in options.items() if key.endswith("temperature") and 0 < value < 0.005
+    ]  # fmt: skip
+    decay = [f"lower train.weight_decay (now {t.weight_decay:g})"] if t.weight_decay > 0.1 else []
+    return ", or ".join([*small, *decay, f"lower train.learning_rate (now {t.learning_rate:g})"])
+
+
+class _Epochs(TrainerCallback):
+    def __init__(self, batches: PermutedBatches) -> None:
+        self.batches = batches
+
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        self.batches.set_epoch(int(state.epoch or 0))
+
+
+def training_arguments(
+    preset: Preset,
+    output: Path,
+    *,
+    seed: int,
+    sentences: int | None = None,
+    rounds: Sequence[int] = (),
+    trackers: Sequence[str] = (),
+) -> SentenceTransformerTrainingArguments:
+    """A run's settings as the trainer's arguments. With several processes, they connect here."""
+    t = preset.train
+    bf16 = t.precision == "bf16" or (
+        t.precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    )
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(output),
+        num_train_epochs=t.epochs,
+        per_device_train_batch_size=t.batch_size,
+        gradient_accumulation_steps=t.accumulation,
+        learning_rate=t.learning_rate,
+        weight_decay=t.weight_decay,
+        warmup_steps=t.warmup,
+        lr_scheduler_type=t.schedule,
+        max_grad_norm=t.max_grad_norm,
+        bf16=bf16,
+        fp16=t.precision == "fp16",
+        eval_strategy="steps",
+        eval_steps=t.eval_steps,
+        save_strategy="steps",
+        save_steps=t.save_steps,
+        save_total_limit=None,  # it deletes by the name; `Sealing` deletes what is ours
+        logging_steps=min(50, t.eval_steps),
+        batch_sampler=partial(trainer_batches, limit=sentences, world_size=process_count(), rounds=rounds),
+        dataloader_drop_last=True,
+        seed=seed,
+        data_seed=seed,
+        logging_nan_inf_filter=False,  # it asks the device twice a step, to hide a NaN
+        **_loading(torch.cuda.is_available()),
+        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        report_to=list(trackers) or "none",
+        disable_tqdm=True,
+        activation_checkpointing=t.gradient_checkpointing,
+    )
+
+
+def _loading(gpu: bool) -> dict[str, Any]:
+    """On a GPU another process makes the next batches, in pinned memory. On a CPU it would slow down the step."""
+    if not gpu:
+        return {"dataloader_pin_memory": False}
+    return {
+        "dataloader_num_workers": 1,
+        "dataloader_persistent_workers": True,
+        "dataloader_prefetch_factor": 8,
+        "accelerator_config": {"non_blocking": True},
+    }

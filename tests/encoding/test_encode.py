@@ -1,0 +1,628 @@
+"""Encoding of whole files: equal to sentence-transformers, in constant memory, whole after any kill."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import xxhash
+from fsspec import AbstractFileSystem
+from sentence_transformers import SentenceTransformer
+
+from isotrope.console.plain import plain_console
+from isotrope.encoder import load
+from isotrope.encoding.encode import encode
+from isotrope.errors import UserError
+from isotrope.store.atomic import draft_path
+from isotrope.store.mark import DRAFT
+
+KINDS = ["v.npy", "v.parquet", "v"]
+OURS = {".isotrope", ".lock"}  # in each folder of ours
+
+
+class Hashes:
+    """An encoder without a model: the sentence decides the vector (n, 8)."""
+
+    def __init__(self, seed: int = 0, pause: float = 0) -> None:
+        self.seed, self.pause, self.calls = seed, pause, 0
+
+    def encode(self, sentences: list[str]) -> Any:
+        self.calls += len(sentences)
+        time.sleep(self.pause)
+        draws = (xxhash.xxh3_64_intdigest(s.encode(), seed=self.seed) for s in sentences)
+        return np.stack([np.frombuffer(draw.to_bytes(8, "little"), np.uint8) for draw in draws]).astype(np.float32)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def read(output: Path) -> np.ndarray:
+    """Vectors (N, D) of any kind of output."""
+    if output.suffix == ".npy":
+        return np.load(output)
+    table = pq.read_table(sorted(output.glob("part-*.parquet")) if output.is_dir() else output)
+    assert pa.types.is_fixed_size_list(table.schema.field("embedding").type)
+    return np.array(table["embedding"].to_pylist(), np.float32)
+
+
+def entries(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def sentences(corpus_file: Path) -> list[str]:
+    """Sentences with blanks, repetitions, white space at the ends and a text longer than the model reads."""
+    some = corpus_file.read_text(encoding="utf-8").splitlines()[:60]
+    return [*some[:20], "", some[3], "  two  spaces ", *some[20:], "", some[3], "river " * 200, "naïve café 東京"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_equals_sentence_transformers(tmp_path: Path, tiny_model: Path, sentences: list[str], name: str) -> None:
+    """Shards, distinct sentences and another order of batches change nothing but rounding."""
+    file = write(tmp_path / "c.txt", sentences)
+    seen: list[int] = []
+    output = encode(tiny_model, [file], tmp_path / name, batch_size=4, shard=13, progress=seen.append)
+    vectors = read(output)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, load(tiny_model).encode(sentences), rtol=0, atol=1e-6)
+    assert seen == sorted(seen)
+    assert (seen[0], seen[-1]) == (0, len(sentences))
+    assert not Path(f"{tmp_path / name}.parts").exists()
+
+
+def test_files_behind_urls_give_the_files_of_their_copies(tmp_path: Path, memory: AbstractFileSystem) -> None:
+    rows = [{"id": number, "text": f"text {number}"} for number in range(250)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    memory.put_file(str(tmp_path / "a.jsonl"), "/in/a.jsonl")
+    for place, output in ((tmp_path / "a.jsonl", "here.parquet"), ("memory://in", "there.parquet")):
+        encode(Hashes(), place, tmp_path / output, shard=100, keep="id")
+    assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
+
+
+def test_pooling_and_normalize(tmp_path: Path, tiny_model: Path, sentences: list[str]) -> None:
+    output = encode(tiny_model, write(tmp_path / "c.txt", sentences), tmp_path / "v.npy", pooling="cls", normalize=True)
+    expected = load(tiny_model, "cls", normalize=True).encode(sentences)
+    np.testing.assert_allclose(np.load(output), expected, rtol=0, atol=1e-6)
+
+
+def test_prompts(tmp_path: Path, prompted_model: Path, sentences: list[str]) -> None:
+    """Chosen by name; part of what shards are made from; noted where nobody chose."""
+    file, out = write(tmp_path / "c.txt", sentences), io.StringIO()
+    output = encode(prompted_model, file, tmp_path / "v", prompt_name="passage", shard=40)
+    expected = SentenceTransformer(str(prompted_model), device="cpu").encode(sentences, prompt="a short book on ")
+    np.testing.assert_allclose(read(output), expected, rtol=0, atol=1e-5)
+    with pytest.raises(UserError, match="was begun with prompt = 'a short book on ', not 'song of '"):
+        encode(prompted_model, file, output, prompt_name="query", shard=40)
+    encode(prompted_model, file, tmp_path / "v.npy", console=plain_console(file=out))
+    assert "has prompts (query, passage); none is used: see --prompt-name" in out.getvalue()
+    with pytest.raises(UserError, match="has no prompt called 'text': choose from"):
+        encode(prompted_model, file, tmp_path / "w.npy", prompt_name="text")
+    with pytest.raises(UserError, match="prompt = 'a ' needs the name of a model"):
+        encode(Hashes(), file, tmp_path / "w.npy", prompt="a ")
+
+
+def test_parquet_layout(tmp_path: Path, sentences: list[str]) -> None:
+    """One row group a shard; the texts stand beside their vectors exactly as they were read."""
+    output = encode(Hashes(), write(tmp_path / "c.txt", sentences), tmp_path / "v.parquet", shard=25)
+    file = pq.ParquetFile(output)
+    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [25, 25, len(sentences) - 50]
+    assert file.read()["text"].to_pylist() == sentences
+    np.testing.assert_array_equal(read(output), Hashes().encode(sentences))
+
+
+def test_folder_layout(tmp_path: Path, sentences: list[str]) -> None:
+    folder = tmp_path / "v"
+    folder.mkdir()  # an empty one may be there
+    encode(Hashes(), write(tmp_path / "c.txt", sentences), folder, shard=40)
+    assert entries(folder) == {"part-00000.parquet", "part-00001.parquet", "manifest.json", *OURS}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {key: manifest[key] for key in ("rows", "done", "dimension", "shards")} == {
+        "rows": len(sentences), "done": len(sentences), "dimension": 8, "shards": 2,
+    }  # fmt: skip
+    assert manifest["model"].endswith("Hashes")
+    encoder = Hashes()
+    encode(encoder, tmp_path / "c.txt", folder, shard=40)
+    assert encoder.calls == 1  # the probe: what is whole is not done again
+
+
+def test_row_for_row_over_formats(tmp_path: Path) -> None:
+    """Blank lines and nulls are rows; Windows line ends and the mark of UTF-8 are not part of a sentence."""
+    (tmp_path / "a.txt").write_bytes("\ufeffone\r\n\r\n\ttwo \n three".encode())
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as stream:
+        stream.write('{"n": 1, "s": "four"}\n{"n": 2, "s": null}\n\n{"n": 3, "s": "one"}\n')
+    write(tmp_path / "c.csv", ["n,s", '5,"five, and\nmore"', "6,"])
+    write(tmp_path / "d.tsv", ["s\tn", 'six "six\t7'])
+    pq.write_table(pa.table({"s": ["seven", None]}), tmp_path / "e.parquet")
+    files = [tmp_path / name for name in ("a.txt", "b.jsonl.gz", "c.csv", "d.tsv", "e.parquet")]
+    expected = ["one", "", "\ttwo ", " three", "four", "", "", "one", "five, and\nmore", "", 'six "six', "seven", ""]
+    output = encode(Hashes(), files, tmp_path / "v.parquet", text="s", shard=3)
+    assert pq.read_table(output)["text"].to_pylist() == expected
+    np.testing.assert_array_equal(read(output), Hashes().encode(expected))
+
+
+def test_shards_end_early_for_long_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.encoding.encode.SHARD_CHARACTERS", 100)
+    encode(Hashes(), write(tmp_path / "c.txt", ["x" * 60] * 5), tmp_path / "v", shard=50)
+    assert [len(pq.read_table(part)) for part in sorted((tmp_path / "v").glob("part*"))] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("output", [torch.ones(3, 2, dtype=torch.bfloat16, requires_grad=True), [[1, 1]] * 3])
+def test_other_arrays(tmp_path: Path, output: Any) -> None:
+    """Tensors of any precision, with or without gradient, and lists serve too."""
+    encoder = SimpleNamespace(encode=lambda sentences: output[: len(sentences)])
+    encode(encoder, write(tmp_path / "c.txt", ["a", "b", "c"]), tmp_path / "v.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.ones((3, 2), np.float32))
+
+
+# --- stopped, and gone on with
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_interrupt_keeps_whole_shards(tmp_path: Path, sentences: list[str], name: str) -> None:
+    """Ctrl-C passes through; the next call encodes the rest alone, though the last shard's remains are torn."""
+    file = write(tmp_path / "c.txt", sentences)
+
+    def interrupt(done: int) -> None:
+        if done >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(Hashes(), file, tmp_path / name, shard=20, batch_size=7, progress=interrupt)
+    assert not (tmp_path / name).is_file()
+    work = tmp_path / (name if name == "v" else f"{name}.parts")
+    if name == "v.npy":
+        with (work / "vectors.npy").open("ab") as stream:
+            stream.write(b"half a shard")
+    else:
+        draft_path(work / "part-00002.parquet").write_bytes(b"half a shard")
+        (work / "part-00002.parquet").write_bytes(b"whole, but not yet counted")
+    encoder = Hashes()
+    seen: list[int] = []
+    encode(encoder, file, tmp_path / name, shard=20, progress=seen.append)
+    assert seen[0] == 40
+    assert encoder.calls <= len(sentences) - 40 + 1  # the rest, and the probe
+    np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(sentences))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
+@pytest.mark.parametrize("name", KINDS)
+def test_killed_at_every_step_of_writing(tmp_path: Path, name: str) -> None:
+    """The process dies before its k-th change of a file, for every k; the next call ends whole each time."""
+    lines = [f"sentence {i % 7}" for i in range(10)]
+    file = write(tmp_path / "c.tsv", ["id\ttext", *(f"{i}\t{line}" for i, line in enumerate(lines))])
+    beside = tmp_path / "v.kept.parquet"
+    for step in itertools.count():
+        child = multiprocessing.get_context("fork").Process(target=_die, args=(step, file, tmp_path / name))
+        child.start()
+        child.join(timeout=60)
+        assert child.exitcode in (0, 9)
+        encode(Hashes(), file, tmp_path / name, shard=4, keep="id")
+        np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
+        where = {"v": sorted((tmp_path / "v").glob("part*")), "v.npy": beside}.get(name, tmp_path / name)
+        assert pq.read_table(where)["id"].to_pylist() == [str(i) for i in range(10)]
+        of_folder = {f"v/{entry}" for entry in ("manifest.json", *(f"part-0000{i}.parquet" for i in range(3)), *OURS)}
+        assert entries(tmp_path) <= {"c.tsv", name, *of_folder, *([beside.name] if name == "v.npy" else [])}
+        if child.exitcode == 0:
+            break
+        shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
+        beside.unlink(missing_ok=True)
+    assert step > 10
+
+
+def _die(step: int, file: Path, output: Path) -> None:
+    left = itertools.count(step, -1)
+
+    def mortal(real: Any) -> Any:
+        def change(*args: Any, **options: Any) -> Any:
+            if next(left) == 0:
+                os._exit(9)
+            return real(*args, **options)
+
+        return change
+
+    for owner, name in ((Path, "open"), (Path, "replace"), (Path, "unlink"), (Path, "rmdir"), (os, "fsync")):
+        setattr(owner, name, mortal(getattr(owner, name)))
+    encode(Hashes(), file, output, shard=4, keep="id")
+
+
+def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
+def test_sigkill_then_resume(tmp_path: Path, tiny_model: Path, sentences: list[str]) -> None:
+    """Killed after its second shard, gone on with by a model that has moved since: the same vectors."""
+    file = write(tmp_path / "c.txt", sentences)
+    process = _python(
+        """
+        import sys, time
+        from isotrope.encoding.encode import encode
+        encode(*sys.argv[1:], shard=16, progress=lambda done: time.sleep(60 if done >= 32 else 0))
+        """,
+        tiny_model,
+        file,
+        tmp_path / "v.npy",
+    )
+    manifest = tmp_path / "v.npy.parts" / "manifest.json"
+    for _ in range(6000):
+        if manifest.exists() and json.loads(manifest.read_text())["done"] == 32:
+            break
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "v.npy").exists()
+    seen: list[int] = []
+    moved = shutil.copytree(tiny_model, tmp_path / "moved")
+    encode(moved, file, tmp_path / "v.npy", shard=16, progress=seen.append)
+    assert seen[0] == 32
+    expected = load(tiny_model).encode(sentences)
+    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, rtol=0, atol=1e-6)
+
+
+def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> None:
+    """Issue 13: kills at random moments, two in one folder. One writes, the other is refused; the end is whole."""
+    lines = [f"sentence {i}" for i in range(400)]
+    file, draw = write(tmp_path / "c.txt", lines), random.Random(0)
+    for name in KINDS * 2:
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                try:
+                    encode(Hashes(pause=0.002), file, tmp_path / name, shard=20, batch_size=10)
+                except UserError as error:
+                    os._exit(2 if "in use" in str(error) else 1)
+                except BaseException:
+                    os._exit(1)
+                os._exit(0)
+            children.append(child)
+        time.sleep(draw.uniform(0.01, 0.15))
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        assert set(codes) <= {-signal.SIGKILL, 0, 2}, codes
+        encode(Hashes(), file, tmp_path / name, shard=20, batch_size=10)
+        np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
+        shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[Path]:
+    """A folder begun with the hash encoder and shards of 2, of which one is whole."""
+    file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
+
+    def interrupt(done: int) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(Hashes(), file, tmp_path / "v", shard=2, progress=interrupt)
+    yield tmp_path / "v"
+    assert (tmp_path / "v" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"model": Hashes(seed=1)}, "another model than this one"),
+        ({"shard": 3}, "shard = 2, not 3"),
+        ({"text": "s"}, "text = None, not 's'"),
+        ({"content": "a\nb\nc\ne\n"}, "other files, or the files have changed"),
+    ],
+)
+def test_other_arguments_are_refused(begun: Path, change: dict[str, Any], problem: str) -> None:
+    file = begun.with_name("c.txt")
+    if content := change.pop("content", None):
+        file.write_text(content)
+    options = {"model": Hashes(), "shard": 2, **change}
+    with pytest.raises(UserError, match=problem) as error:
+        encode(files=[file], output=begun, **options)
+    assert f"delete {begun}" in error.value.remedy
+    assert (begun / "part-00000.parquet").exists()
+
+
+def test_without_resume_it_begins_anew(begun: Path) -> None:
+    encode(Hashes(seed=1), begun.with_name("c.txt"), begun, shard=3, resume=False)
+    np.testing.assert_array_equal(read(begun), Hashes(seed=1).encode(["a", "b", "c", "d"]))
+    assert len(list(begun.glob("part-*"))) == 2
+
+
+def test_a_missing_shard_is_named(begun: Path) -> None:
+    (begun / "part-00000.parquet").unlink()
+    with pytest.raises(UserError, match="lacks some of its shards"):
+        encode(Hashes(), begun.with_name("c.txt"), begun, shard=2)
+
+
+def test_the_weights_are_part_of_the_key(tmp_path: Path, tiny_model: Path) -> None:
+    """One weight changed by a hair, or another pooling, is another model."""
+    file = write(tmp_path / "c.txt", ["a", "b", "c"])
+
+    def keyed(model: SentenceTransformer, name: str) -> str:
+        encode(model, file, tmp_path / name)
+        return str(json.loads((tmp_path / name / "manifest.json").read_text())["key"])
+
+    model = load(tiny_model)
+    first = keyed(model, "first")
+    assert keyed(model, "again") == first
+    assert keyed(load(tiny_model, "cls"), "cls") != first
+    with torch.no_grad():
+        model[0].auto_model.embeddings.word_embeddings.weight[7, 3] += 1e-4
+    assert keyed(model, "changed") != first
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    file = write(tmp_path / "c.txt", ["a", "b"])
+
+    def second(done: int) -> None:
+        with pytest.raises(UserError, match="v is in use by another process"):
+            encode(Hashes(), file, tmp_path / "v")
+
+    encode(Hashes(), file, tmp_path / "v", progress=second)
+    np.testing.assert_array_equal(read(tmp_path / "v"), Hashes().encode(["a", "b"]))
+
+
+@pytest.mark.parametrize("content", ["a\nb\nc\ne\n", "a\nb\nc\nd\nmore\n", "a\nb\nc\n"])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_that_changes_while_it_is_read_gives_no_output(tmp_path: Path, name: str, content: str) -> None:
+    """Its vectors would be kept as those of the file as it was; then fault 3 of issue 13."""
+    file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
+
+    def change(done: int) -> None:
+        if done == 2:
+            file.write_text(content)
+
+    with pytest.raises(UserError, match="the files have changed while they were read: delete"):
+        encode(Hashes(), file, tmp_path / name, shard=2, progress=change)
+    assert not (tmp_path / name).is_file()
+    with pytest.raises(UserError, match="other files, or the files have changed since"):
+        encode(Hashes(), file, tmp_path / name, shard=2)
+
+
+def test_a_foreign_work_folder_is_refused(tmp_path: Path) -> None:
+    """Issue 13: only what carries our mark is deleted."""
+    file = write(tmp_path / "c.txt", ["a", "b"])
+    (tmp_path / "v.npy.parts").mkdir()
+    (tmp_path / "v.npy.parts" / "vectors.npy").write_text("someone's")
+    with pytest.raises(UserError, match=r"v.npy.parts is not empty and holds no folder of vectors"):
+        encode(Hashes(), file, tmp_path / "v.npy", resume=False)
+    assert (tmp_path / "v.npy.parts" / "vectors.npy").read_text() == "someone's"
+
+
+def test_the_bar_knows_its_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 13: it showed 3072/?."""
+    for name in ("FIRST", "EVERY"):
+        monkeypatch.setattr(f"isotrope.console.progress.{name}", 0.0)
+    out = io.StringIO()
+    file = write(tmp_path / "c.txt", [f"sentence {i}" for i in range(1_500)])
+    encode(Hashes(), file, tmp_path / "v.npy", batch_size=500, console=plain_console(file=out))
+    assert out.getvalue().splitlines()[-1].startswith("encoded 1,500 of 1,500 rows")
+
+
+# --- memory and disk
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss is Linux's")
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """A file twenty times as long, whose vectors are 102 MB, takes little more memory than one shard of 5,000 rows."""
+    short = write(tmp_path / "short.txt", [f"sentence number {i}" for i in range(5_000)])
+    long = write(tmp_path / "long.txt", [f"sentence number {i}" for i in range(100_000)])
+    process = _python(
+        """
+        import resource, sys
+        import numpy as np
+        from isotrope.encoding.encode import encode
+        class Lengths:
+            def encode(self, sentences):
+                return np.full((len(sentences), 256), [[len(s)] for s in sentences], np.float32)
+        short, long, *outputs = sys.argv[1:]
+        peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        for output in outputs:
+            encode(Lengths(), short, output, shard=5_000, batch_size=512)
+        before = peak()
+        for output in outputs:
+            encode(Lengths(), long, output, shard=5_000, batch_size=512, resume=False)
+            print(output, peak() - before)
+        """,
+        short,
+        long,
+        *(tmp_path / name for name in KINDS),
+    )
+    output, _ = process.communicate(timeout=120)
+    grown = [float(line.split()[1]) for line in output.splitlines()]  # MB
+    assert len(grown) == 3, output
+    assert max(grown) < 50, output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits are POSIX")
+def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk: the write fails in the same place, in the middle."""
+    lines = [f"sentence {i}" for i in range(6_000)]
+    file = write(tmp_path / "c.txt", lines)
+    process = _python(
+        """
+        import resource, sys
+        import numpy as np
+        from isotrope.encoding.encode import encode
+        class Numbers:
+            def encode(self, sentences):
+                rng = np.random.default_rng(len(sentences[0]))
+                return rng.random((len(sentences), 8), np.float32)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        for name, shard in (("v.npy", 2_000), ("v.parquet", 2_000), ("v", 6_000)):
+            try:
+                encode(Numbers(), sys.argv[1], f"{sys.argv[2]}/{name}", shard=shard, batch_size=shard)
+            except Exception as error:
+                print(type(error).__name__, error)
+        """,
+        file,
+        tmp_path,
+    )
+    output, _ = process.communicate(timeout=60)
+    assert output.count("UserError no space left to write") == 3, output
+    done = {path.parent.name: json.loads(path.read_text())["done"] for path in tmp_path.rglob("manifest.json")}
+    assert done == {
+        "v.npy.parts": 2_000,
+        "v.parquet.parts": 6_000,
+    }  # the whole file found no room; nothing of v is left
+    assert not any((tmp_path / name).exists() for name in KINDS)
+    assert not list(tmp_path.rglob(f".*{DRAFT}"))
+
+
+def test_too_little_space_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path / "c.txt", ["a"] * 100)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_000))
+    with pytest.raises(UserError, match=r"the array of vectors needs .* MB are free"):
+        encode(Hashes(), file, tmp_path / "v.npy")
+    assert entries(tmp_path) == {"c.txt"}
+
+
+# --- mistakes: one line, and nothing is left behind
+
+
+def _bad_bytes(folder: Path) -> dict[str, Any]:
+    (folder / "bad.txt").write_bytes(b"fine\nna\xefve\n")
+    return {"files": folder / "bad.txt"}
+
+
+def _header_alone(folder: Path) -> dict[str, Any]:
+    return {"files": write(folder / "bad.csv", ["text,n"])}
+
+
+def _no_such_column(folder: Path) -> dict[str, Any]:
+    return {"files": write(folder / "bad.csv", ["text,n", "a,1"]), "text": "sentence"}
+
+
+def _other_files(folder: Path) -> dict[str, Any]:
+    (folder / "full").mkdir()
+    (folder / "full" / "part-00000.parquet").write_text("someone's")
+    return {"output": folder / "full", "resume": False}
+
+
+def _foreign_manifest(folder: Path) -> dict[str, Any]:
+    (folder / "site").mkdir()
+    (folder / "site" / "manifest.json").write_text('{"name": "a site"}')
+    return {"output": folder / "site", "resume": False}
+
+
+def _long_line(folder: Path) -> dict[str, Any]:
+    (folder / "bad.txt").write_bytes(b"a\n" + b"x" * (1 << 24) + b"yz\n")
+    return {"files": folder / "bad.txt"}
+
+
+def _gives(value: Any) -> Any:
+    return SimpleNamespace(encode=lambda sentences: value(len(sentences)))
+
+
+def _nan_at_c(sentences: list[str]) -> np.ndarray:
+    return np.array([[np.nan if s == "c" else 1.0] for s in sentences])
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "missing folder": ({"output": "nowhere/v.npy"}, "nowhere of the output does not exist"),
+    "other files in the folder": (_other_files, "is not empty and holds no folder of vectors"),
+    "foreign manifest": (_foreign_manifest, "is not empty and holds no folder of vectors"),
+    "output in the input": ({"files": "."}, "lies in the input"),
+    "output is the input": ({"files": "in.parquet", "output": "in.parquet"}, "lies in the input"),
+    "missing file": ({"files": "none.txt"}, "none.txt does not exist"),
+    "no file": ({"files": []}, "no corpus was named"),
+    "empty file": ({"files": "empty.txt"}, "empty.txt is empty"),
+    "header alone": (_header_alone, "has a header but no rows"),
+    "column": (_no_such_column, "no column 'sentence'"),
+    "bytes": (_bad_bytes, "bad.txt:2 holds what is not UTF-8"),
+    "long line": (_long_line, "bad.txt:2 is longer than"),
+    "batch size": ({"batch_size": 0}, "batch_size = 0"),
+    "shard": ({"shard": 2.5}, "shard = 2.5"),
+    "model folder": ({"model": "/no/model"}, "/no/model does not exist"),
+    "no encoder": ({"model": 3}, "3 is not an encoder"),
+    "pooling of an object": ({"pooling": "cls"}, "pooling = 'cls' needs the name"),
+    "too few vectors": ({"model": _gives(lambda n: np.ones((n + 1, 2)))}, r"shape \(2, 2\) for 1 sentences"),
+    "flat": ({"model": _gives(np.ones)}, r"shape \(1,\)"),
+    "no dimension": ({"model": _gives(lambda n: np.ones((n, 0)))}, r"shape \(1, 0\)"),
+    "no numbers": ({"model": _gives(lambda n: [{}] * n)}, "no array of numbers"),
+    "other dimension": ({"model": _gives(lambda n: np.ones((n, n)))}, "gave 3 dimensions after 1"),
+    "NaN": ({"model": SimpleNamespace(encode=_nan_at_c)}, r"row 2 \(counted from 0\), 'c'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "c.txt", ["a", "b", "c"])
+    (tmp_path / "empty.txt").touch()
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "in.parquet")
+    change, problem = MISTAKES[mistake]
+    options = {
+        "model": Hashes(),
+        "files": "c.txt",
+        "output": "v.npy",
+        **(change(tmp_path) if callable(change) else change),
+    }
+    before = entries(tmp_path)
+    with pytest.raises(UserError, match=problem) as error:
+        encode(**options)
+    assert "\n" not in str(error.value)
+    assert error.value.remedy
+    assert entries(tmp_path) == before
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that nobody can write to")
+@pytest.mark.parametrize("name", KINDS)
+def test_unwritable_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="cannot be written to"):
+        encode(Hashes(), write(tmp_path / "c.txt", ["a"]), f"/proc/{name}")
+
+
+def test_an_error_of_the_encoder_is_its_own(tmp_path: Path) -> None:
+    """What fails inside the encoder is not put down to the output, and leaves the older output in place."""
+    file = write(tmp_path / "c.txt", ["a", "b"])
+    np.save(tmp_path / "v.npy", np.zeros(3))
+
+    class Broken(Hashes):
+        def encode(self, sentences: list[str]) -> Any:
+            if "b" in sentences:
+                raise ConnectionError("the server has gone")
+            return super().encode(sentences)
+
+    with pytest.raises(ConnectionError, match="the server has gone"):
+        encode(Broken(), file, tmp_path / "v.npy")
+    assert entries(tmp_path) == {"c.txt", "v.npy"}
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.zeros(3))
+
+
+def test_documents_have_a_vector_for_each_block_and_other_files_are_counted(tmp_path: Path) -> None:
+    folder, out = tmp_path / "docs", io.StringIO()
+    folder.mkdir()
+    (folder / "a.md").write_text("# A head\n\nA paragraph\nof two lines.\n")
+    (folder / "b.html").write_text("<p>One  more\n<b>paragraph</b>")
+    (folder / "c.png").write_text("x")
+    encode(Hashes(), folder, tmp_path / "v.parquet", console=plain_console(file=out))
+    texts = pq.read_table(tmp_path / "v.parquet")["text"].to_pylist()
+    assert texts == ["A head", "A paragraph of two lines.", "One more paragraph"]
+    assert "files not read: 1 .png\n" in out.getvalue()

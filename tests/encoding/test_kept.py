@@ -1,0 +1,125 @@
+"""Columns that are carried beside the vectors: the same rows in the same order, with their types."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import xxhash
+
+from isotrope.encoding import kept
+from isotrope.encoding.encode import encode
+from isotrope.errors import UserError
+
+KINDS = ["v.npy", "v.parquet", "v"]
+
+
+class Hashes:
+    """The sentence decides the vector (n, 4)."""
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        drawn = [xxhash.xxh32_intdigest(sentence.encode()).to_bytes(4, "little") for sentence in sentences]
+        return np.stack([np.frombuffer(draw, np.uint8) for draw in drawn]).astype(np.float32)
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def vectors(output: Path) -> np.ndarray:
+    return np.load(output) if output.suffix == ".npy" else np.array(beside(output)["embedding"].to_pylist(), np.float32)
+
+
+def beside(output: Path) -> pa.Table:
+    if output.suffix == ".npy":
+        return pq.read_table(output.with_suffix(".kept.parquet"))
+    return pq.read_table(sorted(output.glob("part-*.parquet")) if output.is_dir() else output)
+
+
+def json_lines(path: Path, rows: list[dict[str, object]]) -> Path:
+    return write(path, [json.dumps(row) for row in rows])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_columns_stand_beside_their_vectors(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind blank lines and in other files; whole numbers stay so; null and fractions find one type."""
+    monkeypatch.setattr(kept, "ROWS", 2)
+    one = [{"id": i, "text": f"one {i}", "size": i, "tags": ["a"] * i} for i in range(5)]
+    two = [{"size": 0.5, "id": 9, "text": None, "tags": None}, {"size": None, "id": 10, "text": "two", "tags": []}]
+    files = [json_lines(tmp_path / "a.jsonl", one), json_lines(tmp_path / "b.jsonl", two)]
+    with gzip.open(tmp_path / "c.jsonl.gz", "wt") as stream:
+        stream.write('\n{"id": 11, "text": "three", "size": 1, "tags": []}\n')
+    output = encode(Hashes(), [*files, tmp_path / "c.jsonl.gz"], tmp_path / name, keep="id, size,tags", shard=3)
+    found = beside(output)
+    assert found["id"].to_pylist() == [0, 1, 2, 3, 4, 9, 10, None, 11]
+    assert found["size"].to_pylist() == [0, 1, 2, 3, 4, 0.5, None, None, 1]
+    assert found["tags"].to_pylist()[:3] == [[], ["a"], ["a", "a"]]
+    assert found.schema.field("id").type == pa.int64()
+    assert found.column_names == (
+        ["id", "size", "tags"] if name == "v.npy" else ["text", "id", "size", "tags", "embedding"]
+    )
+    texts = [f"one {i}" for i in range(5)] + ["", "two", "", "three"]
+    np.testing.assert_array_equal(vectors(output), Hashes().encode(texts))
+    assert not list(tmp_path.rglob("kept.arrow"))
+
+
+def test_columns_of_tables(tmp_path: Path) -> None:
+    """A .csv has strings; Parquet its own types; a kept column does not change which column is encoded."""
+    write(tmp_path / "a.csv", ["id,title,text", '7,"A, b",x', "8,,y"])
+    found = beside(encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep=["title", "id"]))
+    assert found.to_pydict() == {"title": ["A, b", ""], "id": ["7", "8"]}
+    pq.write_table(pa.table({"n": [1, 2], "body": ["x", "y"], "title": ["a", "b"]}), tmp_path / "b.parquet")
+    output = encode(Hashes(), tmp_path / "b.parquet", tmp_path / "w.parquet", text="body", keep="n,title")
+    assert pq.read_table(output).select(["text", "n"]).to_pydict() == {"text": ["x", "y"], "n": [1, 2]}
+    encode(Hashes(), tmp_path / "a.csv", tmp_path / "x.npy", keep="text")
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), Hashes().encode(["x", "y"]))
+
+
+@pytest.mark.parametrize(
+    ("keep", "problem"),
+    [
+        ("id,name", r"a.csv has no column 'name' \(columns: id, text\): name one of its columns"),
+        ("id,id", "keep names 'id' twice"),
+        ("id,", "a column without a name"),
+        ("embedding", "the output has a column of that name"),
+    ],
+)
+def test_columns_that_cannot_be_kept(tmp_path: Path, keep: str, problem: str) -> None:
+    write(tmp_path / "a.csv", ["id,text", "7,x"])
+    with pytest.raises(UserError, match=problem):
+        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.parquet", keep=keep)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for values, problem in (([1, "a"], "from .*a.jsonl:1 on"), ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 and string"),
+                            ([{}, {}], "Parquet cannot hold")):  # fmt: skip
+        monkeypatch.setattr(kept, "ROWS", 2)
+        file = json_lines(tmp_path / "a.jsonl", [{"text": "x", "id": value} for value in values])
+        with pytest.raises(UserError, match=problem):
+            encode(Hashes(), file, tmp_path / "v.npy", keep="id")
+    (tmp_path / "b.tsv").write_bytes(b"text\tid\nx\t\xff\n")
+    with pytest.raises(UserError, match=r"b\.tsv"):
+        encode(Hashes(), tmp_path / "b.tsv", tmp_path / "v.npy", keep="id")
+    with pytest.raises(UserError, match="is not a table, so it has no column 'id'"):
+        encode(Hashes(), write(tmp_path / "c.txt", ["x"]), tmp_path / "v.npy", keep="id")
+
+
+def test_other_columns_do_not_go_on_with_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", ["id,text", "7,x"])
+    encode(Hashes(), tmp_path / "a.csv", tmp_path / "v", keep="id")
+    with pytest.raises(UserError, match=r"was begun with keep = \['id'\], not None"):
+        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v")
+
+
+def test_an_array_never_stands_beside_the_columns_of_another(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", ["id,text", "7,x"])
+    encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep="id")
+    with pytest.raises(UserError, match=r"v.kept.parquet would lie beside an array of other rows: move it away"):
+        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy")

@@ -1,0 +1,108 @@
+"""Vectors behind a URL: the parts of a folder of this machine, whole after any stop, and nothing else touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+from fsspec import AbstractFileSystem
+
+from isotrope.encoding.encode import encode
+from isotrope.errors import UserError
+
+
+class Hashes:
+    """The sentence decides the vector (n, 8). The connection breaks after so many texts."""
+
+    def __init__(self, breaks_after: int = 10**9) -> None:
+        self.calls, self.breaks_after = 0, breaks_after
+
+    def encode(self, sentences: list[str]) -> Any:
+        self.calls += len(sentences)
+        if self.calls > self.breaks_after:
+            raise ConnectionError("the machine is gone")
+        draws = (xxhash.xxh3_64_intdigest(s.encode()) for s in sentences)
+        return np.stack([np.frombuffer(draw.to_bytes(8, "little"), np.uint8) for draw in draws]).astype(np.float32)
+
+
+@pytest.fixture
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("isotrope.store.remote.WAITS", (0.0,))
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({"id": n, "text": f"text {n}"}) + "\n" for n in range(250)))
+    return path
+
+
+def contents(memory: AbstractFileSystem) -> dict[str, bytes]:
+    return {name.rpartition("/")[2]: memory.cat_file(name) for name in memory.find("/out")}
+
+
+def test_the_parts_are_those_of_a_folder(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
+    here = encode(Hashes(), rows, tmp_path / "out", shard=100, keep="id")
+    assert encode(Hashes(), rows, "memory://out/", shard=100, keep="id") == "memory://out"
+    assert contents(memory) == {path.name: path.read_bytes() for path in Path(here).iterdir() if path.name[0] != "."}
+    assert len(contents(memory)) == 4
+    assert not any(path.is_file() for path in (tmp_path / "cache/outputs").rglob("*") if path.suffix != ".lock")
+    again = Hashes()
+    encode(again, rows, "memory://out", shard=100, keep="id")
+    assert again.calls <= 2, "only the first sentence, which shows the dimension"
+
+
+def test_a_stopped_call_goes_on(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="the machine is gone"):
+        encode(Hashes(breaks_after=220), rows, "memory://out", shard=100)
+    assert sorted(contents(memory)) == ["part-00000.parquet", "part-00001.parquet"]
+    rest = Hashes()
+    encode(rest, rows, "memory://out", shard=100)
+    assert rest.calls < 60
+    here = Path(encode(Hashes(), rows, tmp_path / "out", shard=100))
+    assert contents(memory) == {path.name: path.read_bytes() for path in here.iterdir() if path.name[0] != "."}
+
+
+def test_a_lost_part_is_told(rows: Path, memory: AbstractFileSystem) -> None:
+    with pytest.raises(Exception, match="the machine is gone"):
+        encode(Hashes(breaks_after=220), rows, "memory://out", shard=100)
+    memory.rm("/out/part-00000.parquet")
+    with pytest.raises(UserError, match="memory://out lacks some of its shards: delete memory://out to start again"):
+        encode(Hashes(), rows, "memory://out", shard=100)
+    memory.rm("/out", recursive=True)
+    encode(Hashes(), rows, "memory://out", shard=100)
+    assert len(contents(memory)) == 4
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_what_another_has_written_stays(rows: Path, memory: AbstractFileSystem, resume: bool) -> None:
+    memory.pipe_file("/out/part-00000.parquet", b"another's")
+    with pytest.raises(UserError, match=r"memory://out holds files, and their work was not begun here: delete them"):
+        encode(Hashes(), rows, "memory://out", resume=resume)
+    assert contents(memory) == {"part-00000.parquet": b"another's"}
+
+
+def test_other_rows_are_refused(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
+    encode(Hashes(), rows, "memory://out", shard=100)
+    (tmp_path / "other.txt").write_text("one\n")
+    with pytest.raises(UserError, match="other files, or the files have changed"):
+        encode(Hashes(), tmp_path / "other.txt", "memory://out", shard=100)
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (
+            "memory://out/v.npy",
+            "output memory://out/v.npy is a file: behind a URL only a folder grows safely: end it in /",
+        ),
+        ("https://host/out?key=secret", "output https://host/out is a web address, which cannot be written to"),
+        ("memory://in/out", "output memory://in/out lies in the input memory://in"),
+    ],
+)
+def test_what_cannot_be_written(memory: AbstractFileSystem, output: str, problem: str) -> None:
+    memory.pipe_file("/in/a.txt", b"one\n")
+    with pytest.raises(UserError) as raised:
+        encode(Hashes(), "memory://in", output)
+    assert str(raised.value).startswith(problem)

@@ -1,0 +1,168 @@
+"""Search among encoded texts: as by hand, with any output, in pieces; never with another model's vectors."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import isotrope
+from hashes import Hashes
+from isotrope.console.plain import plain_console
+from isotrope.encoder import load
+from isotrope.encoding import search as module
+from isotrope.encoding.encode import encode
+from isotrope.encoding.search import exact, search, with_faiss
+from isotrope.errors import UserError
+
+KINDS = ["v.npy", "v.parquet", "v"]
+
+
+@pytest.fixture
+def sentences(corpus_file: Path) -> list[str]:
+    """With a blank line and a repetition."""
+    some = corpus_file.read_text(encoding="utf-8").splitlines()[:60]
+    return [*some, "", some[3]]
+
+
+@pytest.fixture
+def table(tmp_path: Path, sentences: list[str]) -> Path:
+    rows = [f"{sentence},{number}" for number, sentence in enumerate(sentences)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,id", *rows]) + "\n", encoding="utf-8")
+    return tmp_path / "rows.csv"
+
+
+@pytest.mark.parametrize("engine", ["exact", "faiss"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_same_rows_as_by_hand(
+    tmp_path: Path, sentences: list[str], table: Path, name: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over several shards and pieces; a query has the cosine 1 to its own text."""
+    monkeypatch.setattr(module, "PIECE", 16 * 7)  # rows
+    output = encode(Hashes(), table, tmp_path / name, text="text", keep="id", shard=23)
+    queries = ["a river", sentences[40], sentences[41]]
+    found = search(Hashes(), output, queries, top=5, engine=engine, texts=table if name == "v.npy" else ())
+    vectors = Hashes().encode([*queries, *sentences])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors[:3] @ vectors[3:].T
+    for hits, row in zip(found, cosines, strict=True):
+        best = np.argsort(-row, kind="stable")[:5]
+        assert [hit.row for hit in hits] == best.tolist()
+        np.testing.assert_allclose([hit.cosine for hit in hits], row[best], atol=1e-6)
+        for hit in hits:
+            assert hit.fields["text"] == sentences[hit.row]
+            assert int(hit.fields["id"]) == hit.row
+    assert found[1][0].row == 40
+    assert len(search(Hashes(), output, "a river", top=1000, engine=engine)[0]) == len(sentences)
+
+
+def test_engines_take_what_is_not_a_whole_piece() -> None:
+    vectors = torch.nn.functional.normalize(torch.randn(300, 8, generator=torch.Generator().manual_seed(0)))
+    for one, other in zip(exact(vectors[:4], vectors, 9), with_faiss(vectors[:4], vectors, 9), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_vector_of_zeros_is_near_to_nothing(tmp_path: Path) -> None:
+    vectors = np.eye(4, 16, dtype=np.float32)
+    vectors[2] = 0
+    np.save(tmp_path / "v.npy", vectors)
+    hits = search(Hashes(), tmp_path / "v.npy", "a river")[0]
+    assert {hit.row: hit.cosine for hit in hits}[2] == 0
+    assert np.isfinite([hit.cosine for hit in hits]).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"prompt_name": "passage"}, {"prompt_name": "query"}, {"prompt": "a song "}, {"pooling": "cls"}],
+)
+def test_the_model_that_made_it(
+    tmp_path: Path, prompted_model: Path, tiny_model: Path, sentences: list[str], options: dict[str, Any]
+) -> None:
+    """Its pooling and its prompt are read from the folder; another model is refused."""
+    (tmp_path / "c.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    output = encode(prompted_model, tmp_path / "c.txt", tmp_path / "v", normalize=True, **options)
+    hits = search(prompted_model, output, sentences[0], top=3)[0]
+    encoder = load(prompted_model, **options)
+    query = encoder.encode([sentences[0]], prompt="song of ", normalize_embeddings=True)
+    texts = encoder.encode(sentences, normalize_embeddings=True)
+    assert [hit.cosine for hit in hits] == pytest.approx(np.sort((query @ texts.T)[0])[:-4:-1].tolist(), abs=1e-5)
+    with pytest.raises(UserError, match=rf"v was made with another model than {tiny_model} \(it was {prompted_model}"):
+        search(tiny_model, output, "a river")
+
+
+def test_a_prompt_of_two_names(tmp_path: Path, tiny_model: Path) -> None:
+    """The name counts in the checksum, and the manifest holds the words alone."""
+    own = SentenceTransformer(str(tiny_model), device="cpu")
+    own.prompts = {"document": "a book on ", "passage": "a book on "}
+    own.save_pretrained(str(tmp_path / "model"))
+    (tmp_path / "c.txt").write_text("a river\na lake\n", encoding="utf-8")
+    output = encode(tmp_path / "model", tmp_path / "c.txt", tmp_path / "v.parquet", prompt_name="passage")
+    assert search(tmp_path / "model", output, "a lake", query_prompt="a book on ")[0][0].row == 1
+
+
+def test_words_before_queries(tmp_path: Path, tiny_model: Path, prompted_model: Path, sentences: list[str]) -> None:
+    """The model's own for queries; or others; or none. The user's model stays as it was."""
+    (tmp_path / "c.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    model = load(prompted_model, prompt_name="passage")
+    output = encode(model, tmp_path / "c.txt", tmp_path / "v")
+    texts = model.encode(sentences, normalize_embeddings=True)
+    before = dict(model.prompts)
+    for given, words in ((None, "song of "), ("a book ", "a book "), ("", "")):
+        hits = search(model, output, "a river", query_prompt=given)[0]
+        query = model.encode(["a river"], prompt=words, normalize_embeddings=True)[0]
+        expected = [float(query @ texts[hit.row]) for hit in hits]
+        assert [hit.cosine for hit in hits] == pytest.approx(expected, abs=1e-5)
+    assert (model.prompts, model.default_prompt_name) == (before, "passage")
+
+    said = io.StringIO()
+    output = encode(tiny_model, tmp_path / "c.txt", tmp_path / "w", prompt="a book on ")
+    search(tiny_model, output, "a river", console=plain_console(file=said))
+    assert "the texts have the prompt 'a book on ', the queries none: see --query-prompt" in said.getvalue()
+
+
+def test_an_array_has_no_texts(tmp_path: Path, table: Path) -> None:
+    said = io.StringIO()
+    output = encode(Hashes(), table, tmp_path / "v.npy", text="text")
+    hits = search(Hashes(), output, "a river", console=plain_console(file=said))[0]
+    assert hits[0].fields == {}
+    assert "v.npy does not say which model made it" in said.getvalue()
+    assert "v.npy holds no texts: name their files with --texts" in said.getvalue()
+    (tmp_path / "fewer.txt").write_text("one\n")
+    with pytest.raises(UserError, match=r"the texts have 1 rows, .*v\.npy has 62: name the files that were encoded"):
+        search(Hashes(), output, "a river", texts=tmp_path / "fewer.txt")
+
+
+MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
+    "no query": (lambda f: {"queries": []}, "there is no query"),
+    "empty query": (lambda f: {"queries": ["a", " "]}, "a query is empty"),
+    "not UTF-8": (lambda f: {"queries": "na\udcefve"}, "is not UTF-8 text"),
+    "top": (lambda f: {"top": 0}, "top = 0 is impossible"),
+    "engine": (lambda f: {"engine": "fais"}, "engine = 'fais' is unknown: did you mean 'faiss'"),
+    "texts twice": (lambda f: {"texts": "rows.csv"}, "v.parquet holds its texts: leave out texts"),
+    "another encoder": (lambda f: {"model": Hashes(seed=1)}, "v.parquet was made with another model than hashes"),
+    "no encoder": (lambda f: {"model": 7}, "7 is not an encoder"),
+    "prompt": (lambda f: {"query_prompt": "q: "}, "query_prompt = 'q: ' needs a sentence-transformers model"),
+    "device": (lambda f: {"device": "cpu"}, "device = 'cpu' needs the name of a model"),
+    "other width": (
+        lambda f: np.save(f / "w.npy", np.ones((3, 8), np.float32)) or {"index": f / "w.npy"},
+        "gives 16 dimensions, .*w.npy has 8: name the model that made it",
+    ),
+    "no faiss": (lambda f: {"engine": "faiss"}, r"faiss, which is not installed: pip install 'isotrope\[faiss\]'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes(tmp_path: Path, table: Path, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = encode(Hashes(), table, tmp_path / "v.parquet", text="text")
+    change, problem = MISTAKES[mistake]
+    if mistake == "no faiss":
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    given = {"model": Hashes(), "index": output, "queries": "a river", **change(tmp_path)}
+    with pytest.raises(UserError, match=problem):
+        isotrope.search(**given)

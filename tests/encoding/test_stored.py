@@ -1,0 +1,120 @@
+"""Outputs of `isotrope encode`, read again; anything else is one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hashes import Hashes
+from isotrope.encoding.encode import encode
+from isotrope.encoding.stored import open_stored
+from isotrope.errors import UserError
+
+KINDS = ["v.npy", "v.parquet", "v"]
+LINES = [f"{i} rivers" for i in range(30)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "rows.csv").write_text("\n".join(["text,id", *(f"{line},{i}" for i, line in enumerate(LINES))]) + "\n")
+    return tmp_path / "rows.csv"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_vectors_and_fields(tmp_path: Path, table: Path, name: str) -> None:
+    stored = open_stored(encode(Hashes(), table, tmp_path / name, text="text", keep="id", shard=11))
+    assert (stored.rows, stored.dimension) == (30, 16)
+    pieces = list(stored.pieces(4))
+    assert max(map(len, pieces)) == 4
+    np.testing.assert_array_equal(np.concatenate(pieces), Hashes().encode(LINES))
+    pieces[0] += 1  # its own memory
+    np.testing.assert_array_equal(next(stored.pieces(4)), Hashes().encode(LINES[:4]))
+    text = {} if name == "v.npy" else {"text": "22 rivers"}
+    assert stored.fields([22, 3])[22] == {**text, "id": "22"}
+    assert list(stored.fields([22, 3, 3])) == [3, 22]
+    if name == "v.npy":
+        assert stored.manifest is None
+    else:
+        assert stored.manifest is not None
+        assert (stored.manifest.rows, stored.manifest.model) == (30, f"{Hashes.__module__}.Hashes")
+
+
+def unfinished(folder: Path) -> Path:
+    """Stopped after a shard."""
+
+    class Stops(Hashes):
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            if LINES[20] in sentences:
+                raise KeyboardInterrupt
+            return super().encode(sentences)
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(Stops(), folder / "rows.csv", folder / "u", text="text", shard=11)
+    return folder / "u"
+
+
+def without_a_shard(folder: Path) -> Path:
+    output = encode(Hashes(), folder / "rows.csv", folder / "w", text="text", shard=11)
+    (output / "part-00001.parquet").unlink()
+    return output
+
+
+def written(folder: Path, name: str, content: bytes) -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+def array(folder: Path, values: np.ndarray) -> Path:
+    np.save(folder / "a.npy", values)
+    return folder / "a.npy"
+
+
+def parquet(folder: Path, columns: dict[str, pa.Array], about: dict[str, str] | None = None) -> Path:
+    pq.write_table(pa.table(columns).replace_schema_metadata(about), folder / "p.parquet")
+    return folder / "p.parquet"
+
+
+def other_kept_rows(folder: Path) -> Path:
+    output = encode(Hashes(), folder / "rows.csv", folder / "k.npy", text="text", keep="id")
+    pq.write_table(pa.table({"id": ["1"]}), folder / "k.kept.parquet")
+    return output
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "nothing": (lambda f: f / "no", "no does not exist: give what isotrope encode wrote"),
+    "other folder": (lambda f: f, r"has no manifest\.json: give what"),
+    "other file": (lambda f: f / "rows.csv", r"rows\.csv is no output of isotrope encode"),
+    "unfinished": (unfinished, "u is not finished: 11 of 30 rows are encoded: give the command isotrope encode again"),
+    "work folder": (lambda f: unfinished(f).rename(f / "x.parts"), "is not finished"),
+    "lacks a shard": (without_a_shard, "w lacks some of its shards: delete"),
+    "cut Parquet": (lambda f: written(f, "c.parquet", b"PAR1 no"), r"c\.parquet cannot be read .*: encode the texts"),
+    "cut array": (lambda f: written(f, "c.npy", b"\x93NUMPY"), r"c\.npy cannot be read"),
+    "short array": (lambda f: written(f, "s.npy", array(f, np.ones((9, 4), "f4")).read_bytes()[:-4]), "cannot be read"),
+    "int8": (lambda f: array(f, np.ones((3, 4), np.int8)), r"int8 numbers of shape \(3, 4\), not one float32 vector"),
+    "one row": (lambda f: array(f, np.ones(4, np.float32)), r"float32 numbers of shape \(4,\), not"),
+    "objects": (lambda f: array(f, np.array([[{}]])), r"a\.npy cannot be read"),
+    "no vectors": (lambda f: parquet(f, {"text": pa.array(["a"])}), "p.parquet has no column 'embedding' of float32"),
+    "lists": (lambda f: parquet(f, {"embedding": pa.array([[1.0]])}), "has no column 'embedding' of float32 vectors"),
+    "manifest": (lambda f: parquet(f, {"text": pa.array(["a"])}, {"isotrope": "{}"}), r"p\.parquet cannot be read"),
+    "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and .*k\.npy has 30"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(tmp_path: Path, table: Path, case: str) -> None:
+    make, problem = REFUSED[case]
+    path = make(tmp_path)
+    with pytest.raises(UserError, match=problem):
+        open_stored(path)
+
+
+def test_a_shard_that_goes_away_while_it_is_read(tmp_path: Path, table: Path) -> None:
+    stored = open_stored(encode(Hashes(), table, tmp_path / "v", text="text", shard=11))
+    (tmp_path / "v" / "part-00001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match=r"part-00001\.parquet cannot be read"):
+        list(stored.pieces(100))

@@ -1,0 +1,47 @@
+"""The candidates: their names, their presets, and that each step can be saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.encoder import load
+from isotrope.improvement.candidates import POST_STEPS, RAW_POOLINGS, Trial, joined, linear_step, raw_poolings, recipes
+from isotrope.improvement.decide import AS_IS
+from isotrope.preset.preset import read_preset
+from small_causal import build_decoder
+
+
+def test_a_candidate_is_named_by_what_is_done() -> None:
+    assert joined(AS_IS, "soft whitening") == "soft whitening"
+    assert joined("crops", "", "averaged") == "crops, averaged"
+    assert joined(AS_IS) == AS_IS
+    assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **POST_STEPS}
+    assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == ["crops", "crops, soft whitening"]
+
+
+def test_the_first_token_of_a_decoder_is_no_candidate(tiny_model: Path, tmp_path: Path) -> None:
+    """It has seen no other token."""
+    assert raw_poolings(load(tiny_model, device="cpu")) == RAW_POOLINGS
+    found = raw_poolings(load(build_decoder(tmp_path / "decoder", pooled=False), device="cpu"))
+    assert found[0] == "lasttoken"
+    assert "cls" not in found
+
+
+@pytest.mark.parametrize("text", POST_STEPS.values())
+def test_each_step_can_be_a_layer(text: str) -> None:
+    linear_step(text)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+@pytest.mark.parametrize("short", [True, False])
+def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
+    found = recipes(raw, titled=True, short=short)
+    assert len({recipe.name for recipe in found}) == len(found) >= 3
+    for recipe in found:
+        preset = read_preset(recipe.preset, [*recipe.overrides, "pairs.rounds=2"])
+        assert preset.pairs is not None
+    names = {recipe.name for recipe in found}
+    assert names - {recipe.name for recipe in recipes(raw, titled=False, short=short)} == {"titles"}
+    assert ("neighbours" in names) is not short

@@ -1,0 +1,140 @@
+"""The decision: against a plain computation, by its properties, and its one-line refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import HALVES
+from isotrope.evaluation.significance import task_generator
+from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score
+from isotrope.types import Vector
+
+Scores = dict[str, dict[str, Vector]]
+
+
+def noisy(gains: Mapping[str, float], cases: int = 200, seed: int = 0, spread: float = 0.3) -> Scores:
+    """Candidates that differ from "keep" by so much on average, on two tasks."""
+    draw = np.random.default_rng(seed)
+    keep = {task: draw.random(cases + place) for place, task in enumerate(("a", "b"))}
+    made = {AS_IS: keep}
+    for name, gain in gains.items():
+        made[name] = {task: old + gain + spread * draw.standard_normal(len(old)) for task, old in keep.items()}
+    return made
+
+
+def test_it_is_what_a_plain_computation_gives() -> None:
+    scores = noisy({"x": 0.05, "y": 0.02, "z": -0.1})
+    choice, gains = choose_candidate(scores, resamples=300, seed=5)
+    names = ["x", "y", "z"]
+    points = {n: np.mean([np.mean(scores[n][t] - scores[AS_IS][t]) for t in "ab"]) for n in names}
+    drawn: dict[str, list[float]] = {n: [] for n in names}
+    generators = {t: task_generator(f"{len(scores[AS_IS][t])} cases", 5) for t in "ab"}
+    for _ in range(300):
+        picks = {t: generators[t].integers(len(scores[AS_IS][t]), size=len(scores[AS_IS][t])) for t in "ab"}
+        for n in names:
+            drawn[n].append(float(np.mean([np.mean((scores[n][t] - scores[AS_IS][t])[picks[t]]) for t in "ab"])))
+    spread = {n: np.std(drawn[n], ddof=1) for n in names}
+    largest = [max((drawn[n][r] - points[n]) / spread[n] for n in names) for r in range(300)]
+    for n in names:
+        expected = (1 + sum(m >= points[n] / spread[n] for m in largest)) / 301
+        assert gains[n].p == pytest.approx(expected)
+        assert gains[n].gain == pytest.approx(points[n])
+    allowed = [n for n in names if gains[n].p <= 0.05]
+    assert choice == max(allowed, key=lambda n: points[n]) == "x"
+
+
+def test_the_same_task_twice_is_no_better_evidence() -> None:
+    """Tasks from the same documents go together: two of them with equal scores give the interval of one."""
+    one = {name: {"a": of["a"]} for name, of in noisy({"x": 0.03}).items()}
+    two = {name: {"a": of["a"], "again": of["a"]} for name, of in one.items()}
+    assert choose_candidate(one)[1] == choose_candidate(two)[1]
+
+
+def test_equal_candidates_leave_the_model_as_it_is() -> None:
+    scores = noisy({})
+    choice, gains = choose_candidate({**scores, "same": scores[AS_IS]})
+    assert choice == AS_IS
+    assert (gains["same"].p, gains["same"].gain, gains["same"].allowed) == (1.0, 0.0, False)
+    assert choose_candidate(scores) == (AS_IS, {})
+
+
+def test_the_best_of_many_by_luck_is_not_chosen() -> None:
+    """Twenty candidates without any gain: the best one passes in about 5 % of the cases, not in 64 %."""
+    chosen = 0
+    for seed in range(100):
+        scores = noisy({f"c{i}": 0.0 for i in range(20)}, cases=60, seed=seed)
+        chosen += choose_candidate(scores, resamples=200, seed=seed)[0] != AS_IS
+    assert chosen <= 12  # 5 expected; 13 or more has probability 0.001
+
+
+@given(st.integers(0, 50), st.floats(-0.2, 0.2), st.permutations(["x", "y", "z"]))
+def test_the_order_of_the_candidates_does_not_matter(seed: int, gain: float, order: list[str]) -> None:
+    scores = noisy({"x": gain, "y": 0.05, "z": 0.0}, cases=30, seed=seed)
+    turned = {name: scores[name] for name in [*order, AS_IS]}
+    first, second = (choose_candidate(given_, resamples=100) for given_ in (scores, turned))
+    assert first[0] == second[0]
+    for name in order:
+        assert first[1][name].p == pytest.approx(second[1][name].p, abs=0.011)  # a tie may round either way
+        assert first[1][name].gain == second[1][name].gain
+
+
+def test_a_gain_where_the_training_looked_alike_does_not_count_if_the_other_tasks_are_significantly_worse() -> None:
+    scores = noisy({"crops": 0.0})
+    scores["crops"] = {"a": scores[AS_IS]["a"] + 0.2, "b": scores[AS_IS]["b"] - 0.01}
+    assert choose_candidate(scores)[0] == "crops"
+    choice, gains = choose_candidate(scores, {"crops": frozenset({"a"})})
+    assert choice == AS_IS
+    assert gains["crops"].others == pytest.approx(-0.01)
+    noise = np.random.default_rng(0).normal(0, 0.1, len(scores[AS_IS]["b"]))
+    unsure = scores | {"crops": scores["crops"] | {"b": scores[AS_IS]["b"] + noise - noise.mean() - 0.005}}
+    choice, gains = choose_candidate(unsure, {"crops": frozenset({"a"})})
+    assert (choice, gains["crops"].others) == ("crops", pytest.approx(-0.005)), "worse, but not significantly"
+    choice, gains = choose_candidate(scores, {"crops": frozenset({"a", "b"})})
+    assert (choice, gains["crops"].others) == (AS_IS, None)
+    assert choose_candidate(scores, {"crops": frozenset({"b"})})[0] == "crops"
+
+
+def test_the_mean_is_over_tasks_not_over_queries() -> None:
+    assert mean_score({"a": np.array([1.0]), "b": np.array([0.0, 0.5, 0.1])}) == pytest.approx(0.6)
+
+
+def test_the_halves_judge_alone_or_check_but_do_not_judge_beside_another_task() -> None:
+    rows = np.random.default_rng(0).normal(0, 0.01, (3, 200))
+    better, worse, same = rows[0] + 0.1, rows[1] - 0.1, rows[2]
+
+    def found(change: dict[str, Vector], alike: str = "") -> str:
+        scores = {AS_IS: dict.fromkeys(change, np.zeros(200)), "x": change}
+        return choose_candidate(scores, {"x": frozenset({alike})})[0]
+
+    assert found({HALVES: better}) == "x", "alone"
+    assert found({HALVES: better, "a": worse}) == AS_IS
+    assert found({HALVES: worse, "a": better, "b": same}) == "x"
+    assert found({HALVES: better, "a": better}, alike="a") == "x", "a training like the task is checked by them"
+    assert found({HALVES: worse, "a": better}, alike="a") == AS_IS
+    assert mean_score({HALVES: np.array([0.9]), "a": np.array([0.5])}) == pytest.approx(0.5)
+    assert mean_score({HALVES: np.array([0.9])}) == pytest.approx(0.9)
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "no model as it is": (lambda s: {"x": s["x"]}, "nothing to compare with"),
+    "no task": (lambda s: {AS_IS: {}, "x": {}}, "nothing to compare with"),
+    "another task": (lambda s: {**s, "x": {"a": s["x"]["a"]}}, "x was scored on other cases"),
+    "fewer cases": (lambda s: {**s, "x": {**s["x"], "a": s["x"]["a"][:5]}}, "x was scored on other cases"),
+    "an empty task": (lambda s: {n: {**t, "c": np.empty(0)} for n, t in s.items()}, "task c has no cases"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_compared_is_refused(case: str) -> None:
+    spoil, said = BAD[case]
+    with pytest.raises(UserError, match=said):
+        choose_candidate(spoil(noisy({"x": 0.1}, cases=10)))
+    with pytest.raises(UserError, match="99 resamples are too few"):
+        choose_candidate(noisy({"x": 0.1}, cases=10), resamples=99)

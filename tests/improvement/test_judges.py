@@ -1,0 +1,74 @@
+"""What judges: tasks of the held-out documents, or the user's own labels alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, SCATTERED, SPANS, TITLE
+from isotrope.evaluation.sets.domain import same_class
+from isotrope.improvement.judges import held_out_count, judges_of
+from isotrope.text.collection import open_documents
+from isotrope.text.document_rows import Document
+from library import write_library
+
+
+def documents(folder: Path, count: int = 120, titles: bool = True) -> list[Document]:
+    path = write_library(folder / f"{count}-{titles}.jsonl", count, titles)
+    return list(open_documents(path, cache=folder / "cache").each())
+
+
+def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
+    found = judges_of(documents(tmp_path), None, 0)
+    assert {SPANS, TITLE} < {task.name for task in found.tasks}
+    assert found.titled
+    assert len(found.told) >= len(found.tasks)
+    bare = judges_of(documents(tmp_path, titles=False), None, 0)
+    assert TITLE not in {task.name for task in bare.tasks}
+    assert not bare.titled
+    assert HALVES not in {task.name for task in found.tasks}, "two others judge"
+    assert not any(line.startswith(HALVES) for line in found.told)
+
+
+def test_ones_own_labels_judge_alone(tmp_path: Path) -> None:
+    own = same_class("own", ["a", "b", "c"], ["x", "x", "y"])
+    (task,) = judges_of(documents(tmp_path), own, 0).tasks
+    assert task.name == "own"
+
+
+def test_too_few_documents_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no task can be made from 20 held-out documents") as caught:
+        judges_of(documents(tmp_path, 20), None, 0)
+    assert "--domain" in str(caught.value.remedy)
+
+
+def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> None:
+    """A third of these documents is long enough: three times as many are held out, but a fifth at most."""
+    lines = write_library(tmp_path / "long.jsonl", 1200).read_text().splitlines()
+    short = [f'{{"title": "", "text": "a day of king {number}"}}' for number in range(2400)]
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("\n".join(part for three in zip(lines, short[::2], short[1::2], strict=True) for part in three))
+    mixed = open_documents(path, cache=tmp_path / "cache")
+    assert len(mixed) == 3600
+    assert 600 < held_out_count(mixed, 0) <= 720
+    one = tmp_path / "sentences.jsonl"
+    texts = [" ".join(f"w{place}x{word}" for word in range(20)) for place in range(6000)]
+    one.write_text("\n".join(f'{{"title": "", "text": "{text}"}}' for text in texts))
+    assert held_out_count(open_documents(one, cache=tmp_path / "cache"), 0) == 1000, (
+        "of twenty words each: more of them judge"
+    )
+    all_long = open_documents(write_library(tmp_path / "all.jsonl", 140), cache=tmp_path / "cache")
+    assert held_out_count(all_long, 0) == 70, "of few documents, half"
+
+
+def test_most_are_short(tmp_path: Path) -> None:
+    questions = [Document("", [f"where is the {one} {other} of my card {place}"]) for place, (one, other) in enumerate(
+        (one, other) for one in ("red", "blue", "green", "old", "new", "big", "small", "grey")
+        for other in ("lake", "sea", "king", "queen", "day", "year", "bird", "island")
+    )]  # fmt: skip
+    found = judges_of(questions, None, 0)
+    assert found.short
+    assert [task.name for task in found.tasks] == [HALVES_OF_SHORT, SCATTERED], "both judge"
+    assert not judges_of(documents(tmp_path), None, 0).short

@@ -1,0 +1,126 @@
+"""A job's folder: taken, gone on with, refused, begun anew, finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from isotrope.errors import UserError
+from isotrope.store.job import IDENTITY, RESULT, Job
+
+
+class Text:
+    """An opened text whose files may have changed."""
+
+    def __init__(self, *folders: Path, changed: bool = False) -> None:
+        self.folders: Sequence[Path] = folders
+        self.changed = changed
+
+    def check(self) -> None:
+        if self.changed:
+            raise UserError("the text changed", "give the same command again")
+
+
+def job(folder: Path | None, *sources: Text, seed: int = 0, restart: bool = False) -> Job:
+    return Job(folder, "run", {"seed": seed, "text": {"corpus": 32 * "a"}}, sources, restart=restart)
+
+
+def done(work: Job) -> Job:
+    with work.held():
+        work.begin()
+        (work.folder / "model").mkdir()
+        (work.folder / "model" / "weights").write_text("weights")
+        work.finish({"score": 0.5})
+    return work
+
+
+def test_a_finished_job_gives_its_result_again(tmp_path: Path) -> None:
+    done(job(tmp_path / "run"))
+    again = job(tmp_path / "run")
+    with again.held():
+        assert again.result() == {"score": 0.5}
+
+
+@pytest.mark.parametrize("path", ["model/weights", RESULT])
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text("x")])
+def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, damage: object) -> None:
+    work = done(job(tmp_path / "run"))
+    damage(work.folder / path)  # type: ignore[operator]
+    with work.held():
+        assert work.result() is None
+
+
+def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
+    done(job(tmp_path / "run"))
+    with (
+        pytest.raises(UserError, match="begun with seed = 0, not 1: .*--restart"),
+        job(tmp_path / "run", seed=1).held(),
+    ):
+        pass
+    other = Job(tmp_path / "run", "run", {"seed": 0, "text": {"corpus": 32 * "b"}})
+    with pytest.raises(UserError, match="another text: corpus"), other.held():
+        pass
+
+
+def test_restart_begins_anew(tmp_path: Path) -> None:
+    done(job(tmp_path / "run"))
+    anew = job(tmp_path / "run", seed=1, restart=True)
+    with anew.held():
+        assert not anew.begun
+        assert anew.result() is None
+        assert not (anew.folder / "model").exists()
+
+
+def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
+    done(job(tmp_path / "run"))
+    (tmp_path / "run" / IDENTITY).write_text("{")
+    with pytest.raises(UserError, match="--restart"), job(tmp_path / "run").held():
+        pass
+
+
+def test_a_job_that_did_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    with job(tmp_path / "run").held():
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_belongs_to_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    for restart in (False, True):
+        with pytest.raises(UserError, match="not empty"), job(tmp_path, restart=restart).held():
+            pass
+    assert (tmp_path / "letter.txt").read_text() == "mine"
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        job(tmp_path / "run").held(),
+        pytest.raises(UserError, match="in use by another process"),
+        job(tmp_path / "run").held(),
+    ):
+        pass
+
+
+def test_the_output_may_not_lie_in_what_is_read(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match="which is read"),
+        job(tmp_path / "text" / "run", Text(tmp_path / "text")).held(),
+    ):
+        pass
+
+
+def test_no_result_is_written_if_a_source_changed(tmp_path: Path) -> None:
+    work = job(tmp_path / "run", Text(changed=True))
+    with pytest.raises(UserError, match="the text changed"):
+        done(work)
+    assert not (work.folder / RESULT).exists()
+
+
+def test_without_a_folder_the_work_lives_as_long_as_the_job() -> None:
+    work = done(job(None))
+    folder = work.folder
+    assert (folder / RESULT).is_file()
+    del work
+    assert not folder.exists()

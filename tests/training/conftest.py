@@ -1,0 +1,16 @@
+"""One finished run that the tests of this room look at, and never change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.training.train import Run
+from small_runs import small_run
+
+
+@pytest.fixture(scope="session")
+def finished(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """With dev pairs: half of them select, half of them judge."""
+    return small_run(tiny_model, corpus_file, tmp_path_factory.mktemp("run") / "one", dev=str(pairs_file))

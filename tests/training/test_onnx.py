@@ -1,0 +1,131 @@
+"""A model as an ONNX graph: the same vectors without torch, or nothing is written."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from typer.testing import CliRunner
+
+from conftest import sentences
+from isotrope import load
+from isotrope.cli.main import app
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
+from isotrope.encoder import save
+from isotrope.encoder.pooling import Dense
+from isotrope.errors import UserError
+from isotrope.training import onnx
+
+pytest.importorskip("onnxruntime")
+TEXT = ["a", *sentences(5), " ".join(sentences(40))]  # one token, some, and more than the model reads
+
+
+@pytest.fixture(scope="module")
+def source(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model with everything that a graph has to hold: an average of layers, normalisation, a prompt."""
+    encoder = load(tiny_model, "first_last", normalize=True, max_length=40, device="cpu")
+    encoder.prompts, encoder.default_prompt_name = {"query": "the river "}, "query"
+    card = "---\nlicense: cc0-1.0\n---\n# mine"
+    save(encoder, folder := tmp_path_factory.mktemp("source") / "model", card=card)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("onnx") / "graph"
+    done = CliRunner().invoke(app, ["export", str(source), "--to", "onnx", "--output", str(folder), "--int8"])
+    assert done.exit_code == 0, done.output
+    assert "int8: cosine to torch " in done.output
+    return folder
+
+
+def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(exported: Path, source: Path) -> None:
+    snippet = (exported / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    without = "import sys\nsys.modules |= dict.fromkeys(['torch', 'transformers', 'sentence_transformers'])\n"
+    asked = f"import json\nprint(json.dumps(encode(json.loads({json.dumps(TEXT)!r})).tolist()))\n"
+    script = without + snippet.replace("path/to/this/folder", str(exported)) + asked
+    expected = load(source, device="cpu").encode(TEXT)
+    for graph in (onnx.FLOAT32, onnx.INT8):
+        code = script.replace(onnx.INT8, graph)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        first, found = done.stdout.splitlines()
+        assert first == "(2, 32)"
+        cosines = (np.array(json.loads(found)) * expected).sum(1)
+        assert cosines.min() > (0.97 if graph == onnx.INT8 else 1 - 1e-6)
+
+
+def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
+    facts = json.loads((exported / "export.json").read_text())
+    assert facts["largest_difference"] < onnx.FARTHEST
+    assert facts["max_length"] == 40
+    assert facts["int8_cosine"]["least"] <= facts["int8_cosine"]["mean"]
+    assert "onnxruntime" in facts["versions"]
+    card = (exported / "README.md").read_text()
+    assert card.count("license: cc0-1.0") == 2, "in the head, and in the record"
+    assert str(source.parent) not in card
+
+
+def test_sentence_transformers_does_not_load_the_folder_with_a_pooling_of_its_own(exported: Path) -> None:
+    with pytest.raises((OSError, ValueError)):
+        SentenceTransformer(str(exported), device="cpu")
+
+
+def test_a_graph_that_gives_other_vectors_is_not_kept(
+    exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx, "_write_graph", lambda encoder, model, path: shutil.copy(exported / onnx.FLOAT32, path))
+    console = plain_console(file=io.StringIO())
+    console._force_terminal = console.is_interactive = True
+    with (
+        watch("loading", console),
+        pytest.raises(UserError, match=r"ONNX vectors differ from torch's by .*: nothing was written"),
+    ):
+        onnx.export_onnx(source, tmp_path / "out", pooling="cls")
+    assert not list(tmp_path.iterdir())
+    assert "comparing with torch" in console.file.getvalue(), "a terminal shows what is done, and for how long"
+
+
+def test_what_torch_logs_of_a_failure_is_not_the_users(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = load(tiny_model, "mean", device="cpu", packed=False)
+    encoder.append(Dense(5, 5))  # of another width
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)
+    with pytest.raises(UserError, match="cannot be written as a graph"):
+        onnx.export_onnx("damaged", tmp_path / "out")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert logging.root.manager.disable < logging.CRITICAL
+
+
+def test_what_cannot_be_exported_is_one_line_before_any_work(
+    source: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(onnx, "_write_graph")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("keep me")
+    with pytest.raises(UserError, match="is not empty"):
+        onnx.export_onnx(source, tmp_path / "mine")
+    words = load(tiny_model, device="cpu").tokenizer.backend_tokenizer
+    static = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)], device="cpu")
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: static)
+    with pytest.raises(UserError, match="no transformer that gives token embeddings"):
+        onnx.export_onnx("static", tmp_path / "out")
+    encoder = load(tiny_model, "mean", device="cpu")
+    encoder[1].include_prompt = False
+    monkeypatch.setattr(onnx, "load", lambda *_, **__: encoder)
+    with pytest.raises(UserError, match="leaves the prompt out of its pooling"):
+        onnx.export_onnx("prompted", tmp_path / "out")
+    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'isotrope\[onnx\]'"):
+        onnx.export_onnx(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

@@ -1,0 +1,219 @@
+"""Before a training: every check first, and nothing written until the last of them."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from transformers import AutoTokenizer, GPT2Config, GPT2Model
+
+from conftest import sentences, with_prompts
+from isotrope.console.plain import plain_console
+from isotrope.encoder import save
+from isotrope.encoder.context import BuildContext
+from isotrope.errors import UserError
+from isotrope.teachers._model import TeacherModel
+from isotrope.text.tokens import token_data
+from isotrope.training.folder import RunFolder
+from isotrope.training.inputs import read_inputs
+from isotrope.training.prepare import SHOWN, TrainingPlan, prepare
+from isotrope.training.settings import RunSettings
+from small_runs import SMALL
+
+
+@contextmanager
+def prepared(
+    model: Path, corpus: Path, output: Path, *overrides: str, **more: Any
+) -> Iterator[tuple[TrainingPlan, str]]:
+    """The plan, and what was said."""
+    out = io.StringIO()
+    settings = RunSettings(
+        corpus=corpus, output=output, backbone=str(model), overrides=(*SMALL, *overrides),
+        **{"dev": "none", "test": "none", "sentences": 64, **more},
+    )  # fmt: skip
+    folder = RunFolder(output)
+    with folder.hold():
+        yield prepare(read_inputs(settings), folder, plain_console(file=out)), out.getvalue()
+
+
+def test_duplicates_are_dropped_unless_they_are_kept(tiny_model: Path, tmp_path: Path) -> None:
+    """Published numbers of steps were counted on text with its duplicates."""
+    (tmp_path / "text.txt").write_text("\n".join(3 * sentences(48)))
+    for keep, rows, steps in ((False, 48, 3), (True, 144, 9)):
+        options = {"sentences": None, "keep_duplicates": keep}
+        with prepared(tiny_model, tmp_path / "text.txt", tmp_path / str(keep), **options) as (plan, said):
+            assert len(plan.sample) == rows
+            assert plan.preset.train.epochs * len(plan.sample) // plan.preset.train.batch_size == steps
+            assert f"144 texts read from 1 file, {rows} kept" in said
+            assert ("duplicates are kept: two equal texts in a batch are each other's negatives" in said) is keep
+            assert (re.search(r"duplicate +96", said) is not None) is not keep
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "message"),
+    [
+        ([], {"log_to": ["notes"]}, "tracker 'notes' is unknown or not installed: install its package"),
+        (["train.max_length=65"], {}, r"max_length = 65 is more than .* can read: choose at most 64"),
+        ([], {"sentences": 15}, "a batch of 16 is larger than the 15 sentences to train on"),
+        (["encoder.dropout=0.0"], {}, "equal.*dropout"),
+        ([], {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
+    ],
+)
+def test_a_mistake_is_told_of_before_anything_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, overrides: list[str], options: dict[str, Any], message: str
+) -> None:
+    with (
+        pytest.raises(UserError, match=message),
+        prepared(tiny_model, corpus_file, tmp_path / "run", *overrides, **options),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_training_reads_what_encode_reads(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, include: bool, cached: Path
+) -> None:
+    """The prompt and, where the pooling leaves it out, its length: in tokens made before, in teachers."""
+    folder = with_prompts(tiny_model, tmp_path / "own", include_prompt=include)
+    words, own = "an old 😀\x7f song of ", SentenceTransformer(str(folder), device="cpu")
+    with prepared(folder, corpus_file, tmp_path / "run", "encoder.dropout=0", "tokens.shuffle={}", prompt=words) as (
+        plan, said,
+    ):  # fmt: skip
+        assert "has prompts" not in said
+        dataset, collator = token_data(plan.model, plan.sample.corpus, plan.sample.rows, 64, plan.console)
+        batch = collator([dataset[int(row)] for row in plan.sample.order.rows(0, 5)])
+        texts = plan.sample.corpus.texts(batch["label"].numpy())
+        plan.objective.tokens = []
+        features = {key.removeprefix("text_"): value for key, value in batch.items() if key != "label"}
+        with torch.no_grad():
+            views = plan.objective.eval().encode([features], batch["label"])
+        expected = own.encode(texts, prompt=words)
+        torch.testing.assert_close(views.stack[0], torch.from_numpy(expected), atol=1e-5, rtol=0)
+        teacher = TeacherModel("initial").load(BuildContext.of(plan.model))
+        torch.testing.assert_close(teacher(texts), F.normalize(torch.from_numpy(expected), dim=-1), atol=1e-5, rtol=0)
+        assert plan.folder.identity()["preset"]["encoder.prompt"] == words
+
+
+def test_prompts_that_nobody_uses_are_told(prompted_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    with prepared(prompted_model, corpus_file, tmp_path / "run") as (_, said):
+        assert said.count("has prompts (query, passage); none is used: see --prompt-name") == 1
+
+
+def test_a_corpus_that_is_still_being_written_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    growing = tmp_path / "corpus.txt"
+    growing.write_text(corpus_file.read_text())
+    settings = RunSettings(corpus=growing, output=tmp_path / "run", backbone=str(tiny_model), dev="none", test="none")
+    inputs = read_inputs(settings)
+    with growing.open("a") as file:
+        file.write("one more sentence\n")
+    folder = RunFolder(tmp_path / "run")
+    with folder.hold(), pytest.raises(UserError, match="changed while they were read: wait"):
+        prepare(inputs, folder, plain_console(quiet=True))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen_nothing(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    stateful = ("views.sgw={groups=8, running=true, momentum=0.5}",)  # its statistics are a state
+    with prepared(tiny_model, corpus_file, tmp_path / "run", *stateful) as (plan, said):
+        assert RunFolder(tmp_path / "run").begun
+        assert len(plan.sample) == 64
+        assert plan.objective.step == 0
+        assert [
+            value.item() for name, value in plan.objective.components.state_dict().items() if "batches" in name
+        ] == [0]
+        assert not plan.model.training
+        assert plan.model.max_seq_length == 64, "train.max_length is for training alone"
+        assert plan.folder.sample() == plan.watched[:SHOWN]
+        assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
+        head = {name: value.clone() for name, value in plan.objective.components.state_dict().items()}
+    assert "64 sentences, 1 epoch, batches of 16" in said
+    assert "so the new model is compared with" in said
+    assert "no dev pairs: label-free signals are shown" in said
+    with prepared(tiny_model, corpus_file, tmp_path / "other", *stateful) as (again, _):
+        other = again.objective.components.state_dict()
+    assert all(torch.equal(head[name], other[name]) for name in head), "the same seed, the same head"
+
+
+def test_the_seed_decides_the_head_and_the_sample_and_not_what_is_watched(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    """Signals of two seeds can be compared: they are of the same sentences."""
+    plans = []
+    for seed in (1, 2):
+        with prepared(tiny_model, corpus_file, tmp_path / str(seed), seed=seed) as (plan, _):
+            plans.append(plan)
+    one, other = plans
+    assert one.watched == other.watched
+    assert one.sample.rows.tolist() != other.sample.rows.tolist()
+    assert not torch.equal(one.objective.views[0].linear.weight, other.objective.views[0].linear.weight)
+
+
+def test_a_run_that_goes_on_with_another_number_of_threads_says_so(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    line = "the run began with 7 threads: with another number its last digits may differ"
+    with prepared(tiny_model, corpus_file, tmp_path / "run") as (_, said):
+        assert "the run began with" not in said
+    there = tmp_path / "run" / "environment.json"
+    there.write_text(re.sub(r'"threads": \d+', '"threads": 7', there.read_text()))
+    with prepared(tiny_model, corpus_file, tmp_path / "run") as (_, said):
+        assert line in said
+
+
+def test_how_much_of_the_text_will_be_read_is_said_before_training(tiny_model: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "paragraphs.txt"
+    drawn = [f"{sentence}x." for sentence in sentences(320)]
+    corpus.write_text("".join(" ".join(drawn[i : i + 5]) + "\n" for i in range(0, 320, 5)))
+    with prepared(tiny_model, corpus, tmp_path / "whole", "train.max_length=16", sentences=None) as (_, said):
+        assert re.search(r"64 of 64 texts are longer than 16 tokens; [23]\d % of the text is read", said)
+        assert "warning: much of the text is cut off: add --split sentences, or read more with --set train.max" in said
+    run = prepared(
+        tiny_model, corpus, tmp_path / "split", "train.max_length=64", "train.batch_size=16", sentences=None,
+        split="sentences",
+    )  # fmt: skip
+    with run as (_, said):
+        assert "64 texts read from 1 file, split into 320 sentences, 320 kept" in said
+        assert "warning" not in said
+    settings = RunSettings(corpus=corpus, output=tmp_path / "x", backbone=str(tiny_model), dev="none", test="none")
+    split = RunSettings(**{**vars(settings), "split": "sentences"})
+    assert read_inputs(settings).identity["corpus"] != read_inputs(split).identity["corpus"]
+
+
+def test_half_precision_is_trained_in_full(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """A model saved in bfloat16 loads in bfloat16, where a step of 3e-5 changes few weights."""
+    half = SentenceTransformer(str(tiny_model), device="cpu").bfloat16()
+    half.save_pretrained(str(tmp_path / "half"), create_model_card=False)
+    with prepared(tmp_path / "half", corpus_file, tmp_path / "run") as (plan, _):
+        assert plan.model.dtype == torch.float32
+        save(plan.model, tmp_path / "saved")
+    assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").dtype == torch.float32
+
+
+def test_a_model_that_reads_from_left_to_right_is_not_pooled_at_its_first_token(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    """GPT-2 and Qwen3: there, the first token has seen no other."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.save_pretrained(tmp_path / "gpt")
+    GPT2Model(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=len(tokenizer))).save_pretrained(tmp_path / "gpt")
+    with (
+        pytest.raises(
+            UserError, match=r"'cls' tell a text's first token alone: choose --set encoder.pooling=lasttoken, or mean"
+        ),
+        prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=cls"),
+    ):
+        pass
+    assert not (tmp_path / "run").exists()
+    with prepared(tmp_path / "gpt", corpus_file, tmp_path / "run", "encoder.pooling=mean") as (plan, _):
+        assert len(plan.sample) == 64
