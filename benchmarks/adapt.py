@@ -37,11 +37,11 @@ from isotrope.evaluation.sets.domains import load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
-from isotrope.training.environment import environment
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
 from isotrope.text.corpus import Corpus, open_corpus
 from isotrope.text.permutation import Permutation
+from isotrope.training.environment import environment
 
 BACKBONE, SEED = "isotrope/minilm", 0
 DOMAINS, METHODS = ("SciFact", "Banking77"), ("adapt", "simcse", "mnrl", "gist")

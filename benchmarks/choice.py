@@ -31,12 +31,6 @@ from scipy.sparse import csr_array
 from scipy.stats import spearmanr
 
 import isotrope
-from isotrope.improvement.candidates import POST_STEPS, Trial
-from isotrope.improvement.clock import Clock
-from isotrope.improvement.decide import AS_IS, judging
-from isotrope.improvement.improve import Choice, fitting_texts
-from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
-from isotrope.improvement.race import Made, Race, Start
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
 from isotrope.evaluation.own_task import OwnTask
@@ -45,10 +39,16 @@ from isotrope.evaluation.sets.domains import _abstracts, load_domain
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.transfer import load_transfer
 from isotrope.evaluation.significance import compare_means
-from isotrope.training.environment import environment
+from isotrope.improvement.candidates import POST_STEPS, Trial
+from isotrope.improvement.clock import Clock
+from isotrope.improvement.decide import AS_IS, judging
+from isotrope.improvement.improve import Choice, fitting_texts
+from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
+from isotrope.improvement.race import Made, Race, Start
 from isotrope.store.atomic import write_json
 from isotrope.store.cache import cache_folder
 from isotrope.text.collection import open_documents
+from isotrope.training.environment import environment
 from isotrope.types import Encoder, Vector
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"

@@ -19,8 +19,8 @@ from isotrope.encoder.embed import cut
 from isotrope.encoder.student import student_of
 from isotrope.evaluation.own_task import OwnTask
 from isotrope.evaluation.significance import compare_means
-from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
+from isotrope.training.environment import environment
 from isotrope.types import Encoder, Vector
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "compress" / "scifact.json"

@@ -20,8 +20,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
-from isotrope.encoding.encode import encode
 from isotrope.encoder.load import locate
+from isotrope.encoding.encode import encode
 from timing import clock, interleave, lines, ratio, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -30,8 +30,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from isotrope.encoder.load import load, locate
-from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
+from isotrope.training.environment import environment
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "performance" / "engines.json"
 SIZES = (10**5, 10**6, 10**7)

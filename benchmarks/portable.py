@@ -35,8 +35,8 @@ from isotrope.encoder import save
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
-from isotrope.training.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 from isotrope.store.atomic import write_json, write_text
+from isotrope.training.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 
 Vectors = np.ndarray[Any, Any]
 TORCH = "torch==2.13.0"  # by its exact version, before what asks for it

@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 
 from isotrope.improvement.improve import RESULT as EVIDENCE
-from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
+from isotrope.training.environment import environment
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "improve" / "wikipedia.json"
 MODEL, DOCUMENTS, MINUTES = "isotrope/minilm", 5000, 20

@@ -16,14 +16,14 @@ import numpy as np
 
 import isotrope
 from choice import collection, part_of
-from isotrope.improvement.measure import JUDGED_LENGTH
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.own_task import OwnTask
+from isotrope.improvement.measure import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
-from isotrope.training.environment import environment
 from isotrope.store.atomic import write_json
+from isotrope.training.environment import environment
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "results" / "whiten" / "shrink.json"
 MODELS, COLLECTIONS = ("isotrope/minilm", "isotrope/tiny@first_last"), ("CACM", "NPL", "Banking77")

@@ -36,10 +36,10 @@ from datasets import Dataset, disable_progress_bars
 from isotrope import load
 from isotrope.encoder.context import BuildContext
 from isotrope.preset.preset import Preset, build_objective, open_teachers, read_preset
-from isotrope.training.state import ObjectiveState
-from isotrope.training.trainer import Trainer, training_arguments
 from isotrope.text.corpus import open_corpus
 from isotrope.text.tokens import token_data
+from isotrope.training.state import ObjectiveState
+from isotrope.training.trainer import Trainer, training_arguments
 from timing import System, clock, interleave, lines, ratio, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -55,7 +55,7 @@ def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, 
 def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
     with (
-        pytest.raises(UserError, match="begun with seed = 0, not 1: .*--restart"),
+        pytest.raises(UserError, match=r"begun with seed = 0, not 1: .*--restart"),
         job(tmp_path / "run", seed=1).held(),
     ):
         pass
