@@ -142,16 +142,10 @@ def _listed(lines: Iterable[str]) -> str:
 
 
 def _public_names(tree: ast.Module) -> Iterator[str]:
-    """What a module defines at its top level, names with an underscore apart."""
+    """The functions and classes of a module, names with an underscore apart."""
     for node in tree.body:
-        targets: list[ast.expr] = []
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
-        elif isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, ast.AnnAssign):
-            targets = [node.target]
-        yield from (t.id for t in targets if isinstance(t, ast.Name) and not t.id.startswith("_"))
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

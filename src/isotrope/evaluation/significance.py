@@ -22,7 +22,7 @@ import numpy.typing as npt
 from isotrope.errors import UserError
 from isotrope.types import Vector
 
-Verdict = Literal["better", "worse", "not significant"]
+Significance = Literal["better", "worse", "not significant"]
 
 FEWEST_RESAMPLES = 100  # fewer resamples leave nothing beyond the 2.5 % tails
 _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever the set's size
@@ -49,7 +49,7 @@ class Comparison:
     high: float
     p: float
     resamples: int
-    verdict: Verdict
+    verdict: Significance
     per_task: Mapping[str, Comparison] = field(default_factory=dict)
 
 
@@ -226,5 +226,5 @@ def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Co
     r = len(drawn)
     low, high = interval(drawn)  # by order statistics, so that interval and p always agree
     p = min(1.0, 2 * (1 + min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))) / (r + 1))
-    verdict: Verdict = "better" if low > 0 else "worse" if high < 0 else "not significant"
+    verdict: Significance = "better" if low > 0 else "worse" if high < 0 else "not significant"
     return Comparison(before, after, after - before, low, high, p, r, verdict, per_task or {})
