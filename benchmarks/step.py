@@ -34,7 +34,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from datasets import Dataset, disable_progress_bars
 from isotrope import load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.preset.preset import Preset, build_objective, open_teachers, read_preset
 from isotrope.text.corpus import open_corpus
 from isotrope.text.tokens import token_data

@@ -28,8 +28,8 @@ from transformers import PreTrainedTokenizerFast
 from conftest import build_bert
 from isotrope import component, load
 from isotrope.components.registry import component_class
-from isotrope.encoder.context import BuildContext, built
-from isotrope.encoder.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS
+from isotrope.contract.context import BuildContext, built
+from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch, Reading, Scores, Views
 

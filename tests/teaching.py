@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import isotrope
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.text.corpus import Corpus
 from isotrope.types import Batch
 

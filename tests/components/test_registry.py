@@ -13,7 +13,7 @@ import isotrope.terms
 from conftest import sentences
 from isotrope import component, load
 from isotrope.components.registry import kinds
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, check_third_parties, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives

@@ -11,7 +11,7 @@ from torch import nn
 import component_contract as contract
 from isotrope import component, load
 from isotrope.components.registry import STAGES, kinds
-from isotrope.encoder.context import BuildContext, built
+from isotrope.contract.context import BuildContext, built
 from isotrope.errors import UserError
 from isotrope.text.corpus import open_corpus
 from isotrope.types import Batch, Scores

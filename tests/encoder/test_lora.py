@@ -15,9 +15,9 @@ from sentence_transformers import SentenceTransformer
 import isotrope.encoder.lora
 from conftest import build_bert, sentences
 from isotrope import load
+from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
 from isotrope.encoder.average import average
-from isotrope.encoder.context import BuildContext
 from isotrope.encoder.layers import keep_layers
 from isotrope.encoder.lora import WEIGHTS, adapter_weights, add_adapter, merge
 from isotrope.encoder.pooling import dense

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from conftest import sentences
 from datasets import Dataset
 from isotrope import Objective, component, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.scores.hard_negatives import HardNegatives

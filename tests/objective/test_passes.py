@@ -15,9 +15,9 @@ import isotrope.objective.objective
 import isotrope.objective.passes
 from conftest import sentences
 from isotrope import Objective, component, load
-from isotrope.encoder.distributed import mean_of_all
-from isotrope.encoder.features import KEEP
-from isotrope.encoder.gradient_cache import read_in_parts
+from isotrope.contract.distributed import mean_of_all
+from isotrope.contract.features import KEEP
+from isotrope.contract.gradient_cache import read_in_parts
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Scores

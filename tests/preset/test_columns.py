@@ -9,7 +9,7 @@ import torch
 
 import isotrope
 from conftest import sentences
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
 from isotrope.text.corpus import open_corpus

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import isotrope
 from conftest import sentences
 from isotrope.cli.presets import app
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import Stopped, UserError
 from isotrope.preset.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
 from isotrope.preset.preset import check_third_parties, read_preset

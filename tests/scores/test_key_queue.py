@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import draw, scores
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.scores.key_queue import KeyQueue, pushed
 from isotrope.terms.infonce import InfoNCE

@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import isotrope
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.cache import UNUSED

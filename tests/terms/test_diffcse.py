@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 from conftest import build_bert, sentences
 from drawn import draw
 from isotrope import Objective, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.terms.diffcse import DiffCSE, diffcse
 from isotrope.terms.infonce import InfoNCE

@@ -10,7 +10,7 @@ import torch
 from conftest import sentences
 from drawn import draw
 from isotrope import Objective, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.terms._words import hidden_words
 from isotrope.terms.infocse import InfoCSE, infocse

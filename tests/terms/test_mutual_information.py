@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from conftest import sentences
 from drawn import draw
 from isotrope import Objective, component, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.terms.mutual_information import MutualInformation, mutual_information
 from oracle import losses as oracle

@@ -12,7 +12,7 @@ from torch import nn
 
 from drawn import draw, scores
 from isotrope import component
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.terms._queue import projection
 from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet

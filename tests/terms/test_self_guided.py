@@ -10,7 +10,7 @@ import torch
 from conftest import sentences
 from drawn import draw, scores
 from isotrope import component, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.self_guided import SelfGuided, self_guided

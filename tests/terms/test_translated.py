@@ -11,7 +11,7 @@ import pytest
 import isotrope
 from drawn import draw, scores
 from isotrope import component
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.terms.translated import Translated
 from oracle import losses as oracle

@@ -14,8 +14,8 @@ from torch import Tensor
 from conftest import sentences
 from drawn import draw
 from isotrope import Objective, load
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.features import token_table
+from isotrope.contract.context import BuildContext
+from isotrope.contract.features import token_table
 from isotrope.errors import UserError
 from isotrope.terms.tsdae import TSDAE, tsdae
 from isotrope.tokens.delete import Delete

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from drawn import draw, scores
 from isotrope import component
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.terms.vascl import VaSCL, neighbour_contrast, neighbourhood
 from oracle import losses as oracle

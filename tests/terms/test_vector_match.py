@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 
 from drawn import draw, scores
 from isotrope import component
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.terms.vector_match import Distance, vector_match
 from oracle import distillation as oracle

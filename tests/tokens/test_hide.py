@@ -8,7 +8,7 @@ import torch
 
 from conftest import sentences
 from isotrope import component, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.objective.passes import encode_columns
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from conftest import sentences
 from isotrope import Objective, component, load
-from isotrope.encoder.features import LAYER_FEATURES, LAYER_TOKENS
+from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.layer_cutoff import LayerCutoff, token_cutoff

@@ -11,7 +11,7 @@ import torch
 import isotrope
 from component_contract import WORDS, words
 from isotrope import component, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.tokens.negate import Negate
 from token_batches import read, seeded

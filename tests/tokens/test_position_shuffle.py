@@ -10,7 +10,7 @@ import torch
 
 from conftest import sentences
 from isotrope import Objective, load
-from isotrope.encoder.features import POSITIONS
+from isotrope.contract.features import POSITIONS
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.position_shuffle import PositionShuffle

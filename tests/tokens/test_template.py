@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import sentences
 from isotrope import Objective, component, load
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.tokens.template import hide_text, reframe
 from isotrope.views.denoised import Denoised

@@ -17,8 +17,8 @@ from transformers import AutoTokenizer, GPT2Config, GPT2Model
 
 from conftest import sentences, with_prompts
 from isotrope.console.plain import plain_console
+from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
-from isotrope.encoder.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.teachers._model import TeacherModel
 from isotrope.text.tokens import token_data

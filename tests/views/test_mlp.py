@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.types import Batch, Views
 from isotrope.views.mlp import MLP

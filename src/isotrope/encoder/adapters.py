@@ -9,7 +9,7 @@ from pathlib import Path
 from sentence_transformers import SentenceTransformer
 from transformers.utils import find_adapter_config_file
 
-from isotrope.encoder.features import language_model
+from isotrope.contract.features import language_model
 from isotrope.errors import UserError
 
 

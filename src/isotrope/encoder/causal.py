@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from isotrope.encoder.features import language_model
+from isotrope.contract.features import language_model
 from isotrope.errors import UserError
 
 

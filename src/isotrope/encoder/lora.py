@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import merge_adapter
-from isotrope.encoder.features import language_model
 from isotrope.errors import UserError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # peft's names

@@ -19,8 +19,8 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
 from torch.utils._pytree import tree_map
 
-from isotrope.encoder.distributed import average_gradients
-from isotrope.encoder.features import language_model
+from isotrope.contract.distributed import average_gradients
+from isotrope.contract.features import language_model
 
 
 def shard(model: nn.Module, device: torch.device) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sentence_transformers import SentenceTransformer
 
+from isotrope.contract.features import language_model
 from isotrope.encoder.causal import sees_ahead
-from isotrope.encoder.features import language_model
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.decide import AS_IS
 from isotrope.post.fitted import LinearStep

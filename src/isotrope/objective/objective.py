@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from isotrope.cards.described import Described, introduce
 from isotrope.components.refusals import LossTerms, check_columns, check_views, refuse
-from isotrope.encoder.context import BuildContext, built
-from isotrope.encoder.distributed import gather_rows, process_rank
+from isotrope.contract.context import BuildContext, built
+from isotrope.contract.distributed import gather_rows, process_rank
 from isotrope.objective.passes import TextColumn, encode_columns
 from isotrope.objective.stepping import Stepping
 from isotrope.text.permutation import derive
@@ -45,7 +45,7 @@ class Objective(Described, Stepping):
             depend on the process too.
         context: what components are built with, by their ``build(context)``. The default is what the student tells.
         mini_batch_size: sentences that go through the encoder at a time; each pass counts. Loss and gradients stay
-            those of the whole batch (`isotrope.encoder.gradient_cache`). It costs a second forward. None: all.
+            those of the whole batch (`isotrope.contract.gradient_cache`). It costs a second forward. None: all.
 
     Raises:
         UserError: the model, a component or a setting is not possible. In the first training step: the data cannot be

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.encoder.features import EMBEDDING, STATES, in_rows, stacked, whole
-from isotrope.encoder.gradient_cache import read_in_parts
+from isotrope.contract.features import EMBEDDING, STATES, in_rows, stacked, whole
+from isotrope.contract.gradient_cache import read_in_parts
 from isotrope.types import Reading, TokenStep
 
 TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …
@@ -55,7 +55,7 @@ def encode_passes(
 
     A peer has a forward of its own, over the passes that it reads in the student's place.
     In float32 or better: behind an encoder in half precision, a head and cosines would lose what training changes.
-    A step names in ``needs`` the features that it changes besides the tokenizer's: see `isotrope.encoder.features`.
+    A step names in ``needs`` the features that it changes besides the tokenizer's: see `isotrope.contract.features`.
     """
     column = in_rows(column)
     if needs := {name for step, _ in steps for name in getattr(step, "needs", ())}:

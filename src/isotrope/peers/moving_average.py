@@ -14,9 +14,9 @@ from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.gradient_cache import embed_in_parts
-from isotrope.encoder.moving import decay_at, follow
+from isotrope.contract.context import BuildContext
+from isotrope.contract.gradient_cache import embed_in_parts
+from isotrope.contract.moving import decay_at, follow
 from isotrope.types import Fraction
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import averaged
-from isotrope.encoder.gradient_cache import embed_in_parts
+from isotrope.contract.context import BuildContext
+from isotrope.contract.distributed import averaged
+from isotrope.contract.gradient_cache import embed_in_parts
 
 
 class Trained(nn.Module):

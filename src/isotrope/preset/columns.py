@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.encoder.prompts import used_prompt
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn

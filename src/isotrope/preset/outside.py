@@ -31,9 +31,9 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from isotrope.components.registry import STAGES, imported_class, is_third_party, stage_of
+from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import has_adapter
-from isotrope.encoder.context import BuildContext
 from isotrope.encoder.no_bars import without_bars
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn

@@ -24,7 +24,7 @@ from isotrope.components.registry import (
     is_third_party,
     kinds,
 )
-from isotrope.encoder.context import BuildContext, Unopened, built
+from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective

@@ -13,7 +13,7 @@ import xxhash
 from torch import Tensor
 
 from isotrope.console.progress import tell
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.disk import check_space

@@ -16,9 +16,9 @@ from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.context import BuildContext
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError

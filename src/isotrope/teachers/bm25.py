@@ -17,12 +17,11 @@ import torch.nn.functional as F
 from scipy.sparse import csc_array, csr_array, load_npz, save_npz
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import gather_rows
+from isotrope.contract.context import BuildContext, TrainingText
+from isotrope.contract.distributed import gather_rows
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.teachers._embeddings import cache_key, places_of, visited
-from isotrope.text.corpus import Corpus
 from isotrope.text.sample import RowIds
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
@@ -95,7 +94,7 @@ def word_weights(texts: Iterator[str], k1: float, b: float) -> csr_array:
     return csr_array(csc_array((scores["data"], scores["indices"], scores["indptr"]), shape=shape))
 
 
-def _texts(corpus: Corpus, rows: RowIds | None, context: BuildContext) -> Iterator[str]:
+def _texts(corpus: TrainingText, rows: RowIds | None, context: BuildContext) -> Iterator[str]:
     count = len(corpus) if rows is None else len(rows)
     for start in range(0, count, _CHUNK):
         context.progress("BM25", start, count)

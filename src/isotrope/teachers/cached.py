@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.teachers._model import TeacherModel
 from isotrope.types import Teacher

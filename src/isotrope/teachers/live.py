@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext, TrainingText
 from isotrope.teachers._model import TeacherEncoder, TeacherModel
-from isotrope.text.corpus import Corpus
 from isotrope.types import Batch, Teacher
 
 
@@ -30,7 +29,7 @@ class Live(TeacherModel):
 @dataclass(frozen=True, slots=True)
 class _Encoding:
     encoder: TeacherEncoder
-    corpus: Corpus
+    corpus: TrainingText
 
     @property
     def width(self) -> int:

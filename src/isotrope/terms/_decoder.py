@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.features import token_table
+from isotrope.contract.context import BuildContext
+from isotrope.contract.features import token_table
 from isotrope.types import Count
 
 HEAD_WIDTH = 64  # dimensions of an attention head, as in BERT

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from isotrope.encoder.hiding import Hiding
+from isotrope.contract.hiding import Hiding
 from isotrope.encoder.load import locate
 from isotrope.encoder.no_bars import without_reports
 from isotrope.errors import UserError

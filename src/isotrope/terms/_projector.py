@@ -7,7 +7,7 @@ from typing import Self
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.types import AboveZero, Count, NonNegative, Scores
 

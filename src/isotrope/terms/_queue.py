@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.types import Scores
 
 QueueSize = Annotated[int, Field(ge=0)]  # 0: the batch

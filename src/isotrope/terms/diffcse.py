@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import averaged, mean_of_all, own_rows
-from isotrope.encoder.features import language_model, token_table
-from isotrope.encoder.hiding import noise_of_rows
+from isotrope.contract.context import BuildContext
+from isotrope.contract.distributed import averaged, mean_of_all, own_rows
+from isotrope.contract.features import language_model, token_table
+from isotrope.contract.hiding import noise_of_rows
 from isotrope.errors import UserError
 from isotrope.terms._generator import Generator
 from isotrope.text.permutation import derive

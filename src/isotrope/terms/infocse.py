@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import averaged, mean_of_all, own_rows
-from isotrope.encoder.features import language_model, token_table
-from isotrope.encoder.hiding import Hiding, noise_of_rows
+from isotrope.contract.context import BuildContext
+from isotrope.contract.distributed import averaged, mean_of_all, own_rows
+from isotrope.contract.features import language_model, token_table
+from isotrope.contract.hiding import Hiding, noise_of_rows
 from isotrope.encoder.layers import keep_layers
 from isotrope.errors import UserError
 from isotrope.terms._words import Words, hidden_words

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.terms._lists import without_positive
 from isotrope.terms._queue import OverQueue, QueueSize
 from isotrope.types import AboveZero, NonNegative, Scores

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import averaged, mean_of_all
-from isotrope.encoder.features import language_model, token_table
+from isotrope.contract.context import BuildContext
+from isotrope.contract.distributed import averaged, mean_of_all
+from isotrope.contract.features import language_model, token_table
 from isotrope.errors import UserError
 from isotrope.terms._words import Words, hidden_in, hidden_words
 from isotrope.types import NonNegative, Scores

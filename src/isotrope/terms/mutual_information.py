@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
+from isotrope.contract.context import BuildContext
+from isotrope.contract.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Scores
 

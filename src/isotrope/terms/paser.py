@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.distributed import averaged, mean_of_all, own_rows
+from isotrope.contract.context import BuildContext
+from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.terms._decoder import Decoder
 from isotrope.terms._words import hidden_in
 from isotrope.terms.tsdae import tsdae

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Count, NonNegative, Scores
 

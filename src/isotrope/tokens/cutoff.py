@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isotrope.encoder.features import KEEP
+from isotrope.contract.features import KEEP
 from isotrope.errors import UserError
 from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Fraction

@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.hiding import Hiding
+from isotrope.contract.context import BuildContext
+from isotrope.contract.hiding import Hiding
 from isotrope.types import Fraction
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isotrope.encoder.features import LAYER_FEATURES, LAYER_TOKENS
+from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
 from isotrope.errors import UserError
 from isotrope.tokens._inner import random_order
 from isotrope.tokens.cutoff import feature_cutoff

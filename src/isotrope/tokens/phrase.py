@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Count

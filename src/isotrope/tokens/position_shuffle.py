@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.encoder.features import POSITIONS
+from isotrope.contract.features import POSITIONS
 from isotrope.errors import UserError
 from isotrope.tokens._inner import random_order
 

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.encoder.features import POSITIONS
+from isotrope.contract.features import POSITIONS
 from isotrope.errors import UserError
 from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Fraction

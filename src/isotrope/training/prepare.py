@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers.integrations import get_available_reporting_integrations
 
 from isotrope.console.threads import threads_line
+from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
-from isotrope.encoder.context import BuildContext
 from isotrope.encoder.fast.compiled import compile_layers
 from isotrope.encoder.load import locate
 from isotrope.encoder.lora import add_adapter, name_base

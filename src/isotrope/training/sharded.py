@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
-from isotrope.encoder.features import KEEP, language_model
+from isotrope.contract.features import KEEP, language_model
 from isotrope.encoder.sharded import by_kind, clip, collected, gathered, load_whole, shard, spread_like
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective

@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
-from isotrope.encoder.moving import decay_at, follow
+from isotrope.contract.context import BuildContext
+from isotrope.contract.moving import decay_at, follow
 from isotrope.errors import UserError
 from isotrope.types import Count, Fraction, Views
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.encoder.pooling import dense
 from isotrope.types import Count, NonNegative, Views
 

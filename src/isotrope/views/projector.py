@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.types import Count, Views
 
 

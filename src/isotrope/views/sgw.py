@@ -15,7 +15,7 @@ from pydantic import Field
 from sentence_transformers.base.modules import Normalize
 from torch import Tensor, nn
 
-from isotrope.encoder.context import BuildContext
+from isotrope.contract.context import BuildContext
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views

@@ -18,7 +18,7 @@ import isotrope.objective.objective
 import isotrope.objective.passes
 from conftest import ROOT, sentences
 from isotrope import Objective, component, load
-from isotrope.encoder.distributed import mean_of_all
+from isotrope.contract.distributed import mean_of_all
 from isotrope.terms.infonce import InfoNCE
 from small_runs import torchrun
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
-from isotrope.encoder.features import (
+from isotrope.contract.features import (
     KEEP,
     LAYER_FEATURES,
     LAYER_TOKENS,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from isotrope.encoder.hiding import Hiding, noise_of_rows
+from isotrope.contract.hiding import Hiding, noise_of_rows
 from isotrope.errors import UserError
 
 PAD, CLS, SEP, MASK, WORDS = 0, 1, 2, 3, 500

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from isotrope.encoder.features import EMBEDDING, outputs
+from isotrope.contract.features import EMBEDDING, outputs
 from isotrope.errors import UserError
 
 
@@ -29,7 +29,7 @@ def embed_in_parts(model: nn.Module, features: dict[str, Any], size: int | None)
 def read_in_parts(
     model: nn.Module, features: dict[str, Any], size: int | None, wanted: Sequence[str]
 ) -> tuple[Tensor, ...]:
-    """What is ``wanted`` of the encoder's output, as `isotrope.encoder.features.outputs` names it.
+    """What is ``wanted`` of the encoder's output, as `isotrope.contract.features.outputs` names it.
 
     The states of all parts are kept: they are what a term reads.
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isotrope import load
-from isotrope.encoder.context import BuildContext, built
+from isotrope.contract.context import BuildContext, built
 from isotrope.errors import UserError
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import isotrope
 from conftest import ROOT, sentences
 from isotrope import Objective, component, load
-from isotrope.encoder import gradient_cache
+from isotrope.contract import gradient_cache
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.infonce import InfoNCE

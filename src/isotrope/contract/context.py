@@ -18,14 +18,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 
 from isotrope.errors import UserError
-from isotrope.text.corpus import Corpus
+
+
+class TrainingText(Protocol):
+    """What a component may ask of the run's text: `isotrope.text` has the object, and is not imported from here."""
+
+    @property
+    def dataset(self) -> Any: ...  # a `datasets.Dataset`
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def key(self) -> str: ...  # equal keys mean equal rows
+
+    def __len__(self) -> int: ...
+
+    def texts(self, rows: npt.NDArray[np.int64], /) -> list[str]:
+        """The sentences of these rows: their first column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class BuildContext:
     width: int | None = None
     tokenizer: Any = None
     student: SentenceTransformer | None = None
-    corpus: Corpus | None = None
+    corpus: TrainingText | None = None
     rows: npt.NDArray[np.int64] | None = None
     folder: Path | None = None
     max_length: int | None = None
