@@ -25,7 +25,6 @@ TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
 TRAIN = ["-m", "isotrope.cli", "train", "--backbone", "isotrope/tiny", "--sentences", "4000", "--dev", "none"]
 TRAIN += ["--test", "none", "--set", "train.batch_size=16", "--set", "train.save_steps=5"]
 WAYS = {
-    "--processes 2": [*TRAIN, "--processes", "2"],
     "torchrun": [*TORCHRUN, *TRAIN],
     "torchrun, train.fsdp": [*TORCHRUN, *TRAIN, "--set", "train.fsdp=true"],
 }

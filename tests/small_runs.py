@@ -34,9 +34,12 @@ def unfinished(run: Run, folder: Path) -> Path:
     return copy
 
 
+TORCHRUN = ["torch.distributed.run", "--standalone"]
+
+
 def torchrun(*arguments: str, processes: int) -> None:
-    """Another launcher's processes."""
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}", "--standalone"]
+    """Run a script in processes of torchrun's."""
+    command = [sys.executable, "-m", *TORCHRUN, f"--nproc-per-node={processes}"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]

@@ -50,8 +50,8 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not wrong, _listed(wrong)
 
 
-def test_the_root_holds_three_files() -> None:
-    assert sorted(path.name for path in SOURCE.glob("*.py")) == ["__init__.py", "errors.py", "types.py"]
+def test_the_root_holds_four_files() -> None:
+    assert sorted(path.name for path in SOURCE.glob("*.py")) == ["__init__.py", "__main__.py", "errors.py", "types.py"]
 
 
 def test_no_public_name_means_two_things() -> None:

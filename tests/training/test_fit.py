@@ -50,14 +50,28 @@ def test_after_ctrl_c_the_checkpoint_stands_and_the_run_ends_as_if_nothing_had_b
     assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
 
 
-def test_at_the_last_step_ctrl_c_stops_nothing(
+def test_ctrl_c_in_the_last_step_stops_too(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All the work is done: what is left is to save the model."""
-    monkeypatch.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(4))
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", test="none", sentences=64)
-    assert run.result["selection"]["steps"] == 4
-    assert run.model.is_dir()
+    """What comes after the training, such as the next one of `improve`, must not begin."""
+    short = {"dev": "none", "test": "none", "sentences": 64}
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(4))
+        with pytest.raises(Stopped, match="stopped after step 4 of 4"):
+            small_run(tiny_model, corpus_file, tmp_path / "run", **short)
+    assert small_run(tiny_model, corpus_file, tmp_path / "run", resume=True, **short).result["selection"]["steps"] == 4
+
+
+def test_where_ctrl_c_is_ignored_it_stops_nothing(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under nohup, or in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(2))
+        small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", test="none", sentences=64)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_what_is_trained_to_its_end_is_not_trained_again(

@@ -5,17 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import socket
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from types import FrameType
 
 from isotrope.errors import Stopped
-
-STORE = 3.0  # seconds in which the store of the processes answers
 
 
 @contextmanager
@@ -45,23 +41,5 @@ def hear_launcher() -> None:
 
 
 def _told_to_end(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     raise Stopped("another process of this run has ended, or its launcher was stopped", code=128 + number)
-
-
-def has_the_word() -> bool:
-    """Whether this process tells why all end: of several the first that asks; none where isotrope's launcher tells."""
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    from isotrope.training.launch import LAUNCHED
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if LAUNCHED in os.environ:
-        return False
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    try:
-        socket.create_connection((host, port), timeout=STORE).close()
-        store = TCPStore(host, port, is_master=False, timeout=timedelta(seconds=STORE))
-        return bool(store.add(f"isotrope/told/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", 1) == 1)
-    except (OSError, RuntimeError):  # the first process kept the store, and has ended
-        return os.environ["RANK"] == "1"

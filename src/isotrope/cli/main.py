@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import sys
 import time
 import warnings
@@ -21,7 +22,7 @@ from typer.core import TyperGroup
 from isotrope.cli.compress import compress
 from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
-from isotrope.cli.end import end_at_once, has_the_word, hear_launcher
+from isotrope.cli.end import end_at_once, hear_launcher
 from isotrope.cli.evaluate import case, evaluate
 from isotrope.cli.export import export
 from isotrope.cli.improve import improve
@@ -76,7 +77,7 @@ def _about(
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PATIENCE = 120  # seconds in which the first process finds the same error, and its launcher ends this one
+PATIENCE = 120  # seconds in which the first process finds the same mistake, and torchrun ends this one
 
 
 def main() -> None:
@@ -112,7 +113,7 @@ def _run() -> None:
         _fail(_system_line(error), 2)
     except Stopped as stopped:
         line = f"{stopped}; go on with the same command and --resume"
-        _fail(line, 130) if stopped.code == 130 else _fail_with_others(line, stopped.code)
+        _fail(line, stopped.code)
     except (KeyboardInterrupt, typer.Abort):
         _fail("stopped; nothing finished is lost: give the same command again (train and compress: with --resume)", 130)
 
@@ -128,21 +129,12 @@ def _system_line(error: OSError) -> str:
 
 
 def _fail(line: str, code: int) -> None:
-    """End with one line. Of several processes the first speaks: the others wait until their launcher ends them."""
-    rank, count = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
-    if rank.isdecimal() and count.isdecimal() and 0 < int(rank) < int(count):
-        time.sleep(PATIENCE)
-    _say(line, code)
-
-
-def _fail_with_others(line: str, code: int) -> None:
-    """End because another process has, or at the word of a launcher; all do so, and one tells."""
-    if os.environ.get("WORLD_SIZE", "1") != "1" and not has_the_word():
+    """End with one line. Of several processes the first speaks, because a mistake of the user's is found by all."""
+    if int(os.environ.get("RANK", "0")) > 0:
+        if code == 2:  # the first to end decides the exit code, and has torchrun end the others
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            time.sleep(PATIENCE)
         sys.exit(code)
-    _say(line, code)
-
-
-def _say(line: str, code: int) -> None:
     errors.print(f"isotrope: {' '.join(line.split())}", style="bold")
     sys.exit(code)
 

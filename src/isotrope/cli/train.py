@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,7 +78,6 @@ def train(
     ] = False,
     log_to: Annotated[list[str] | None, typer.Option(help="Log to tensorboard, wandb, …, too; again for more.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    processes: Annotated[int, typer.Option(min=1, help="Processes on this machine; each takes a whole batch.")] = 1,
 ) -> None:
     """Train a model on text without labels, and judge it."""
     settings: dict[str, Any] = {
@@ -90,15 +88,10 @@ def train(
         "positive": positive, "negatives": negative or [], "split": split, "keep_duplicates": keep_duplicates,
         "log_to": log_to or [], "resume": resume,
     }  # fmt: skip
-    from isotrope.training.launch import already_launched, launch
     from isotrope.training.processes import leave
     from isotrope.training.settings import RunSettings
     from isotrope.training.train import run_training
 
-    if processes > 1 and not already_launched(processes):
-        if code := launch(sys.argv[1:], processes):
-            sys.exit(code if code > 0 else 128 - code)
-        return
     failed = True
     try:
         finished = run_training(RunSettings(**settings))

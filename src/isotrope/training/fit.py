@@ -86,7 +86,7 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     finally:
         narrator.close()
         ctrl_c.close()
-    if ctrl_c.asked and trainer.state.global_step < trainer.state.max_steps:
+    if ctrl_c.asked:
         raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
     trainer.refuse_divergence(weights=True)
     if spread:

@@ -74,8 +74,8 @@ class CtrlC(TrainerCallback):
         self.previous: Any = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Catch Ctrl-C. Only the main thread can."""
-        if threading.current_thread() is threading.main_thread():
+        """Catch Ctrl-C, unless it is ignored, as under nohup. Only the main thread can."""
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             self.previous = signal.signal(signal.SIGINT, self._hear)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
@@ -85,12 +85,20 @@ class CtrlC(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Stop all processes at the same step."""
-        if dist.is_available() and dist.is_initialized():
-            asked = torch.tensor(int(self.asked), device=args.device)
-            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
-            self.asked = bool(asked)
+        self._agree(args.device)
         if self.asked:
             control.should_training_stop = control.should_save = True
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Hear what came after the last step, during its evaluation."""
+        self._agree(args.device)
+
+    def _agree(self, device: torch.device) -> None:
+        """Whether any process was asked."""
+        if dist.is_available() and dist.is_initialized():
+            asked = torch.tensor(int(self.asked), device=device)
+            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+            self.asked = bool(asked)
 
     def close(self) -> None:
         """Restore the earlier handler of Ctrl-C."""

@@ -33,7 +33,7 @@ def check_fsdp(preset: Preset) -> None:
         return
     if process_count() == 1:
         problem = "train.fsdp = true spreads the weights over several processes, and there is one"
-        raise UserError(problem, "add --processes N, or set train.fsdp = false")
+        raise UserError(problem, "start it with torchrun, or set train.fsdp = false")
     others = {
         "encoder.lora": preset.encoder.lora,  # frozen and trained weights in one layer
         "loss": preset.loss,  # it may read the student's weights as it likes

@@ -1,0 +1,5 @@
+"""``python -m isotrope``, as torchrun starts it."""
+
+from isotrope.cli.main import main
+
+main()
