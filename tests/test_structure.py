@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 from collections import defaultdict
@@ -11,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import grimp
+import pytest
 
 import isotrope
 
@@ -103,10 +106,14 @@ def test_the_face_is_what_the_readme_uses() -> None:
         "compress",
         "encode",
         "evaluate",
+        "export",
         "improve",
         "load",
+        "preset_names",
+        "read_preset",
         "search",
         "train",
+        "whiten",
     }
     assert set(isotrope.__all__) == named | {"__version__"}
     assert named | {"__version__"} <= set(dir(isotrope))
@@ -115,8 +122,21 @@ def test_the_face_is_what_the_readme_uses() -> None:
     assert isotrope.__version__ == version("isotrope")
 
 
-def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys, isotrope.cli.main; assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
+def test_a_room_gives_its_components_by_their_classes() -> None:
+    from isotrope.terms import InfoNCE, infonce
+
+    assert infonce.InfoNCE is InfoNCE
+    for room in ("tokens", "peers", "views", "scores", "terms", "teachers", "post", "released"):
+        found = importlib.import_module(f"isotrope.{room}")
+        assert dir(found)
+        assert all(inspect.isclass(getattr(found, name)) for name in dir(found))
+    with pytest.raises(AttributeError):
+        found.Nothing  # noqa: B018
+
+
+def test_neither_help_nor_the_names_of_presets_and_components_wait_for_torch() -> None:
+    asked = "import isotrope.cli.main, isotrope.terms, isotrope.preset.tables as t; t.preset_descriptions()"
+    code = f"import sys; {asked}; dir(isotrope.terms); assert not {{'torch', 'transformers'}} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

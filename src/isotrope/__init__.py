@@ -18,27 +18,35 @@ if TYPE_CHECKING:
     from isotrope.evaluation.suite import run as evaluate
     from isotrope.improvement.improve import improve
     from isotrope.objective.objective import Objective
+    from isotrope.preset.preset import read_preset
+    from isotrope.preset.tables import preset_names
+    from isotrope.training.onnx import export_onnx as export
     from isotrope.training.state import ObjectiveState
     from isotrope.training.train import train
+    from isotrope.training.whiten import whiten
 
     __version__: str
 
 _FACE = {
-    "train": "isotrope.training.train:train",
-    "evaluate": "isotrope.evaluation.suite:run",
-    "compress": "isotrope.compression.compress:compress",
     "improve": "isotrope.improvement.improve:improve",
+    "compress": "isotrope.compression.compress:compress",
+    "train": "isotrope.training.train:train",
+    "whiten": "isotrope.training.whiten:whiten",
     "encode": "isotrope.encoding.encode:encode",
     "search": "isotrope.encoding.search:search",
+    "evaluate": "isotrope.evaluation.suite:run",
+    "export": "isotrope.training.onnx:export_onnx",
     "load": "isotrope.encoder:load",
     "component": "isotrope.components.registry:component",
+    "preset_names": "isotrope.preset.tables:preset_names",
+    "read_preset": "isotrope.preset.preset:read_preset",
     "Objective": "isotrope.objective.objective:Objective",
     "ObjectiveState": "isotrope.training.state:ObjectiveState",
     "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
 }
 __all__ = [
     "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "compress", "encode", "evaluate",
-    "improve", "load", "search", "train",
+    "export", "improve", "load", "preset_names", "read_preset", "search", "train", "whiten",
 ]  # fmt: skip
 
 

@@ -18,10 +18,10 @@ console = plain_console()
 @app.command("list")
 def presets_list() -> None:
     """List the presets, one line each."""
-    from isotrope.preset.preset import preset_names, read_preset
+    from isotrope.preset.tables import preset_descriptions
     from isotrope.report.tables import Table, print_table
 
-    rows = [(name, read_preset(name).description) for name in preset_names()]
+    rows = list(preset_descriptions().items())
     print_table(Table("presets", ("preset", "what it is"), rows, words=2), console)
 
 

@@ -23,6 +23,11 @@ def preset_names() -> list[str]:
     )
 
 
+def preset_descriptions() -> dict[str, str]:
+    """Name -> what it is, of the presets that come with isotrope. Only their files are read."""
+    return {name: resolved_tables(name).get("description", "") for name in preset_names()}
+
+
 def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
     """A preset's tables over those that it extends, with overrides.
 

@@ -2,3 +2,7 @@
 
 A preset names one by ``kind = "released.NAME"``, in the stage that the class declares.
 """
+
+from isotrope.contract.exports import exports
+
+__getattr__, __dir__ = exports(__name__, __path__)

@@ -6,3 +6,7 @@ A component of this stage is a teacher's settings; ``build(context)`` gives the 
     teacher = settings.build(BuildContext.of(model, corpus=corpus))
     objective = Objective(model, terms, teachers={"rank": teacher})
 """
+
+from isotrope.contract.exports import exports
+
+__getattr__, __dir__ = exports(__name__, __path__)
