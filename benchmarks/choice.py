@@ -33,7 +33,7 @@ from scipy.stats import spearmanr
 import isotrope
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
-from isotrope.evaluation.own_task import OwnTask
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.domains import _abstracts, load_domain
 from isotrope.evaluation.sets.senteval import load_sts

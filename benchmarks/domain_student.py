@@ -17,7 +17,7 @@ import isotrope
 from choice import collection, write_documents
 from isotrope.encoder.embed import cut
 from isotrope.encoder.student import student_of
-from isotrope.evaluation.own_task import OwnTask
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.significance import compare_means
 from isotrope.store.atomic import write_json
 from isotrope.training.environment import environment

@@ -24,7 +24,7 @@ from isotrope import load
 from isotrope.encoder.embed import vectors_of
 from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.own_task import OwnTask
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import _abstracts, load_domain
 from isotrope.evaluation.significance import compare_means, compare_tasks

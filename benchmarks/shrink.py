@@ -19,7 +19,7 @@ from choice import collection, part_of
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.own_task import OwnTask
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.improvement.measure import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
 from isotrope.store.atomic import write_json

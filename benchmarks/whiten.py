@@ -29,7 +29,7 @@ from isotrope.evaluation.retrieval import evaluate_domain
 from isotrope.evaluation.self_made import compare_self_made, make_tasks, usable
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import load_domain
-from isotrope.evaluation.sets.own_domain import read_domain
+from isotrope.evaluation.sets.labels import read_domain
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities

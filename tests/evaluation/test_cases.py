@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.evaluation.cases import case_table, find_list
-from isotrope.evaluation.ranking import RankingList
+from isotrope.evaluation.ranking import RankingList, case_table, find_list
 from oracle.similarity import HashEncoder
 
 

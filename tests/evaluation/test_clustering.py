@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isotrope.evaluation.clustering import v_measures
+from isotrope.evaluation.retrieval import v_measures
 
 
 def test_v_measure_knows_classes_from_noise_and_repeats_itself() -> None:

@@ -9,7 +9,8 @@ import torch
 import drawn
 from isotrope.errors import UserError
 from isotrope.evaluation import geometry, suite
-from isotrope.evaluation.sets.pairs import Pairs, read_pairs
+from isotrope.evaluation.sets.labels import read_pairs
+from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.views.sgw import group_whiten
 from oracle import similarity as naive

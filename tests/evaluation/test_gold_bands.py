@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from isotrope.evaluation.gold_bands import by_gold_band, gold_scale
+from isotrope.evaluation.geometry import by_gold_band, gold_scale
 
 
 def test_bands_hold_what_their_label_says() -> None:

@@ -9,9 +9,8 @@ import numpy as np
 from isotrope import load
 from isotrope.encoder.embed import vectors_of
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.own_task import OwnTask
-from isotrope.evaluation.retrieval import evaluate_domain
-from isotrope.evaluation.sets.own_domain import read_domain
+from isotrope.evaluation.retrieval import OwnTask, evaluate_domain
+from isotrope.evaluation.sets.labels import read_domain
 
 
 def folder(place: Path) -> Path:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.evaluation.paired_cases import compare_cases, compare_pairs
-from isotrope.evaluation.suite import SUITES, main_scores
+from isotrope.evaluation.suite import SUITES, compare_cases, compare_pairs, main_scores
 from wordbag import WORDS, Bag, own_pairs, results_of
 
 

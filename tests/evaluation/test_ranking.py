@@ -12,9 +12,8 @@ from sklearn.metrics import ndcg_score
 import isotrope
 from isotrope.errors import UserError
 from isotrope.evaluation import ranking, suite
-from isotrope.evaluation.cases import find_list
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.ranking import RankingChoices, kendall, ndcg_of, rank_sets, ranking_lists
+from isotrope.evaluation.ranking import RankingChoices, find_list, kendall, ndcg_of, rank_sets, ranking_lists
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare_means

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotrope.errors import UserError
-from isotrope.evaluation.spectrum import effective_rank, iso_score, variance_shares
+from isotrope.evaluation.geometry import effective_rank, iso_score, variance_shares
 from oracle import isoscore
 
 

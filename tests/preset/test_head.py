@@ -15,7 +15,7 @@ from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.encoder import save
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.pairs import read_pairs
+from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.preset.head import head_layers, with_head
 from isotrope.preset.preset import read_preset

@@ -20,8 +20,7 @@ import isotrope
 from conftest import sentences
 from isotrope.cli.main import app
 from isotrope.errors import UserError
-from isotrope.evaluation.geometry import alignment, uniformity
-from isotrope.evaluation.gold_bands import by_gold_band
+from isotrope.evaluation.geometry import alignment, by_gold_band, uniformity
 from isotrope.report import figures
 from isotrope.report.plots import PAPERS
 from isotrope.report.record import RunRecord
@@ -151,7 +150,7 @@ def test_histograms_count_every_judging_pair_once(finished: Path, page: Page) ->
 
 def test_the_log_holds_the_space_of_the_dev_sentences(finished: Path, pairs_file: Path) -> None:
     """Alignment and uniformity of the kept step are those of the saved model on the selecting half."""
-    from isotrope.evaluation.sets.pairs import read_pairs
+    from isotrope.evaluation.sets.labels import read_pairs
     from isotrope.training.pairs import judges
 
     _, kept = judges(None, {"pairs": read_pairs(pairs_file)}, None)

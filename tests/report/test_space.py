@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isotrope.evaluation.spectrum import unit
+from isotrope.evaluation.geometry import unit
 from isotrope.report.space import Space
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isotrope.evaluation.sets.pairs import read_pairs
+from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.training.train import Run
 from small_runs import small_run, unfinished
 

@@ -9,7 +9,7 @@ import pytest
 
 from isotrope import load
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.pairs import read_pairs
+from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.training import pairs
 from isotrope.training.pairs import dev_names, dev_pairs, named_pairs
 from isotrope.training.selection import DevScore

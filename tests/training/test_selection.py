@@ -11,7 +11,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
-from isotrope.evaluation.sets.pairs import Pairs, read_pairs
+from isotrope.evaluation.sets.labels import read_pairs
+from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.training.selection import DevScore
 from isotrope.training.train import Run

@@ -85,8 +85,7 @@ def evaluate(
     """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import EvaluationRequest, check_widths, evaluate_models
-    from isotrope.evaluation.sets.own_domain import read_domain
-    from isotrope.evaluation.sets.pairs import read_pairs
+    from isotrope.evaluation.sets.labels import read_domain, read_pairs
     from isotrope.post.shortened import shortenings
     from isotrope.report import scores, table_files, tables
 
@@ -138,8 +137,7 @@ def case(
     The sentences are those that people compared with the query in the task. Or give your own with --candidate.
     """
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.cases import case_table, find_list
-    from isotrope.evaluation.ranking import ranking_lists
+    from isotrope.evaluation.ranking import case_table, find_list, ranking_lists
     from isotrope.evaluation.sets.senteval import load_sts
     from isotrope.evaluation.suite import checked_tasks
     from isotrope.post.names import check_name, open_encoder

@@ -2,12 +2,12 @@
 
 Alignment and uniformity: Wang and Isola, ICML 2020, https://arxiv.org/abs/2005.10242 (their α = 2, t = 2), as SimCSE
 (Gao et al., 2021, section 5, https://arxiv.org/abs/2104.08821) uses them on STS-B. Mean cosine: Ethayarajh, EMNLP 2019,
-https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is. Spectrum and IsoScore: `spectrum.py`.
+https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,14 @@ import torch
 
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.gold_bands import by_gold_band, gold_scale
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
-from isotrope.evaluation.spectrum import effective_rank, iso_score, unit, variance_shares
-from isotrope.types import Encoder, Vector
+from isotrope.types import Encoder, Matrix, Vector
 
 Embeddings = npt.ArrayLike | torch.Tensor
 
 POSITIVE_ABOVE = 0.8  # of the scale: STS-B pairs with a score above 4 of 5 are positives (Gao et al., 2021)
+BANDS = 5  # of gold scores, of one width, as RankCSE Fig. 5 has STS-B
 QUANTILES, BINS = (0.05, 0.25, 0.5, 0.75, 0.95), 40
 _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
@@ -157,6 +156,65 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
         }
         for label, some in by_gold_band(gold, {"cosine": cosines})
     ]
+
+
+def gold_scale(gold: Vector) -> tuple[float, float]:
+    """The scale that scores (N,) seem to be on: 0–1, 0–5, or from the lowest (0 where none is below) to the highest."""
+    low, high = min(0.0, float(gold.min())), float(gold.max())
+    return low, high if low < 0 else 1.0 if high <= 1 else max(5.0, high)
+
+
+def by_gold_band(gold: Vector, cosines: Mapping[str, Vector]) -> list[tuple[str, dict[str, Vector]]]:
+    """Cosines by band of gold (N,), lowest first: (label, {name: (n,)}). A pair is in one band; the last is closed."""
+    edges = np.linspace(*gold_scale(gold), BANDS + 1).round(12)  # a score of 0.6 lies on the edge 0.6, not below it
+    band = np.clip(np.searchsorted(edges, gold, side="right") - 1, 0, BANDS - 1)  # (N,)
+    return [
+        (f"{edges[i]:.3g}–{edges[i + 1]:.3g}", {name: values[band == i] for name, values in cosines.items()})
+        for i in range(BANDS)
+    ]
+
+
+def unit(vectors: npt.ArrayLike) -> Matrix:
+    """Rows of (N, D) divided by their norm, a zero row left as it is."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, norms, out=rows.copy(), where=norms > 0))
+
+
+def variance_shares(rows: Matrix) -> Vector:
+    """Eigenvalues of the covariance of rows (N, D), largest first, as shares of their sum -> (min(D, N − 1),)."""
+    values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+    values = values[: min(rows.shape[1], len(rows) - 1)]  # centring takes one dimension of N away
+    return np.asarray(values / max(values.sum(), np.finfo(float).tiny))
+
+
+def effective_rank(shares: Vector) -> float:
+    """Exponential of the entropy of shares (K,): how many equal directions would spread as much, 1 … K.
+
+    Roy and Vetterli, EUSIPCO 2007: The effective rank: a measure of effective dimensionality.
+    """
+    some = shares[shares > 0]
+    return float(np.exp(-np.sum(some * np.log(some))))
+
+
+def iso_score(rows: npt.ArrayLike) -> float:
+    """IsoScore of rows (N, D): 0 where they vary along one direction, 1 where equally along all D.
+
+    Rudman et al., Findings of ACL 2022, https://aclanthology.org/2022.findings-acl.262, Algorithm 1. Its steps
+    start from the variances λ along the principal axes. They come down to (P − 1) / (D − 1), where
+    P = (Σλ)² / Σλ² is the participation ratio. So k equal directions out of D give (k − 1) / (D − 1). Mean, scale and
+    rotation do not count. With fewer than about ten rows a dimension it comes out too low.
+
+    Raises UserError for fewer than two rows or dimensions, values that are not finite, and rows that are all equal.
+    """
+    x = np.asarray(rows, dtype=np.float64)
+    if x.ndim != 2 or min(x.shape) < 2:
+        raise UserError(f"IsoScore of shape {x.shape}", "give at least two rows of two dimensions")
+    if not np.isfinite(x).all():
+        raise UserError("IsoScore of values that are not finite", "leave those rows out")
+    if not np.ptp(x, axis=0).any():
+        raise UserError("IsoScore of rows that are all equal", "they have no spread: the encoder has collapsed")
+    return float((1 / np.sum(variance_shares(x) ** 2) - 1) / (x.shape[1] - 1))
 
 
 def _unit(x: Embeddings, at_least: int = 1) -> npt.NDArray[np.float64]:

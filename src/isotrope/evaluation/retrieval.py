@@ -18,10 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
+from sklearn.cluster import KMeans
+from sklearn.metrics import v_measure_score
+from sklearn.preprocessing import normalize
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
-from isotrope.evaluation.clustering import v_measures
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.types import Encoder, Vector
@@ -29,6 +31,7 @@ from isotrope.types import Encoder, Vector
 CUTOFF = 10  # places that nDCG and MRR look at
 RECALLS = (10, 100)  # places of the recalls
 DECIMALS = 12  # cosines that agree so far are ties: those of equal texts differ by rounding alone
+RUNS = 5  # k-means depends on where it starts
 _BLOCK = 8_000_000  # cosines at a time: some 200 MB, whatever the corpus
 
 
@@ -74,6 +77,41 @@ def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
     return result | counts | {"per_query": {name: values.tolist() for name, values in measures.items()}}
 
 
+@dataclass(frozen=True, slots=True)
+class OwnTask:
+    """A domain, as `isotrope.evaluation.sets.labels.read_domain` gives it, whose measure is nDCG@10."""
+
+    domain: Domain
+
+    @property
+    def name(self) -> str:
+        """Of the domain."""
+        return self.domain.name
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded."""
+        return [*self.domain.queries, *self.domain.corpus]
+
+    @property
+    def size(self) -> int:
+        """Queries."""
+        return len(self.domain.queries)
+
+    def part(self, count: int) -> OwnTask:
+        """At most ``count`` queries, and a like share of the texts that are not relevant to them."""
+        return self if count >= self.size else OwnTask(self.domain.part(count))
+
+    def score(self, encoder: Encoder) -> Vector:
+        """nDCG@10 of each query that has something to find: (Q,).
+
+        Raises:
+            UserError: the encoder gives no usable vectors.
+        """
+        queries, corpus = search_vectors(encoder, self.domain.queries, self.domain.corpus)
+        return per_query(queries, corpus, self.domain)[f"ndcg@{CUTOFF}"]
+
+
 def per_query(queries: Vectors, corpus: Vectors, domain: Domain) -> dict[str, Vector]:
     """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""
     ranked = rank_corpus(queries, corpus, domain.grades, max(CUTOFF, *RECALLS), domain.own)
@@ -114,6 +152,21 @@ def shares_behind(queries: Vectors, corpus: Vectors, answers: npt.NDArray[np.int
     cosines = torch.round(_unit(queries) @ _unit(corpus).T, decimals=DECIMALS)  # (Q, M)
     own = cosines.gather(1, torch.from_numpy(answers)[:, None])  # (Q, 1)
     return np.asarray((cosines < own).sum(dim=1).numpy() / max(1, len(corpus) - 1))
+
+
+def v_measures(
+    vectors: Vectors, labels: npt.NDArray[np.int64], runs: int = RUNS, seed: int = 0
+) -> npt.NDArray[np.float64]:
+    """V-measure of k-means on unit rows (N, D) with as many clusters as there are classes (N,): (runs,), as fractions.
+
+    Each run has its own start, k-means++ seeded by `seed` + run. Fewer distinct vectors than classes give fewer
+    clusters, so a collapsed encoder scores 0.
+    Source: Rosenberg and Hirschberg, EMNLP 2007, https://aclanthology.org/D07-1043.
+    """
+    rows = normalize(np.asarray(vectors, dtype=np.float32))
+    clusters = min(len(np.unique(labels)), len(np.unique(rows, axis=0)))
+    found = [KMeans(clusters, n_init=1, random_state=seed + run).fit_predict(rows) for run in range(runs)]
+    return np.array([v_measure_score(labels, assigned) for assigned in found])
 
 
 def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int, own: bool = False) -> Ranked:

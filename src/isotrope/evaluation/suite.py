@@ -7,21 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from isotrope.errors import UserError, one_of
 from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
 from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
-from isotrope.evaluation.paired_cases import ResultComparer, compare_cases, compare_pairs
 from isotrope.evaluation.ranking import RANKING_SETTINGS, evaluate_ranking, rank_sets
 from isotrope.evaluation.retrieval import evaluate_retrieval
 from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
 from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
+from isotrope.evaluation.significance import Comparison, compare, compare_tasks
 from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
 from isotrope.evaluation.transfer import evaluate_transfer
-from isotrope.types import Encoder
+from isotrope.types import Encoder, Vector
 
 Result = Mapping[str, Any]  # of one task
+TaskResults = Mapping[str, Mapping[str, Any]]  # task -> its result, as `run` gives it
+ResultComparer = Callable[[TaskResults, TaskResults, int], Comparison]
 Answer = Callable[[Encoder, list[str], str | Path | None, str], dict[str, Any]]  # (encoder, tasks, data, setting)
 
 
@@ -66,6 +70,30 @@ def _named(title: str, key: str, scale: float = 100.0, lower: bool = False) -> M
 
 def _sts(encoder: Encoder, tasks: list[str], data: str | Path | None, setting: str) -> dict[str, Any]:
     return evaluate_sts(encoder, tasks, data, ("dev", "test") if setting == "test" else ("dev",))
+
+
+def pair_cases(results: TaskResults) -> dict[str, tuple[Vector, Vector]]:
+    """Task → gold scores and cosines (N,), (N,) of an "sts" result."""
+    pairs = {task: result["per_pair"] for task, result in results.items()}
+    return {task: (np.array(p["gold"]), np.array(p["cosine"])) for task, p in pairs.items()}
+
+
+def compare_pairs(before: TaskResults, after: TaskResults, seed: int = 0) -> Comparison:
+    """Paired bootstrap over sentence pairs of Spearman's correlation, averaged over the tasks."""
+    return compare(pair_cases(before), pair_cases(after), seed=seed)
+
+
+def compare_cases(kind: str, measure: str) -> ResultComparer:
+    """Paired bootstrap of the mean of one number a case, averaged over the tasks: `result[kind][measure]`."""
+
+    def judge(before: TaskResults, after: TaskResults, seed: int = 0) -> Comparison:
+        old, new = (
+            {task: np.array(result[kind][measure], dtype=np.float64) for task, result in results.items()}
+            for results in (before, after)
+        )
+        return compare_tasks(old, new, seed=seed)
+
+    return judge
 
 
 _STS_DATA = ("senteval", "downstream", "sts-raw", "stsb-raw", "sick-raw")
@@ -146,7 +174,7 @@ def run(
     | geometry | `geometry.pair_geometry` | test |
     | retrieval | `retrieval.evaluate_domain` | test; dev |
 
-    Keys that begin with "per_" hold the single cases, for `paired_cases`.
+    Keys that begin with "per_" hold the single cases, which a `Suite`'s ``compare`` takes.
 
     Args:
         encoder: anything with ``encode(list[str])`` that gives one vector a sentence.

@@ -22,7 +22,7 @@ from isotrope.encoder.load import is_bare, locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.own_domain import read_domain
+from isotrope.evaluation.sets.labels import read_domain
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.candidates import POST_STEPS, raw_poolings, recipes
 from isotrope.improvement.card import choice_card
@@ -101,7 +101,7 @@ def improve(
         output: a folder for the model, the report and the work.
         minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its count.
         domain: labelled queries or texts of the user's own, which then judge: see
-            `isotrope.evaluation.sets.own_domain.read_domain`.
+            `isotrope.evaluation.sets.labels.read_domain`.
         data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R; None takes
             ISOTROPE_DATA. Without one, 330 graded pairs that ship are compared alone.
         seed: of all random numbers.

@@ -10,7 +10,7 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, are_short, make_document_tasks, usable_documents
-from isotrope.evaluation.own_task import OwnTask
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.improvement.measure import Task
 from isotrope.text.collection import Documents

@@ -9,8 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from isotrope.cards.verdict import SHORT_NAMES
-from isotrope.evaluation.gold_bands import by_gold_band
-from isotrope.evaluation.spectrum import effective_rank
+from isotrope.evaluation.geometry import by_gold_band, effective_rank
 from isotrope.report import figures
 from isotrope.report.page import PageFigure
 from isotrope.report.record import RunRecord

@@ -11,9 +11,8 @@ import numpy as np
 
 from isotrope.cards.verdict import SHORT_NAMES
 from isotrope.evaluation.models import OWN_DATA
-from isotrope.evaluation.paired_cases import pair_cases
 from isotrope.evaluation.significance import interval, resample
-from isotrope.evaluation.suite import SUITES, Measure, suite_average
+from isotrope.evaluation.suite import SUITES, Measure, pair_cases, suite_average
 from isotrope.report.comparison import before_after
 from isotrope.report.tables import Table, best_marks
 

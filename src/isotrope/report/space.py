@@ -13,7 +13,7 @@ from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
-from isotrope.evaluation.spectrum import unit, variance_shares
+from isotrope.evaluation.geometry import unit, variance_shares
 from isotrope.report.record import RunRecord
 from isotrope.report.tables import Table
 from isotrope.types import Vector

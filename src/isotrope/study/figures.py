@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from isotrope.evaluation.gold_bands import by_gold_band
+from isotrope.evaluation.geometry import by_gold_band
 from isotrope.report.colours import INK, SERIES
 from isotrope.report.figures import style, svg
 from isotrope.store.atomic import write_text

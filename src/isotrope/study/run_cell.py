@@ -18,8 +18,8 @@ from isotrope.encoder import load, save
 from isotrope.encoder.embed import cut
 from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
+from isotrope.evaluation.geometry import unit
 from isotrope.evaluation.significance import resample
-from isotrope.evaluation.spectrum import unit
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.report.space import pair_cosines

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain, TableRow, read_table, relevant, same_class
-from isotrope.evaluation.sets.own_domain import read_judged
+from isotrope.evaluation.sets.labels import read_judged
 from isotrope.evaluation.sets.pairs import read_text
 from isotrope.evaluation.sets.senteval import data_folder
 

@@ -1,0 +1,246 @@
+"""The user's labels, which judge models: `read_labels` is the one door, and it looks at what it is given.
+
+    three columns, the last a number    graded pairs: first, second, score
+    two columns, few values in the last texts and their classes: text, label
+    two columns else                    questions and their answers
+    a folder                            corpus, queries and judgements (qrels), in the layout of TREC or of BEIR
+
+A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset` or a list of rows. A first line of a
+file may name the columns. If it holds names of `NAMED`, these columns are read and all others are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.domain import Domain, relevant, same_class
+from isotrope.evaluation.sets.pairs import Pairs, read_score, read_text
+
+Labels: TypeAlias = Pairs | Domain
+Row = tuple[str, Sequence[str]]  # its place, its cells
+
+FEWEST_PAIRS = 10  # below this many pairs a rank correlation is noise
+NAMED = (
+    ("first", "second", "score"), ("sentence1", "sentence2", "score"), ("text", "label"), ("question", "answer"),
+    ("query", "answer"),
+)  # fmt: skip
+
+_TABLE = "give a line for each pair (first, second, score), text (text, label) or question (question, answer)"
+_FOLDER = (
+    "give corpus.tsv and queries.tsv (id, tab, text) or .jsonl (_id, text, perhaps title), and qrels.txt "
+    "(query, 0, text, grade) or qrels/test.tsv (query, text, grade)"
+)
+_FILL = "fill or delete the line"
+_QRELS = ("qrels.txt", "qrels.tsv", "qrels/test.tsv")
+
+
+def read_labels(source: Any) -> Labels:
+    """Read labels of any kind from a file, a folder or a table in memory. Labels that are read already come back.
+
+    They are named after the file or folder; a table in memory is called "labels".
+
+    Raises:
+        UserError: nothing is there; a line has another number of columns, an empty cell or an impossible score; there
+            are fewer than 10 graded pairs, or nothing to tell apart.
+    """
+    if isinstance(source, Pairs | Domain):
+        return source
+    if not isinstance(source, str | Path):
+        return _of_table("labels", "the labels", [*_rows_of(source)])
+    path = Path(source)
+    if not path.exists():
+        raise UserError(f"{path} does not exist", "name a table of labels, or a folder with corpus, queries and qrels")
+    return read_judged(path) if path.is_dir() else _of_table(path.stem, str(path), [*_lines_of(path)])
+
+
+def read_pairs(source: Any) -> Pairs:
+    """`read_labels`, where only graded pairs will do; UserError for other labels."""
+    labels = read_labels(source)
+    if not isinstance(labels, Pairs):
+        raise UserError(f"{source} holds {in_words(labels)}", "give graded pairs: first, second, score")
+    return labels
+
+
+def read_domain(source: Any) -> Domain:
+    """`read_labels`, where only queries with something to find will do; UserError for graded pairs."""
+    labels = read_labels(source)
+    if not isinstance(labels, Domain):
+        raise UserError(f"{source} holds {in_words(labels)}", "give questions with answers, or texts with labels")
+    return labels
+
+
+def in_words(labels: Labels) -> str:
+    """What judges, for a reader: "1,379 graded pairs of mine"."""
+    count = f"{len(labels):,} graded pairs" if isinstance(labels, Pairs) else f"{len(labels.queries):,} queries"
+    return f"{count} of {labels.name}"
+
+
+def read_judged(folder: Path) -> Domain:
+    """A corpus, queries, and what is relevant to what, in the layout of TREC or of BEIR; named after the folder.
+
+    A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries without a relevant
+    text stay in the domain and out of the means. A first line of judgements whose grade is a word is a header.
+
+    Raises:
+        UserError: as `read_labels`; an id occurs twice, or only the judgements know it.
+    """
+    corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
+    path = _first_of(folder, _QRELS)
+    judged: dict[tuple[str, str], int] = {}
+    for number, (place, cells) in enumerate(_tab_rows(path, None)):
+        if len(cells) not in (3, 4):
+            raise UserError(f"{place}: {len(cells)} column(s) instead of 3 or 4", _FOLDER)
+        query, text, grade = cells[0], cells[-2], cells[-1]
+        if number == 0 and grade.isalpha():
+            continue  # query-id, corpus-id, score
+        if not grade.lstrip("+-").isdecimal():
+            raise UserError(f"{place}: the grade {grade[:40]!r} is not a whole number", _FOLDER)
+        for kind, key, known in (("query", query, queries), ("text", text, corpus)):
+            if key not in known:
+                raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", "correct or delete the line")
+        judged[query, text] = max(0, int(grade))
+    if not any(judged.values()):
+        raise UserError(f"{path} marks no text as relevant", _FOLDER)
+    return relevant(folder.name, queries, corpus, judged)
+
+
+def _of_table(name: str, where: str, rows: list[Row]) -> Labels:
+    """What the rows are, by their columns."""
+    if not rows:
+        raise UserError(f"{where}: 0 rows", _TABLE)
+    head = [cell.strip().lower() for cell in rows[0][1]]
+    names = next((names for names in NAMED if {*names} <= {*head}), None)
+    chosen = [head.index(column) for column in names] if names else range(len(head))
+    if len(chosen) not in (2, 3):
+        raise UserError(f"{rows[0][0]}: {len(head)} column(s) instead of 2 or 3", _TABLE)
+    if names or (len(head) == 3 and _is_word(head[2])):
+        rows = rows[1:]
+    cut: list[Row] = []
+    for place, cells in rows:
+        if len(cells) != len(head):
+            raise UserError(f"{place}: {len(cells)} column(s) instead of {len(head)}", _TABLE)
+        cut.append((place, [cells[column].strip() for column in chosen]))
+        for column, cell in zip(names or ("first", "second"), cut[-1][1], strict=False):
+            if not cell and column != "score":
+                raise UserError(f"{place}: the {column} cell is empty", _FILL)
+    if len(chosen) == 3:
+        return _graded(name, where, cut)
+    texts, others = [cells[0] for _, cells in cut], [cells[1] for _, cells in cut]
+    classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
+    return same_class(name, texts, others) if classes else _answered(name, texts, others)
+
+
+def _graded(name: str, where: str, rows: list[Row]) -> Pairs:
+    scores = [read_score(cells[2], place, "correct or delete the line") for place, cells in rows]
+    if len(scores) < FEWEST_PAIRS:
+        raise UserError(f"{where}: {len(scores)} pair(s)", f"give at least {FEWEST_PAIRS} graded pairs")
+    if min(scores) == max(scores):
+        raise UserError(f"{where}: every score is {scores[0]:g}", "give scores that differ, or there is no order")
+    return Pairs(name, [cells[0] for _, cells in rows], [cells[1] for _, cells in rows], np.array(scores))
+
+
+def _answered(name: str, questions: list[str], answers: list[str]) -> Domain:
+    """Each question finds its answers among all answers."""
+    if len({*answers}) < 2:
+        raise UserError(f"{name}: {len({*answers})} answer(s)", "give at least two, or there is nothing to search")
+    grades = dict.fromkeys(zip(questions, answers, strict=True), 1)
+    return relevant(
+        name, dict(zip(questions, questions, strict=True)), dict(zip(answers, answers, strict=True)), grades
+    )
+
+
+def _is_word(cell: str) -> bool:
+    """Whether a score cell is a column's name: "score", but neither "nan" (a bad score) nor "4,5" (a typing error)."""
+    return cell[:1].isalpha() and cell not in {"nan", "inf", "infinity"}
+
+
+def _rows_of(table: Any) -> Iterator[Row]:
+    """The names of a table's columns if it has them, and its rows, as text."""
+    columns = list(getattr(table, "column_names", getattr(table, "columns", ())))
+    if columns:
+        yield "the columns", [str(column) for column in columns]
+    for number, row in enumerate(zip(*(table[c] for c in columns), strict=True) if columns else table, start=1):
+        yield f"row {number}", ["" if cell is None or cell != cell else str(cell) for cell in row]
+
+
+def _lines_of(path: Path) -> Iterator[Row]:
+    if path.suffix.lower() == ".jsonl":
+        return _json_rows(path)
+    return _comma_rows(path) if path.suffix.lower() == ".csv" else _tab_rows(path, "\t")
+
+
+def _tab_rows(path: Path, separator: str | None, remedy: str = _TABLE) -> Iterator[Row]:
+    # Split at "\n" alone: str.splitlines would also cut a sentence at U+2028 or U+0085. Quotes are plain characters.
+    for number, line in enumerate(read_text(path, remedy).split("\n"), start=1):
+        if line.strip():
+            yield f"{path}, line {number}", line.rstrip("\r").split(separator)
+
+
+def _comma_rows(path: Path) -> Iterator[Row]:
+    reader = csv.reader(read_text(path, _TABLE).splitlines(keepends=True), strict=True)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield f"{path}, line {reader.line_num}", cells
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: {error}", _TABLE) from None
+
+
+def _json_rows(path: Path) -> Iterator[Row]:
+    names: list[str] = []
+    for place, (line,) in _tab_rows(path, "\0"):
+        row = _json_object(place, line, _TABLE)
+        if not names:
+            names = list(row)
+            yield place, names
+        yield place, [str(row[name]) for name in names if row.get(name) is not None]
+
+
+def _json_object(place: str, line: str, remedy: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        raise UserError(f"{place}: not a JSON object", remedy)
+    return row
+
+
+def _texts(folder: Path, stem: str) -> dict[str, str]:
+    """Id -> text of corpus or queries."""
+    path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
+    texts: dict[str, str] = {}
+    for place, cells in _id_rows(path) if path.suffix == ".jsonl" else _tab_rows(path, "\t", _FOLDER):
+        if len(cells) != 2:
+            raise UserError(f"{place}: {len(cells)} column(s) instead of 2", _FOLDER)
+        key, text = (cell.strip() for cell in cells)
+        if not key or not text:
+            raise UserError(f"{place}: the {'text' if key else 'id'} is empty", _FILL)
+        if key in texts:
+            raise UserError(f"{place}: the id {key!r} occurs twice", "delete one")
+        texts[key] = text
+    if not texts:
+        raise UserError(f"{path}: 0 rows", _FOLDER)
+    return texts
+
+
+def _id_rows(path: Path) -> Iterator[Row]:
+    for place, (line,) in _tab_rows(path, "\0", _FOLDER):
+        row = _json_object(place, line, _FOLDER)
+        if missing := [name for name in ("_id", "text") if name not in row]:
+            raise UserError(f"{place} has no column {missing[0]}", _FOLDER)
+        yield place, [str(row["_id"]), f"{row.get('title') or ''} {row['text']}"]
+
+
+def _first_of(folder: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)

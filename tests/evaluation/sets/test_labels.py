@@ -1,0 +1,201 @@
+"""The user's labels: read as written, or refused in one line that says where and how to go on."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import datasets
+from isotrope.errors import UserError
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import in_words, read_domain, read_labels, read_pairs
+
+LINES = [f"sentence {n}\tanother {n}\t{n / 2}" for n in range(12)]
+TREC = {
+    "corpus__tsv": "d1\tan apple\nd2\ta pear\nd3\ta stone\n",
+    "queries__tsv": "q1\tfruit\nq2\tmineral\nq3\tnothing\n",
+    "qrels__txt": "q1 0 d1 2\nq1 0 d2 1\nq2 0 d3 1\nq2 0 d1 -1\n",
+}
+BEIR = {
+    "corpus__jsonl": "".join(
+        json.dumps({"_id": key, "title": title, "text": text}) + "\n"
+        for key, title, text in [("d1", "an", "apple"), ("d2", "", "a pear"), ("d3", "a", "stone")]
+    ),
+    "queries__jsonl": "".join(
+        json.dumps({"_id": key, "text": text}) + "\n"
+        for key, text in [("q1", "fruit"), ("q2", "mineral"), ("q3", "nothing")]
+    ),
+    "qrels_test__tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td3\t1\n",
+}
+
+
+def write(folder: Path, **files: str) -> Path:
+    """`corpus__tsv="…"` -> corpus.tsv; `qrels_test__tsv` -> qrels/test.tsv."""
+    for name, text in files.items():
+        path = folder / name.replace("__", ".").replace("qrels_", "qrels/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def write_file(folder: Path, content: list[str] | bytes, name: str = "own.tsv") -> Path:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else "\n".join(content).encode())
+    return folder / name
+
+
+def test_graded_pairs_are_read_as_they_are(tmp_path: Path) -> None:
+    pairs = read_pairs(write_file(tmp_path, LINES))
+    assert (pairs.name, len(pairs), in_words(pairs)) == ("own", 12, "12 graded pairs of own")
+    assert (pairs.first[3], pairs.second[3]) == ("sentence 3", "another 3")
+    np.testing.assert_array_equal(pairs.gold, np.arange(12) / 2)
+    with pytest.raises(UserError, match="12 graded pairs of own"):
+        read_domain(tmp_path / "own.tsv")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["sentence1\tsentence2\tscore", *LINES],
+        ["a\tb\tgrade", *LINES],
+        ["id\tscore\tfirst\tsecond", *("{2}\t{2}\t{0}\t{1}".format(*line.split("\t")) for line in LINES)],
+        [*LINES[:6], "", "  ", *LINES[6:], ""],
+        ("\ufeff" + "\r\n".join(LINES) + "\r\n").encode(),
+    ],
+    ids=["header", "other names", "more columns", "blank lines", "mark and windows line ends"],
+)
+def test_harmless_variations(tmp_path: Path, lines: list[str] | bytes) -> None:
+    assert read_pairs(write_file(tmp_path, lines)).second == [f"another {n}" for n in range(12)]
+
+
+def test_quotes_mean_something_in_csv_alone(tmp_path: Path) -> None:
+    lines = ["a,b,score", '"one, two","say ""hi""",3', *(f"x{n},y{n},{n}" for n in range(10))]
+    pairs = read_pairs(write_file(tmp_path, lines, "own.csv"))
+    assert (pairs.first[0], pairs.second[0], len(pairs)) == ("one, two", 'say "hi"', 11)
+    pairs = read_pairs(write_file(tmp_path, ['he said "no\tline\u2028separator\t1', *LINES]))
+    assert (pairs.first[0], pairs.second[0]) == ('he said "no', "line\u2028separator")
+
+
+def test_tables_in_memory_are_read_like_files(tmp_path: Path) -> None:
+    rows = [line.split("\t") for line in LINES]
+    columns = dict(zip(("first", "second", "score"), zip(*rows, strict=True), strict=True))
+    objects = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
+    wanted = read_pairs(write_file(tmp_path, LINES))
+    for table in (
+        rows,
+        pandas.DataFrame(columns),
+        datasets.Dataset.from_dict({name: list(values) for name, values in columns.items()}),
+        write_file(tmp_path, objects, "own.jsonl"),
+        wanted,
+    ):
+        assert read_pairs(table).checksum() == wanted.checksum()
+
+
+@pytest.mark.parametrize("layout", [TREC, BEIR], ids=["trec", "beir"])
+def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, str]) -> None:
+    domain = read_domain(write(tmp_path / "shop", **layout))
+    assert (domain.name, in_words(domain)) == ("shop", "3 queries of shop")
+    assert domain.queries == ["fruit", "mineral", "nothing"]
+    assert domain.corpus == ["an apple", "a pear", "a stone"]
+    np.testing.assert_array_equal(domain.grades.toarray(), [[2, 1, 0], [0, 0, 1], [0, 0, 0]])
+    assert not domain.own
+    assert domain.labels is None
+
+
+def test_texts_with_classes(tmp_path: Path) -> None:
+    write(tmp_path, mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n", mine__csv='label,text\nx,"a, b"\nx,b\ny,c\nx,d\n')
+    for name, first in (("mine.tsv", "a"), ("mine.csv", "a, b")):
+        domain = read_domain(tmp_path / name)
+        assert (domain.name, domain.queries, domain.own) == ("mine", [first, "b", "c", "d"], True)
+        np.testing.assert_array_equal(domain.grades.toarray()[0], [0, 1, 0, 1])
+    with pytest.raises(UserError, match="4 queries of mine"):
+        read_pairs(tmp_path / "mine.csv")
+
+
+def test_questions_with_answers(tmp_path: Path) -> None:
+    write(tmp_path, mine__tsv="q1\ta1\nq2\ta2\nq3\ta1\n", named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n")
+    domain = read_domain(tmp_path / "mine.tsv")
+    assert (domain.queries, domain.corpus, domain.labels) == (["q1", "q2", "q3"], ["a1", "a2"], None)
+    np.testing.assert_array_equal(domain.grades.toarray(), [[1, 0], [0, 1], [1, 0]])
+    assert read_domain(tmp_path / "named.csv").corpus == ["a1", "a2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "0 rows"),
+        (LINES[:9], "9 pair.*at least 10"),
+        ([*LINES, "only\ttwo"], "line 13: 2 column"),
+        (["a\tb\t1\td"], "line 1: 4 column"),
+        (["a b 1", *LINES], "line 1: 1 column"),
+        ([*LINES, "a\tb\tfour"], "line 13: the score 'four'"),
+        (["a\tb\t4,5", *LINES], "line 1: the score '4,5'"),
+        (["a\tb\tnan", *LINES], "line 1: the score 'nan'"),
+        ([*LINES, "a\tb\t"], "line 13: the score ''"),
+        ([*LINES, "\tb\t1"], "line 13: the first cell is empty"),
+        (["a\tb\t3"] * 20, "every score is 3"),
+        ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
+        (b"\0" * 50, "line 1: a binary file"),
+        (["one\tx", "two\tx"], r"own: 1 class\(es\)"),
+        (["text\tlabel", "one\tx", "two\ty"], "no text shares its class"),
+        (["question\tanswer", "one\tx", "two\tx"], r"1 answer\(s\)"),
+        (["text\tlabel", "one\t"], "line 2: the label cell is empty"),
+    ],
+)
+def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | bytes, words: str) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        read_labels(write_file(tmp_path, lines))
+    assert "own" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"corpus__tsv": ""}, r"corpus\.tsv: 0 rows"),
+        ({"qrels__txt": "query text grade\n"}, r"qrels\.txt marks no text as relevant"),
+        ({"qrels__txt": "q1 0 d9 1\n"}, r"qrels\.txt, line 1: the text 'd9' is not in bad"),
+        ({"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"}, r"qrels\.txt, line 2: the query 'q9' is not in bad"),
+        ({"qrels__txt": "q1 0 d1 high\nq1 0 d2 much\n"}, r"line 2: the grade 'much' is not a whole number"),
+        ({"qrels__txt": "q1 d1\n"}, r"line 1: 2 column\(s\) instead of 3 or 4"),
+        ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: the id 'd1' occurs twice"),
+        ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: the text is empty"),
+        ({"corpus__tsv": "d1 without tab\n"}, r"corpus\.tsv, line 1: 1 column\(s\) instead of 2"),
+    ],
+)
+def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str], problem: str) -> None:
+    with pytest.raises(UserError, match=problem) as caught:
+        read_labels(write(tmp_path / "bad", **{**TREC, **changed}))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    for part, problem in [
+        ("corpus__tsv", r"none of corpus\.tsv, corpus\.jsonl"),
+        ("qrels__txt", r"none of qrels\.txt"),
+    ]:
+        with pytest.raises(UserError, match=problem):
+            read_labels(write(tmp_path / part, **{name: text for name, text in TREC.items() if name != part}))
+    with pytest.raises(UserError, match="does not exist"):
+        read_labels(tmp_path / "nowhere")
+    for line, problem in [('{"text": "a"}', "line 1 has no column _id"), ("[1]", "not a JSON object"), ("{", "JSON")]:
+        with pytest.raises(UserError, match=problem):
+            read_labels(write(tmp_path / "json", **{**BEIR, "corpus__jsonl": line + "\n"}))
+    with pytest.raises(UserError, match=r"own\.csv, line 1"):
+        read_labels(write_file(tmp_path, ['"open,b,1'], "own.csv"))
+
+
+@given(st.binary(max_size=200), st.sampled_from(["x.tsv", "x.csv", "x.jsonl"]))
+def test_any_bytes_end_in_an_answer_or_a_user_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_bytes(content)
+    with suppress(UserError):
+        assert isinstance(read_labels(path), Domain)  # 200 random bytes hold no ten pairs
