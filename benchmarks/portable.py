@@ -30,11 +30,11 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from isotrope import load
-from isotrope.cards.onnx import FLOAT32
 from isotrope.encoder import save
 from isotrope.encoder.pooling import Dense
 from isotrope.errors import UserError
 from isotrope.post.whitening import whitening
+from isotrope.report.card import FLOAT32
 from isotrope.store.atomic import write_json, write_text
 from isotrope.training.onnx import FARTHEST, export_onnx, farthest_apart, run_onnx
 

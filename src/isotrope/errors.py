@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -50,6 +52,19 @@ class UserError(ValueError):
     def __reduce__(self) -> tuple[type[UserError], tuple[str, str]]:
         """As it travels from one process to another."""
         return type(self), (self.problem, self.remedy)
+
+
+def needs(extra: str, module: str) -> Any:
+    """A module of a package that comes with an extra of isotrope.
+
+    Raises:
+        UserError: it is not installed; the line names the extra.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        raise UserError(f"this needs {package}, which is not installed", f"pip install 'isotrope[{extra}]'") from error
 
 
 class Stopped(Exception):

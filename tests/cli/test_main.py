@@ -50,7 +50,7 @@ def test_an_error_is_one_line_with_its_code(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An early end of a file is not taken for Ctrl-D; data is shown as it is."""
-    monkeypatch.setattr("isotrope.report.run_page.write_report", raising(error))
+    monkeypatch.setattr("isotrope.training.page.write_report", raising(error))
     assert ended(["report", "somewhere"], monkeypatch) == code
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -58,7 +58,7 @@ def test_an_error_is_one_line_with_its_code(
 
 
 def test_what_is_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.report.run_page.write_report", raising(ZeroDivisionError()))
+    monkeypatch.setattr("isotrope.training.page.write_report", raising(ZeroDivisionError()))
     monkeypatch.setattr(sys, "argv", ["isotrope", "report", "somewhere"])
     with pytest.raises(ZeroDivisionError):
         cli.main()

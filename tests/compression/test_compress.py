@@ -22,8 +22,8 @@ from isotrope.console.progress import _hearing
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.report.run_page import write_report
 from isotrope.training.folder import RunFolder
+from isotrope.training.page import write_report
 from isotrope.training.train import Run
 from library import write_library
 

@@ -22,8 +22,8 @@ from isotrope.encoder.layers import keep_layers
 from isotrope.encoder.lora import WEIGHTS, adapter_weights, add_adapter, merge
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
-from isotrope.report.run_page import write_report
 from isotrope.teachers._model import INITIAL, TeacherModel
+from isotrope.training.page import write_report
 from isotrope.training.train import Run
 from small_causal import build_decoder
 from small_runs import small_run, unfinished

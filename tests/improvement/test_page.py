@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isotrope.improvement.page import KEEP_ADVICE, candidates_table, choice_judgement, choice_page, keep_or_use
+from isotrope.improvement.page import KEEP_ADVICE, candidates_table, choice_page, evidence, race_verdict
 from library import race_record
 
 
@@ -27,7 +27,7 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
         "my model",
         "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0",
         "Left out, it is late: crops; titles.",
-        "use the new model",
+        "Use the new model",
     ):
         assert words in html
     kept = choice_page(race_record("keep"), "my model").html()
@@ -35,11 +35,14 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     assert "stopped before its end" in choice_page(race_record(finished=False), "my model").html()
 
 
-def test_the_verdict_in_a_line_and_on_the_card() -> None:
-    assert keep_or_use(race_record()) == (
-        "verdict: better; use the new model for documents like these; soft: +10.00 points (95 %: +5.00 … +15.00)"
+def test_the_verdict_of_a_race() -> None:
+    better = race_verdict(race_record(), "mine")
+    assert str(better) == (
+        "better: 25.00 → 35.00 points on average, +10.00 (95 % interval +5.00 to +15.00), judged by tasks made of your "
+        "documents\nUse the new model for documents like these."
     )
-    assert keep_or_use(race_record("keep")) == f"verdict: not significant; {KEEP_ADVICE}"
-    assert keep_or_use(race_record("keep", left_out={"crops": "it is late"})).endswith("; 1 more had to be left out")
-    found = choice_judgement(race_record())
-    assert (found.word, len(found.rows)) == ("better", 3)
+    assert race_verdict(race_record("keep")).word == "no difference found"
+    assert race_verdict(race_record("keep", left_out={"crops": "it is late"})).advice.endswith(
+        "1 more had to be left out."
+    )
+    assert len(evidence(race_record()).rows) == 3

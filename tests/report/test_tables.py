@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import io
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
 
 from isotrope.console.plain import plain_console
+from isotrope.errors import UserError
+from isotrope.evaluation.significance import compare_tasks
+from isotrope.evaluation.verdict import Verdict
+from isotrope.report.comparison import COMPARED, comparison_rows, of_run, signed, verdict_table, with_average
 from isotrope.report.page import Page
+from isotrope.report.table_files import check_table_file, write_tables
 from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
 
 
@@ -83,3 +93,51 @@ def test_long_names_and_paths_break_behind_a_sign_in_a_narrow_terminal() -> None
         while "".join(shown) != name:
             assert shown[-1][-1] in "-/"
             shown.append(lines[first + len(shown)])
+
+
+ONE = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712, "verdict": "x"}
+
+
+def test_a_row_is_in_points_with_signs() -> None:
+    (row,) = comparison_rows({"STSBenchmark": ONE})
+    assert row == ["STS-B", "50.00", "49.10", "−0.90", "−2.00 … +0.10", "0.0712", "x"]
+    assert len(row) == 1 + len(COMPARED)
+    assert signed(0.0123) == "+1.23"
+
+
+def test_several_tasks_have_an_average() -> None:
+    assert list(with_average(ONE | {"per_task": {"a": ONE}})) == ["a"]
+    assert list(with_average(ONE | {"per_task": {"a": ONE, "b": ONE}})) == ["a", "b", "average"]
+
+
+def test_a_row_a_task_and_the_average_of_several() -> None:
+    generator = np.random.default_rng(0)
+    old = {name: generator.random(50) for name in ("STSBenchmark", "mine")}
+    found = asdict(compare_tasks(old, {name: values - 0.1 for name, values in old.items()}))
+    table = of_run(found)
+    assert [row[0] for row in table.rows] == ["STS-B", "mine", "average"]
+    assert table.rows[0][3:5] == ["−10.00", "−10.00 … −10.00"]
+    assert table.rows[2][-1] == "worse"
+    found["per_task"].pop("mine")
+    assert [row[0] for row in of_run(found).rows] == ["STS-B"]
+
+
+def test_a_verdict_is_a_row() -> None:
+    verdict = Verdict("worse", "old", "new", "50 pairs", "Spearman × 100", (0.5, 0.4), -0.1, -0.2, -0.05, 0.01, "Keep.")
+    table = verdict_table(verdict)
+    assert list(table.rows) == [["Spearman × 100", "50.00", "40.00", "−10.00", "−20.00 … −5.00", "0.01", "worse"]]
+    assert table.notes == ["Keep."]
+    untested = verdict_table(Verdict.not_tested(before="old", after="new", advice="Name labels."))
+    assert list(untested.rows) == [["new", "not tested"]]
+
+
+def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
+    for name, problem in (("x.pdf", "unknown format"), ("none/x.md", "does not exist")):
+        with pytest.raises(UserError, match=problem):
+            check_table_file(tmp_path / name)
+    (tmp_path / "d.md").mkdir()
+    with pytest.raises(UserError, match="is a folder"):
+        check_table_file(tmp_path / "d.md")
+    for ending in (".md", ".tex", ".html"):
+        write_tables([TABLE], check_table_file(tmp_path / f"x{ending}"))
+        assert "2.00" in (tmp_path / f"x{ending}").read_text()

@@ -21,7 +21,8 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     result = finished.result
     (scores,) = result["comparison"]["per_task"].values()
     for words in (
-        f"**{result['verdict']}**: {result['advice']}.",
+        f"{result['verdict'].replace('not significant', 'no difference found')}**: ",
+        "graded pairs of",
         f"{100 * scores['before']:.2f} | {100 * scores['after']:.2f}",
         f"## Is it better than {tiny_model.name} with mean pooling?",
         "### 1. Trained with `simcse`",
@@ -73,7 +74,7 @@ def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_fil
         "a vector of 8 numbers",
         "su2021whitening",
         "gao2021simcse",
-        "**Not judged.**" if record["self_made"] is None else f"**{record['verdict']}**: {record['advice']}.",
+        "**Not judged.**" if record["self_made"] is None else "texts that the fit did not see",
     ):
         assert words in text, words
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
@@ -97,9 +98,8 @@ def test_the_verdict_of_a_whitening_says_what_was_measured(
         **dict.fromkeys(tasks, finished.result["comparison"]),
     }
     text = whiten_card(tiny_model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
-    assert "**worse**: keep the old model." in text
     assert ("graded similarity" in text) == ("pairs" in tasks)
     assert ("1,234 texts" in text) == ("self_made" in tasks)
-    assert f"## Is it better than `{tiny_model.name}`?" in text
+    assert f"## Is it better than {tiny_model.name}?" in text
     further = whiten_card(finished.model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
     assert "## Is it better than the model before step 2?" in further

@@ -53,7 +53,7 @@ def compress(
     """
     from isotrope.cli.train import show_report
     from isotrope.compression.compress import compress as run
-    from isotrope.report.compression import compression_tables, kept_line
+    from isotrope.compression.page import compression_tables, kept_line
     from isotrope.report.tables import print_table
 
     console = plain_console()

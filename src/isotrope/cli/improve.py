@@ -39,7 +39,7 @@ def improve(
     from isotrope.errors import Stopped
     from isotrope.improvement.improve import PAGE
     from isotrope.improvement.improve import improve as run
-    from isotrope.improvement.page import candidates_table, general_lines, keep_or_use
+    from isotrope.improvement.page import candidates_table, general_lines, race_verdict
     from isotrope.report.tables import print_table
 
     console = plain_console()
@@ -52,7 +52,7 @@ def improve(
         plain_console(stderr=True).print(f"isotrope: {stopped}", style="bold")
         sys.exit(130)  # as Ctrl-C, whose own line would say less
     print_table(candidates_table(found.record), console)
-    for line in (keep_or_use(found.record), *general_lines(found.record)):
+    for line in (f"verdict: {race_verdict(found.record)}", *general_lines(found.record)):
         console.print(line)
     console.print(f"model:  {found.model}")
     console.print(f"report: {found.folder / PAGE}")

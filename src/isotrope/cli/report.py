@@ -17,6 +17,6 @@ def report(
 
     It has the verdict, the curves, and the vectors before and after. The figures are also written as .svg and .png.
     """
-    from isotrope.report.run_page import write_report
+    from isotrope.compression.page import write_student_report
 
-    plain_console().print(f"written to {write_report(run, output)}")
+    plain_console().print(f"written to {write_student_report(run, output)}")

@@ -130,10 +130,10 @@ def _tell(folder: Path, result: Mapping[str, Any]) -> None:
 def show_report(folder: Path) -> None:
     """The page of a finished run, which stands whatever becomes of its page."""
     try:
-        from isotrope.report.run_page import write_report
+        from isotrope.compression.page import write_student_report
 
         with console.status("drawing the report"):
-            page = write_report(folder)
+            page = write_student_report(folder)
         console.print(f"report: {page}")
     except Exception as error:
         why = " ".join(str(error).split()) or type(error).__name__

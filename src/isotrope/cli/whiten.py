@@ -47,8 +47,7 @@ def whiten(
 
     Whitening spreads the vectors more evenly. It becomes the last layer of the model.
     """
-    from isotrope.cards.verdict import with_average
-    from isotrope.report.comparison import before_after, of_run
+    from isotrope.report.comparison import before_after, of_run, with_average
     from isotrope.report.tables import print_table
     from isotrope.store.records import read_record
     from isotrope.training.whiten import WHITEN_RECORD

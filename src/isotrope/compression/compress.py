@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from isotrope.cards.card import Card, save_card
 from isotrope.compression.cost import costs
+from isotrope.compression.page import compression_verdict, evidence
 from isotrope.compression.quality import compare_quality, kept_share, training_verdict
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -22,7 +22,7 @@ from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.report.compression import compression_judgement
+from isotrope.report.card import Card, save_card
 from isotrope.store.cache import cache_folder
 from isotrope.text.collection import open_documents
 from isotrope.text.sample import Sample
@@ -119,7 +119,7 @@ def compress(
         return run
     with folder.hold():
         record = _measured(folder, inputs, str(teacher), held_out, console)
-        card = Card.of(folder.model).model_copy(update={"verdict": compression_judgement(record)})
+        card = Card.of(folder.model).judged(compression_verdict(record), evidence(record))
         save_card(folder.model, card)
         folder.write_result({**run.result, "compression": record})
     return Run(folder.path, folder.result())

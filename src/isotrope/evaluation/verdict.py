@@ -68,11 +68,15 @@ class Verdict:
         """As JSON takes it."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        """Two lines for a terminal: the word with its evidence, then the advice."""
+    @property
+    def evidence(self) -> str:
+        """The scores, their difference with its interval, and the judge, as a clause."""
         if self.scores is None or self.difference is None or self.low is None or self.high is None:
-            return f"{self.word}: nothing judged {self.after}\n{self.advice}"
+            return f"nothing judged {self.after}"
         old, new = (f"{100 * score:.2f}" for score in self.scores)
         change, low, high = (f"{100 * x:+.2f}".replace("-", "−") for x in (self.difference, self.low, self.high))
-        numbers = f"{old} → {new} {self.measure}, {change} (95 % interval {low} to {high})"
-        return f"{self.word}: {numbers}, judged by {self.judge}\n{self.advice}"
+        return f"{old} → {new} {self.measure}, {change} (95 % interval {low} to {high}), judged by {self.judge}"
+
+    def __str__(self) -> str:
+        """Two lines for a terminal: the word with its evidence, then the advice."""
+        return f"{self.word}: {self.evidence}\n{self.advice}"

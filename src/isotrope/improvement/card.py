@@ -7,13 +7,13 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.cards.base import Base
-from isotrope.cards.card import Card, Data, Step
-from isotrope.cards.citations import cited_keys
+from isotrope.components.citations import cited_keys
+from isotrope.encoder.origin import Base
 from isotrope.improvement.candidates import linear_step
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.page import choice_judgement
+from isotrope.improvement.page import evidence, race_verdict
 from isotrope.improvement.race import Race
+from isotrope.report.card import Card, Data, Step
 from isotrope.text.collection import Documents
 
 CHOSEN = "chosen in a race"
@@ -41,4 +41,4 @@ def choice_card(
         )
         card = card.then(step, model)
     against = Base.of(start.model).name  # not always the card's base model: the start may be made of that one
-    return card.model_copy(update={"verdict": choice_judgement(record).model_copy(update={"against": against})})
+    return card.judged(race_verdict(record, against), evidence(record))

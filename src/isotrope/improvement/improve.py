@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from isotrope.cards.base import Base
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
@@ -19,6 +18,7 @@ from isotrope.encoder import load, save
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.hub import check_hub
 from isotrope.encoder.load import is_bare, locate
+from isotrope.encoder.origin import Base
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain

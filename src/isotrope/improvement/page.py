@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from isotrope.cards.verdict import Judgement, signed
+from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.guard import GRADED
-from isotrope.report.page import Page, PageVerdict
-from isotrope.report.run_page import SIGNS
+from isotrope.report.comparison import signed
+from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks
 
 RULE = (
@@ -18,7 +19,7 @@ RULE = (
     "paired bootstrap over the queries gives p, corrected for the number of candidates (max-T)."
 )
 PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
-KEEP_ADVICE = "keep your model: no candidate is significantly better on these documents"
+KEEP_ADVICE = "Keep your model: no candidate is significantly better on these documents."
 
 
 def candidates_table(record: Mapping[str, Any], title: str = "All candidates, the best mean first") -> Table:
@@ -50,34 +51,33 @@ def choice_page(record: Mapping[str, Any], model: str) -> Page:
     return Page(
         title=f"Improve: {model}",
         lead=_lead(record),
-        verdict=PageVerdict(*_verdict(record)),
+        verdict=race_verdict(record),
         tables=[candidates_table(record)],
     )
 
 
-def choice_judgement(record: Mapping[str, Any]) -> Judgement:
-    """The verdict for the card of the chosen model."""
-    word, _, _, advice = _verdict(record)
+def evidence(record: Mapping[str, Any]) -> Table:
+    """For the card of the chosen model: all candidates, and how they were judged."""
     table = candidates_table(record)
-    how = " ".join(
-        [
-            "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100.",
-            *table.notes,
-            *_lead(record)[1:],
-        ]
-    )
-    return Judgement(word=word, advice=advice, how=how, header=table.header, rows=table.rows)
+    measured = "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100."
+    return replace(table, notes=[measured, *table.notes, *_lead(record)[1:]])
 
 
-def _verdict(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Word, sign, change, advice."""
-    choice = record["choice"]
-    if choice == AS_IS:
-        untried = f"; {len(record['left_out'])} more had to be left out" if record["left_out"] else ""
-        return "not significant", SIGNS["not significant"], "", KEEP_ADVICE + untried
-    gain = record["gains"][choice]
-    change = f"{choice}: {signed(gain['gain'])} points (95 %: {signed(gain['low'])} … {signed(gain['high'])})"
-    return "better", SIGNS["better"], change, "use the new model for documents like these"
+def race_verdict(record: Mapping[str, Any], before: str = "your model") -> Verdict:
+    """The verdict on the choice; if the model is kept, on the candidate that came nearest."""
+    gains, choice = record["gains"], record["choice"]
+    if not gains:
+        return Verdict.not_tested(before=before, after=choice, advice=KEEP_ADVICE)
+    best = choice if choice != AS_IS else max(gains, key=lambda name: gains[name]["gain"])
+    table, gain = record["table"], gains[best]
+    judges = judging(list(table[AS_IS]))
+    old, new = (sum(table[name][task] for task in judges) / len(judges) for name in (AS_IS, best))
+    untried = f" {len(record['left_out'])} more had to be left out." if record["left_out"] else ""
+    return Verdict(
+        "no difference found" if choice == AS_IS else "better", before, best, "tasks made of your documents",
+        "points on average", (old, new), gain["gain"], gain["low"], gain["high"], gain["p"],
+        KEEP_ADVICE + untried if choice == AS_IS else "Use the new model for documents like these.",
+    )  # fmt: skip
 
 
 def _lead(record: Mapping[str, Any]) -> list[str]:
@@ -101,9 +101,3 @@ def general_lines(record: Mapping[str, Any]) -> list[str]:
         for task, of in found["per_task"].items()
     ]
     return [f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."]
-
-
-def keep_or_use(record: Mapping[str, Any]) -> str:
-    """The verdict in a line."""
-    word, _, change, advice = _verdict(record)
-    return f"verdict: {word}; {advice}" + (f"; {change}" if change else "")

@@ -1,4 +1,4 @@
-"""The table of before and after, for runs and for compared models."""
+"""Before and after, in points: for runs, compared models, students, and the verdict of any command."""
 
 from __future__ import annotations
 
@@ -6,27 +6,60 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from isotrope.cards.verdict import COMPARED, comparison_rows, with_average
+from isotrope.evaluation.verdict import Verdict
 from isotrope.report.tables import Table
 
+SHORT_NAMES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # of tasks, as papers print them
+COMPARED = ("before", "after", "change", "95 % interval", "p", "verdict")  # what `comparison_rows` gives for each name
 SPEARMAN = (
     "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. 100 is the same "
     "order, 0 is chance."
 )
 
 
-def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task") -> Table:
-    """One row for each comparison: both scores in points, the change, its 95 % interval, p and the verdict.
+def signed(fraction: float) -> str:
+    """A change in points, with its sign."""
+    return f"{100 * fraction:+.2f}".replace("-", "−")
+
+
+def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """A row for each comparison: its name, and the columns `COMPARED`, in points.
 
     Args:
-        title: what was compared, and how.
-        comparisons: the name of each row -> `isotrope.evaluation.significance.Comparison` as a dictionary.
-        rows: header of the names' column.
+        comparisons: name -> `isotrope.evaluation.significance.Comparison` as a dictionary.
     """
+    return [
+        [
+            SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",
+            signed(found["difference"]), f"{signed(found['low'])} … {signed(found['high'])}", f"{found['p']:.3g}",
+            found["verdict"],
+        ]
+        for name, found in comparisons.items()
+    ]  # fmt: skip
+
+
+def before_after(title: str, comparisons: Mapping[str, Mapping[str, Any]], rows: str = "task") -> Table:
+    """The table of `comparison_rows`; ``rows`` is the header of the names' column."""
     return Table(title, [rows, *COMPARED], comparison_rows(comparisons))
+
+
+def with_average(comparison: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The tasks of a comparison, and their average if there are several."""
+    tasks = dict(comparison["per_task"])
+    return tasks | {"average": comparison} if len(tasks) > 1 else tasks
 
 
 def of_run(comparison: Mapping[str, Any]) -> Table:
     """The comparison in a run's ``result.json``: one row for each task, and the average of several."""
-    table = before_after("Spearman × 100 on the same pairs", with_average(comparison))
-    return replace(table, notes=[SPEARMAN])
+    return replace(before_after("Spearman × 100 on the same pairs", with_average(comparison)), notes=[SPEARMAN])
+
+
+def verdict_table(verdict: Verdict) -> Table:
+    """A verdict as a table of one row; its text is ``str(verdict)``. `Page` and `Card` take the verdict itself."""
+    if verdict.scores is None or verdict.difference is None:
+        return Table("Verdict", ["", "verdict"], [[verdict.after, verdict.word]], words=2, notes=[verdict.advice])
+    found = {
+        "before": verdict.scores[0], "after": verdict.scores[1], "difference": verdict.difference,
+        "low": verdict.low, "high": verdict.high, "p": verdict.p, "verdict": verdict.word,
+    }  # fmt: skip
+    return replace(before_after("Verdict", {verdict.measure: found}, ""), notes=[verdict.advice])

@@ -1,12 +1,14 @@
 """The report's figures. Each is a function from arrays to a matplotlib figure, all in one style.
 
-Before is grey and after is blue everywhere, see `colours`.
+Before is grey and after is blue everywhere, see `page`.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -17,11 +19,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from isotrope.console.plain import escaped
-from isotrope.report.colours import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES
+from isotrope.report.page import AFTER, BEFORE, INK, MUTED, PAPER, RULE, SERIES, PageFigure
+from isotrope.store.atomic import new_file, write_text
 from isotrope.types import Vector
 
 Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 
+PAPERS = {  # name as the captions give it -> where to read it
+    "RankCSE Fig. 5": "https://arxiv.org/abs/2305.16726",
+    "DCLR Fig. 1": "https://arxiv.org/abs/2205.00656",
+    "Wang and Isola, 2020": "https://arxiv.org/abs/2005.10242",
+}
 TIME_COLOURS = {"before": BEFORE, "after": AFTER}
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
@@ -235,3 +243,22 @@ def svg(figure: Figure) -> str:
     sink = io.StringIO()
     figure.savefig(sink, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return sink.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure with its title and caption. ``name`` is the name of its files."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    source: str = ""  # a key of PAPERS
+
+    def draw(self, folder: Path) -> PageFigure:
+        """Write the figure's files -> the figure on the page."""
+        text = svg(self.figure)
+        write_text(folder / f"{self.name}.svg", text)
+        with new_file(folder / f"{self.name}.png") as file:
+            self.figure.savefig(file, format="png", dpi=200)
+        return PageFigure(self.name, self.title, text, self.caption, self.source, PAPERS.get(self.source, ""))

@@ -11,8 +11,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from isotrope.console.plain import escaped
-from isotrope.report.colours import CSS_NAMES
+from isotrope.evaluation.verdict import Verdict
 from isotrope.report.tables import Table
+
+# Before is grey and after is blue everywhere; the other colours are from Okabe and Ito, which colour-blind readers can
+# distinguish. In a page each is a CSS variable, so that figures follow light and dark.
+PAPER, INK, MUTED, RULE = "#ffffff", "#1f2329", "#676e79", "#dde1e7"
+BEFORE, AFTER = "#7d848f", "#0068a8"
+SERIES = (AFTER, "#c05000", "#00805d", "#a8558a", "#8a6d00")
+CSS_NAMES = {PAPER: "paper", INK: "ink", MUTED: "muted", RULE: "rule", BEFORE: "before"} | {
+    colour: f"series-{i}" for i, colour in enumerate(SERIES)
+}
+SIGNS = {"better": "▲", "worse": "▼", "no difference found": "◆", "not tested": "○"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +43,12 @@ class PageFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class PageVerdict:
-    """The verdict, first on the page."""
-
-    word: str
-    sign: str
-    change: str
-    advice: str
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """What a page shows, from top to bottom. All text is escaped."""
 
     title: str
     lead: Sequence[str] = ()  # paragraphs
-    verdict: PageVerdict | None = None
+    verdict: Verdict | None = None
     tables: Sequence[Table] = ()
     figures: Sequence[PageFigure] = ()
     missing: Sequence[str] = ()  # what is not shown, and why
@@ -56,7 +56,7 @@ class Page:
 
     def html(self) -> str:
         """The page as one self-contained text."""
-        return escaped(_template().render(page=self))
+        return escaped(_template().render(page=self, signs=SIGNS))
 
 
 def inline(text: str, name: str, title: str) -> str:

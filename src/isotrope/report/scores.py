@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.cards.verdict import SHORT_NAMES
 from isotrope.evaluation.models import OWN_DATA
 from isotrope.evaluation.significance import interval, resample
 from isotrope.evaluation.suite import SUITES, Measure, pair_cases, suite_average
-from isotrope.report.comparison import before_after
+from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.tables import Table, best_marks
 
 ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result

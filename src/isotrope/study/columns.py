@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isotrope.cards.verdict import SHORT_NAMES
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domains import DOMAINS
 from isotrope.evaluation.suite import main_scores
+from isotrope.report.comparison import SHORT_NAMES
 
 STS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC")

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrope.evaluation.geometry import by_gold_band
-from isotrope.report.colours import INK, SERIES
 from isotrope.report.figures import style, svg
+from isotrope.report.page import INK, SERIES
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.records import Record

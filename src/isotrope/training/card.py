@@ -9,15 +9,19 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.cards.card import Card, Data, Step
-from isotrope.cards.citations import cited_keys
-from isotrope.cards.verdict import COMPARED, Judgement, comparison_rows, with_average
+from isotrope.components.citations import cited_keys
 from isotrope.encoder.load import public_name
+from isotrope.evaluation.significance import Comparison
+from isotrope.evaluation.verdict import Verdict
 from isotrope.post.whitening import SOFT_WHITENING, Whitening
 from isotrope.preset.head import head_classes
 from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.preset import component_classes
 from isotrope.preset.sources import sourced
+from isotrope.report.card import Card, Data, Step
+from isotrope.report.comparison import COMPARED, comparison_rows, with_average
+from isotrope.report.tables import Table
+from isotrope.training.page import NEW, run_verdict
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count
 
@@ -47,12 +51,16 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],
         limits=list(_limits(plan)),
     )
-    card, verdict, pooling = Card.of(preset.encoder.backbone), _verdict(plan, result), preset.encoder.pooling
-    if verdict and pooling is not None:  # the model before training had it too
-        verdict = verdict.model_copy(update={"against": f"{card.base.name} with {pooling} pooling"})
-    if verdict and (student := preset.encoder.student):
-        verdict = verdict.model_copy(update={"against": f"{student} of {card.base.name}"})
-    return _judged(card.then(step, plan.model), verdict)
+    card, pooling, student = Card.of(preset.encoder.backbone), preset.encoder.pooling, preset.encoder.student
+    before = f"{student} of {card.base.name}" if student else card.base.name
+    before += f" with {pooling} pooling" if pooling else ""
+    card = card.then(step, plan.model)
+    if not (comparison := result.get("comparison")):
+        return card
+    count = sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values())
+    verdict = run_verdict(result, _before(card, before), f"{count:,} graded pairs of {', '.join(plan.judging)}")
+    how = [HOW_GRADED, HOW_TESTED, *([HEAD_KEPT] if "head" in result else [])]
+    return card.judged(verdict, Table("", ["", *COMPARED], comparison_rows(with_average(comparison)), notes=how))
 
 
 def whiten_card(
@@ -78,35 +86,24 @@ def whiten_card(
         cites=cited_keys([Whitening]),
         limits=["The whitening fits the text above. It may fit other text less well."],
     )
-    return _judged(Card.of(model).then(step, whitened), _whitening_verdict(record))
-
-
-def _judged(card: Card, verdict: Judgement | None) -> Card:
-    """The card with a verdict on its last step: a step further on is not compared with the base model."""
-    if verdict and (count := len(card.steps)) > 1:
-        verdict = verdict.model_copy(update={"against": f"the model before step {count}"})
-    return card.model_copy(update={"verdict": verdict})
-
-
-def _whitening_verdict(record: Mapping[str, Any]) -> Judgement | None:
-    pairs, made = record["pairs"], record["self_made"]
-    if not (pairs or made):
-        return None
-    count = record["held_out"]["used"]
-    how = [*([HOW_GRADED] if pairs else []), *([HOW_SELF_MADE.format(count=count)] if made else []), HOW_TESTED]
-    rows = [row for comparison in (pairs, made) if comparison for row in comparison_rows(with_average(comparison))]
-    return Judgement(
-        word=record["verdict"], advice=record["advice"], how=" ".join(how), header=["", *COMPARED], rows=rows
+    card = Card.of(model).then(step, whitened)
+    count, found = record["held_out"]["used"], [record[kind] for kind in ("pairs", "self_made") if record[kind]]
+    if not found:
+        return card
+    how = [HOW_GRADED] if record["pairs"] else []
+    how += [HOW_SELF_MADE.format(count=count)] if record["self_made"] else []
+    rows = [row for comparison in found for row in comparison_rows(with_average(comparison))]
+    judge, measure = (
+        ("graded pairs", "Spearman × 100") if record["pairs"] else (f"{count:,} of its texts", "MRR@10 × 100")
     )
+    before = _before(card, card.base.name)
+    verdict = Verdict.of(Comparison(**found[0]), before=before, after=NEW, judge=judge, measure=measure)
+    return card.judged(verdict, Table("", ["", *COMPARED], rows, notes=[*how, HOW_TESTED]))
 
 
-def _verdict(plan: TrainingPlan, result: Mapping[str, Any]) -> Judgement | None:
-    if not (comparison := result.get("comparison")):
-        return None
-    count = sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values())
-    how = f"{HOW_GRADED} There are {count:,}. {HOW_TESTED}{' ' + HEAD_KEPT if 'head' in result else ''}"
-    rows = comparison_rows(with_average(comparison))
-    return Judgement(word=result["verdict"], advice=result["advice"], how=how, header=["", *COMPARED], rows=rows)
+def _before(card: Card, base: str) -> str:
+    """What the last step is compared with: the base model, if it is the only step."""
+    return base if len(card.steps) == 1 else f"the model before step {len(card.steps)}"
 
 
 def _further(plan: TrainingPlan) -> dict[str, int | str]:

@@ -19,11 +19,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
 
-from isotrope.cards.card import Card
-from isotrope.cards.onnx import FLOAT32, INT8, onnx_card
 from isotrope.console.progress import tell
 from isotrope.encoder.load import load, public_name
 from isotrope.errors import UserError
+from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
 from isotrope.store.disk import writing
 
@@ -127,7 +126,7 @@ def export_onnx(
             say(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
         write_json(draft / "export.json", facts)
         source = Card.of(model) if pooling is None else Card.of(model).model_copy(update={"verdict": None})
-        write_text(draft / "README.md", onnx_card(facts, source))
+        write_text(draft / "README.md", graph_card(facts, source))
     say(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
     return folder
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from isotrope.cards.card import save_card
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import save
+from isotrope.report.card import save_card
 from isotrope.training.card import run_card
 from isotrope.training.fit import fit
 from isotrope.training.folder import RunFolder

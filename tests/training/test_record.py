@@ -12,9 +12,9 @@ import pytest
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.preset.preset import read_preset
-from isotrope.report.record import RunRecord
 from isotrope.training.folder import RunFolder
 from isotrope.training.log import MetricsLog
+from isotrope.training.record import RunRecord
 
 RESULT = {"verdict": "better", "advice": "keep it", "corpus": {}, "selection": {"best_step": 4}, "preset": "dclr"}
 Kept = Callable[..., RunRecord]

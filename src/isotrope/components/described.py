@@ -10,9 +10,8 @@ import yaml
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
 from torch import nn
 
-from isotrope.cards.base import Base
-from isotrope.cards.card import TAGS
-from isotrope.cards.citations import bibtex, cited_keys
+from isotrope.components.citations import TAGS, bibtex, cited_keys
+from isotrope.encoder.origin import Base
 
 TEXTS = ("examples", "examples_table", "_example_columns")  # of a data set, in sentence-transformers' card
 

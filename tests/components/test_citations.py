@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import ROOT
-from isotrope.cards.citations import bibtex, cited_keys, entries
+from isotrope.components.citations import bibtex, cited_keys, entries
 from isotrope.components.registry import READING, STAGES, component_class, kinds
 from isotrope.post.names import STEPS
 

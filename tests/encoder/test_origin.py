@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from isotrope import load
-from isotrope.cards.base import UNNAMED, Base, metadata_of, short_name
+from isotrope.encoder.origin import UNNAMED, Base, metadata_of, short_name
 
 
 def test_shipped_models_have_a_name_and_a_licence() -> None:

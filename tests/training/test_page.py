@@ -22,9 +22,9 @@ from isotrope.cli.main import app
 from isotrope.errors import UserError
 from isotrope.evaluation.geometry import alignment, by_gold_band, uniformity
 from isotrope.report import figures
-from isotrope.report.plots import PAPERS
-from isotrope.report.record import RunRecord
-from isotrope.report.run_page import write_report
+from isotrope.report.figures import PAPERS
+from isotrope.training.page import write_report
+from isotrope.training.record import RunRecord
 
 HOSTILE = "<script>alert('corpus')</script> & $\\frac{1}$ the river"
 
@@ -105,9 +105,7 @@ def test_the_head_says_what_the_result_says(finished: Path, page: Page) -> None:
     for value in (c["before"], c["after"]):
         assert f"{100 * value:.2f}" in text
     signed = (f"{100 * c[key]:+.2f}".replace("-", "−") for key in ("difference", "low", "high"))
-    assert "{} points (95 %: {} … {}".format(*signed) in text
-    assert result["verdict"] in text
-    assert result["advice"] in text
+    assert "{} (95 % interval {} to {})".format(*signed) in text
     assert f"kept step {result['selection']['best_step']} of 4" in text
     assert 'encoder.pooling "mean" set for this run' in text
     assert "terms.infonce.temperature 0.05 SimCSE Sec. 3, Appendix A" in text
@@ -214,7 +212,6 @@ def test_several_terms_sets_and_tasks_are_drawn_apart(run: Path) -> None:
     assert record.dev_scores()["sickr"][1] == pytest.approx([10.0] * 2)
     page = Page(write_report(run))
     assert set(page.figures) == {*EVERY, "changes"}
-    assert "on the average of 2 sets" in page.text
     assert "STS-B" in page.text
 
 

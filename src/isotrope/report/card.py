@@ -19,15 +19,16 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sentence_transformers import SentenceTransformer
 
-from isotrope.cards.base import Base, metadata_of, short_name
-from isotrope.cards.citations import bibtex
-from isotrope.cards.verdict import Judgement
+from isotrope.components.citations import TAGS, bibtex
 from isotrope.console.plain import escaped
+from isotrope.encoder.origin import Base, metadata_of, short_name
+from isotrope.evaluation.verdict import Verdict
+from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 
 KEY = "isotrope"  # of the record, in the metadata
 NAME = "README.md"
-TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "isotrope", "unsupervised"]
+FLOAT32, INT8 = "model.onnx", "model_int8.onnx"  # graphs
 _VERSIONED = ("isotrope", "sentence-transformers", "transformers", "torch")
 NAMED = 3  # files of the data, at most
 
@@ -79,6 +80,8 @@ class Card(_Record):
         width: D of its vectors.
         max_length: tokens that it reads; None: all.
         verdict: None if nobody has judged it.
+        scores: the verdict's evidence as a table: its header, then its rows. The first column holds names.
+        how: how these were measured.
         versions: package -> version, at the last step.
     """
 
@@ -86,7 +89,9 @@ class Card(_Record):
     steps: Sequence[Step] = ()
     width: int = 0
     max_length: int | None = None
-    verdict: Judgement | None = None
+    verdict: Verdict | None = None
+    scores: Sequence[Sequence[str]] = ()
+    how: str = ""
     versions: dict[str, str] = {}
 
     @classmethod
@@ -105,6 +110,11 @@ class Card(_Record):
             "verdict": None,
         }
         return self.model_copy(update=now)
+
+    def judged(self, verdict: Verdict, table: Table) -> Card:
+        """The card with a verdict on its last step. The table holds the evidence; its notes say how it was measured."""
+        scores = [list(table.header), *map(list, table.rows)]
+        return self.model_copy(update={"verdict": verdict, "scores": scores, "how": " ".join(table.notes)})
 
     def markdown(self, folder: Path) -> str:
         """The whole text of the card, for a model in ``folder``."""
@@ -141,6 +151,39 @@ class Card(_Record):
                 **more,
             )
         )
+
+
+def graph_card(facts: Mapping[str, Any], source: Card) -> str:
+    """README.md of a folder with an exported graph: what its model is, how equal it is, and its use without torch.
+
+    Args:
+        facts: what ``export.json`` holds.
+        source: the card of the model.
+    """
+    rows: dict[Any, Any] = {
+        "made from": as_code(facts["model"]),
+        "dimensions": facts["dimensions"],
+        "longest text": f"{facts['max_length']} tokens; longer ones are cut",
+        "largest difference to torch": f"{facts['largest_difference']:.1g} of a vector's length",
+    }
+    if cosine := facts.get("int8_cosine"):
+        equal = f"{cosine['mean']:.4f} on average, {cosine['least']:.4f} at least; not judged on any task"
+        rows[as_code(INT8) + ", cosine to torch"] = equal
+    prompt = facts["prompt"]
+    for name, text in facts["prompts"].items():
+        used = ", as the snippet does" if text == prompt else ""
+        rows["prompt " + as_code(name)] = as_code(repr(text)) + f": put it before each text{used}"
+    rows["made with"] = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    tags = ["isotrope", "onnx", "sentence-embeddings"]
+    shape = {"width": facts["dimensions"], "max_length": facts["max_length"]}
+    return source.model_copy(update=shape).filled(
+        "onnx.md.jinja",
+        {"library_name": "onnx", "pipeline_tag": "feature-extraction", "tags": tags},
+        facts=facts,
+        rows=rows,
+        graph=INT8 if cosine else FLOAT32,
+        texts=Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts"),
+    )
 
 
 def save_card(folder: Path, card: Card) -> None:
@@ -201,7 +244,7 @@ def as_code(value: Any) -> Markup:
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("isotrope.cards", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader("isotrope.report", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {"code": as_code, "text": _text}

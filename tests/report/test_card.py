@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
-from isotrope.cards.card import Card, Data, Step, save_card
-from isotrope.cards.verdict import COMPARED, Judgement
 from isotrope.encoder import save
+from isotrope.encoder.origin import Base
+from isotrope.evaluation.verdict import Verdict
+from isotrope.report.card import Card, Data, Step, graph_card, save_card
+from isotrope.report.comparison import COMPARED
+from isotrope.report.tables import Table
 
 EVIL = 'a|b`c``[x](y)<img src=x>*_\n\x1b[31m\u202e\udcff# {{ 7 * 7 }} --- "'
 STEP = Step(
@@ -25,10 +30,12 @@ STEP = Step(
     cites=["gao2021simcse"],
     limits=["In training it saw at most 32 tokens of a text."],
 )
-VERDICT = Judgement(
-    word="worse", advice="keep the old one", how="On 50 pairs.", header=["", *COMPARED],
-    rows=[["pairs", "1.00", "0.00", "−1.00", "−2.00 … −0.10", "0.01", "worse"]],
+VERDICT = Verdict(
+    "worse", "tiny with mean pooling", "the new model", "50 graded pairs", "Spearman × 100", (0.7, 0.69), -0.01, -0.02,
+    -0.001, 0.01, "Keep tiny.",
 )  # fmt: skip
+ROWS = [["pairs", "70.00", "69.00", "−1.00", "−2.00 … −0.10", "0.01", "worse"]]
+EVIDENCE = Table("", ["", *COMPARED], ROWS, notes=["On 50 pairs.", "By a bootstrap."])
 
 
 @pytest.fixture(scope="module")
@@ -70,23 +77,24 @@ def test_its_snippet_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert "(2, 32)" in capsys.readouterr().out
 
 
-def judge(folder: Path, verdict: Judgement) -> None:
-    save_card(folder, Card.of(folder).model_copy(update={"verdict": verdict}))
-
-
 def test_a_verdict_renews_the_card(folder: Path) -> None:
-    judge(folder, VERDICT)
+    save_card(folder, Card.of(folder).judged(VERDICT, EVIDENCE))
     text = (folder / "README.md").read_text(encoding="utf-8")
-    assert "**worse**: keep the old one. On 50 pairs." in text
-    assert "| `pairs` | 1.00 | 0.00 | −1.00 | −2.00 … −0.10 | 0.01 | worse |" in text
+    assert "## Is it better than tiny with mean pooling?" in text
+    assert (
+        "**worse**: 70.00 → 69.00 Spearman × 100, −1.00 (95 % interval −2.00 to −0.10), judged by 50 graded pairs. "
+        "Keep tiny. On 50 pairs. By a bootstrap."
+    ) in text
+    assert "| `pairs` | 70.00 | 69.00 | −1.00 | −2.00 … −0.10 | 0.01 | worse |" in text
     assert "Not judged" not in text
     assert "`notes.txt`" in text
+    assert Card.of(folder).verdict == VERDICT
 
 
 def test_a_further_step_goes_on_from_the_card_before_and_leaves_its_verdict(
     folder: Path, encoder: SentenceTransformer
 ) -> None:
-    judge(folder, VERDICT)
+    save_card(folder, Card.of(folder).judged(VERDICT, EVIDENCE))
     further = STEP.model_copy(update={"method": "BERT-whitening", "cites": ["su2021whitening"]})
     card = Card.of(folder).then(further, encoder)
     text = card.markdown(folder.parent / "whitened")
@@ -107,9 +115,9 @@ def test_names_are_never_markup(encoder: SentenceTransformer, tmp_path: Path) ->
     """The card is read back whole, names have no control characters, and nothing opens a link or a tag."""
     evil = Step(action="Trained with", method=EVIL, data=Data(name=EVIL, rows=1, used=1, checksum=EVIL),
                 settings=[(EVIL, EVIL, EVIL)], limits=[EVIL])  # fmt: skip
-    verdict = Judgement(word=EVIL, advice=EVIL, how=EVIL, header=["", EVIL], rows=[[EVIL, EVIL]])
+    verdict = replace(VERDICT, before=EVIL, after=EVIL, judge=EVIL, advice=EVIL)
     card = Card.of("isotrope/tiny").then(evil, encoder)
-    save_card(tmp_path, card.model_copy(update={"verdict": verdict}))
+    save_card(tmp_path, card.judged(verdict, Table("", ["", EVIL], [[EVIL, EVIL]], notes=[EVIL])))
     text = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert not re.search("[\x00-\x08\x1b\u202e\ud800-\udfff]", text)
     body = text.split("\n---\n", 1)[1]
@@ -128,3 +136,72 @@ def test_paths_are_not_told(tmp_path: Path) -> None:
     paths: list[Any] = [tmp_path / f"{name}.txt" for name in "abcde"]
     assert Data.of(paths, 1, 1, "x").name == "a.txt, b.txt, c.txt and 2 more"
     assert str(tmp_path) not in Card.of(tmp_path / "model").markdown(tmp_path / "new")
+
+
+FACTS: dict[str, Any] = {
+    "model": "mine", "dimensions": 8, "max_length": 64, "prompt": "", "prompts": {"query": "find: "},
+    "largest_difference": 2e-6, "versions": {"torch": "2.13.0"},
+}  # fmt: skip
+BASE = Base(name="their/model", hub="their/model", about={"license": "mit", "language": "en"})
+WHITENED = Step(
+    action="Whitened with",
+    method="BERT-whitening",
+    data=Data(name="notes.txt", rows=9, used=8, checksum="0a1b"),
+    cites=["su2021whitening"],
+    limits=["It fits the text."],
+)
+
+
+def of_graph(facts: dict[str, Any]) -> str:
+    return graph_card(facts, Card(base=BASE))
+
+
+def test_the_card_of_a_graph_says_what_the_card_of_the_model_says() -> None:
+    text = graph_card(FACTS, Card(base=BASE, steps=[WHITENED], max_length=64).judged(VERDICT, EVIDENCE))
+    head = yaml.safe_load(text.split("---\n")[1])
+    assert {key: head[key] for key in ("license", "language", "base_model", "library_name")} == {
+        "license": "mit", "language": "en", "base_model": "their/model", "library_name": "onnx",
+    }  # fmt: skip
+    for words in ("`notes.txt`", "**worse**: 70.00", "It fits the text.", "first 64 tokens",
+                  "@misc{su2021whitening,", "@software{isotrope,", "licence of the base model | `mit`"):  # fmt: skip
+        assert words in text, words
+
+
+def test_a_model_as_it_came_is_not_said_to_be_better_or_trained() -> None:
+    text = of_graph(FACTS)
+    assert "Is it better" not in text
+    assert "licence of the text" not in text
+    assert "\n\n\n#" not in text
+    assert "licence of the base model | `mit`" in text
+
+
+def test_names_on_the_card_of_a_graph_are_never_markup() -> None:
+    evil = "a|b`c`[x](y)<img src=x>\n\x1b# {{ 7 * 7 }}"
+    text = graph_card(FACTS | {"model": evil, "prompts": {evil: evil}, "prompt": evil}, Card(base=Base(name=evil)))
+    body = text.split("\n---\n", 1)[1]
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", re.sub(r"```python.*?```", "", body, flags=re.DOTALL))
+    assert "<img" not in outside
+    assert "\x1b" not in text
+    rows = [line.replace(r"\|", "") for line in body.splitlines() if line.startswith("|")]
+    assert {row.count("|") for row in rows} == {3}
+    assert "49" not in text
+
+
+def test_a_model_without_default_prompt_encodes_texts_as_they_are() -> None:
+    text = of_graph(FACTS)
+    assert "encode_batch(texts)" in text
+    assert "| prompt `query` | `'find: '`: put it before each text |" in text
+    assert "model_int8.onnx" not in text
+    assert "2e-06 of a vector's length" in text
+
+
+def test_the_default_prompt_is_in_the_snippet() -> None:
+    text = of_graph(FACTS | {"prompt": "find: "})
+    assert "encode_batch(['find: ' + text for text in texts])" in text
+    assert "as the snippet does" in text
+
+
+def test_the_quantised_graph_is_named_with_its_cosine() -> None:
+    text = of_graph(FACTS | {"int8_cosine": {"mean": 0.991, "least": 0.95}})
+    assert "| `model_int8.onnx`, cosine to torch | 0.9910 on average, 0.9500 at least; not judged on any task |" in text
+    assert "{folder}/model_int8.onnx" in text

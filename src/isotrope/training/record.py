@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from isotrope.encoder.load import public_name
 from isotrope.errors import UserError
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.preset.sources import sourced
-from isotrope.report.figures import Curve
 from isotrope.training.cosines import Scored
 from isotrope.training.folder import RunFolder, Time
 from isotrope.types import Vector
 
+Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms
 TIMES: tuple[Time, ...] = ("before", "after")
 RESULT_KEYS = ("verdict", "advice", "corpus", "selection")
@@ -66,6 +67,19 @@ class RunRecord:
         """The preset's name: from the result, else that of the shipped preset with the same description."""
         found = (name for name in preset_names() if read_preset(name).description == self.preset.description)
         return str(self.result.get("preset") or next(found, "a preset of its own"))
+
+    @property
+    def base(self) -> str:
+        """The model that it began with, in words."""
+        settings = self.preset.encoder
+        name = public_name(settings.backbone)
+        of = f"{settings.student} of {name}" if settings.student else name
+        return f"{of} with {settings.pooling} pooling" if settings.pooling else of
+
+    @property
+    def judge(self) -> str:
+        """What judged it, in words."""
+        return f"{sum(map(len, self.gold.values())):,} graded pairs of {', '.join(self.gold)}"
 
     @property
     def kept_step(self) -> int | None:

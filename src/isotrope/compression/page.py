@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from isotrope.cards.verdict import SHORT_NAMES, Judgement, signed
+from isotrope.evaluation.significance import Comparison
+from isotrope.evaluation.verdict import Verdict
+from isotrope.report.comparison import SHORT_NAMES, signed
 from isotrope.report.tables import Table
+from isotrope.training.folder import RunFolder
+from isotrope.training.page import write_report
 
 _MB = 1e6
 HOW = (
@@ -69,14 +75,28 @@ def kept_line(record: Mapping[str, Any]) -> str:
     )
 
 
-def compression_judgement(record: Mapping[str, Any]) -> Judgement:
-    """The verdict for the student's card: on its training, beside its teacher."""
-    table = quality_table(record)
-    how = f"It {kept_line(record)}. {HOW} {cost_table(record['cost']).notes[0]}"
-    return Judgement(
-        word=record["verdict"], advice=record["advice"], how=how, header=table.header, rows=table.rows,
-        against="the student before training",
+def compression_verdict(record: Mapping[str, Any]) -> Verdict:
+    """The verdict on the student's training. Of two kinds of tasks, it shows the one that decided."""
+    quality = {kind: found["start"] for kind, found in record["quality"].items()}
+    kind = next((kind for kind, found in quality.items() if found["verdict"] == record["verdict"]), next(iter(quality)))
+    return Verdict.of(
+        Comparison(**quality[kind]), before="the student before training", after="the student", judge=kind,
+        measure="points",
     )  # fmt: skip
+
+
+def evidence(record: Mapping[str, Any]) -> Table:
+    """For the student's card: the points kept, and how they and the costs were measured."""
+    notes = [f"It {kept_line(record)}.", HOW, *cost_table(record["cost"]).notes]
+    return replace(quality_table(record), notes=notes)
+
+
+def write_student_report(run: str | Path, output: str | Path | None = None) -> Path:
+    """The page of a run, as `write_report` makes it; that of a student also shows what it keeps and saves."""
+    found = RunFolder(Path(run)).result().get("compression")
+    if not found:
+        return write_report(run, output)
+    return write_report(run, output, verdict=compression_verdict(found), tables=compression_tables(found))
 
 
 def _change(found: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
+TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "isotrope", "unsupervised"]  # of a model
+
 
 def cited_keys(classes: Iterable[type]) -> list[str]:
     """The BibTeX keys that the docstrings of some components name, each once, in order."""
@@ -25,6 +27,6 @@ def bibtex(keys: Iterable[str]) -> str:
 @cache
 def entries() -> dict[str, str]:
     """BibTeX key -> its whole entry."""
-    text = files("isotrope.cards").joinpath("methods.bib").read_text(encoding="utf-8")
+    text = files("isotrope.components").joinpath("methods.bib").read_text(encoding="utf-8")
     found = re.split(r"\n(?=@)", text.strip())
     return {entry[entry.index("{") + 1 : entry.index(",")]: entry.strip() for entry in found}

@@ -17,7 +17,7 @@ from sentence_transformers import (
 from conftest import sentences
 from datasets import Dataset
 from isotrope import Objective, ObjectiveState, component, load
-from isotrope.cards.described import ObjectiveCardData, introduce
+from isotrope.components.described import ObjectiveCardData, introduce
 
 
 def objective(model: SentenceTransformer, dims: list[int] | None = None) -> Objective:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from isotrope.report.compression import compression_judgement, compression_tables, cost_table, kept_line, quality_table
+from isotrope.compression.page import compression_tables, compression_verdict, cost_table, kept_line, quality_table
 
 
 def comparison(before: float, after: float, **tasks: tuple[float, float]) -> dict[str, Any]:
-    change = {"difference": after - before, "low": after - before - 0.01, "high": after - before + 0.01, "p": 0.01}
+    change = {
+        "difference": after - before,
+        "low": after - before - 0.01,
+        "high": after - before + 0.01,
+        "p": 0.01,
+        "resamples": 1000,
+    }
     per_task = {task: comparison(*scores) for task, scores in tasks.items()}
     return {"before": before, "after": after, "verdict": "better", "per_task": per_task, **change}
 
@@ -44,8 +50,6 @@ def test_costs_with_their_ratios() -> None:
 
 def test_one_line_and_one_verdict() -> None:
     assert kept_line(RECORD) == ("keeps 90 % of the points of large, is 4.2 times as fast, and has 29 % of its weights")
-    judgement = compression_judgement(RECORD)
-    assert judgement.word == "better"
-    assert judgement.against == "the student before training"
-    assert judgement.rows == quality_table(RECORD).rows
+    verdict = compression_verdict(RECORD)
+    assert (verdict.word, verdict.before, verdict.scores) == ("better", "the student before training", (0.6, 0.72))
     assert len(compression_tables(RECORD)) == 2
