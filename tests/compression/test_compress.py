@@ -18,12 +18,12 @@ import isotrope
 from conftest import build_bert, sentences
 from isotrope.compression import compress as module
 from isotrope.compression.compress import compress
+from isotrope.compression.page import write_student_report
 from isotrope.console.progress import _hearing
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.training.folder import RunFolder
-from isotrope.training.page import write_report
 from isotrope.training.train import Run
 from library import write_library
 
@@ -80,7 +80,7 @@ def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path,
     card = (run.model / "README.md").read_text(encoding="utf-8")
     assert "Is it better than the student before training?" in card
     assert "of the points of" in card
-    page = write_report(run.folder).read_text(encoding="utf-8")
+    page = write_student_report(run.folder).read_text(encoding="utf-8")
     for words in ("Points kept", "Speed and size", "times as fast", "layers:2"):
         assert words in page
     again = small(
