@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from isotrope.compression.cost import costs
-from isotrope.compression.page import compression_verdict, evidence
+from isotrope.compression.page import compression_verdict, student_evidence
 from isotrope.compression.quality import compare_quality, kept_share, training_verdict
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
@@ -119,7 +119,7 @@ def compress(
         return run
     with folder.hold():
         record = _measured(folder, inputs, str(teacher), held_out, console)
-        card = Card.of(folder.model).judged(compression_verdict(record), evidence(record))
+        card = Card.of(folder.model).judged(compression_verdict(record), student_evidence(record))
         save_card(folder.model, card)
         folder.write_result({**run.result, "compression": record})
     return Run(folder.path, folder.result())

@@ -85,7 +85,7 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
     )  # fmt: skip
 
 
-def evidence(record: Mapping[str, Any]) -> Table:
+def student_evidence(record: Mapping[str, Any]) -> Table:
     """For the student's card: the points kept, and how they and the costs were measured."""
     notes = [f"It {kept_line(record)}.", HOW, *cost_table(record["cost"]).notes]
     return replace(quality_table(record), notes=notes)
