@@ -127,7 +127,7 @@ def test_4_own_pairs_judge(user: User) -> None:
     verdict = json.loads(Path("run/result.json").read_text())["verdict"]
     assert f"verdict: {verdict};" in said
     assert verdict in ("better", "worse", "not significant")
-    said = user.types("evaluate model run/model --pairs pairs.tsv --compare --json scores.json --table scores.md")
+    said = user.types("evaluate model run/model --labels pairs.tsv --compare --json scores.json --table scores.md")
     assert {"model", "run/model"} == json.loads(Path("scores.json").read_text()).keys()
     assert "pairs" in Path("scores.md").read_text()
 
@@ -193,7 +193,7 @@ def test_8_own_pairs_and_an_own_domain(user: User) -> None:
     labels = ["river", "king", "ship"]
     rows = [f"the {label} and the {word}\t{label}" for word in sentences(12) for label in labels]
     Path("questions.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    said = user.types("evaluate model --pairs pairs.tsv --texts questions.tsv --intervals")
+    said = user.types("evaluate model --labels pairs.tsv --labels questions.tsv --intervals")
     assert "pairs" in said
     assert "questions" in said
     assert "nDCG@10" in said

@@ -41,4 +41,4 @@ class Bag:
 
 def results_of(encoder: Any, suite: str, pairs: Pairs) -> dict[str, Any]:
     """A suite's results on one set of pairs."""
-    return {pairs.name: SUITES[suite].of_pairs(encoder, pairs)}
+    return {pairs.name: SUITES[suite].of_labels(encoder, pairs)}

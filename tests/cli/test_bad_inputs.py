@@ -301,11 +301,11 @@ OTHERS: dict[str, Mistake] = {
     "train: prompt": (lambda b: b.train("--prompt-name", "query"), "has no prompt called 'query': it has none"),
     "train: prompt of nothing": (lambda b: b.train("--positive-prompt", "a "), "no positives … name their column"),
     "evaluate: prompt": (
-        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--prompt-name", "query"],
+        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--prompt-name", "query"],
         "has no prompt called 'query': it has none … give the words",
     ),
     "evaluate: two prompts": (
-        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--prompt-name", "query", "--prompt", "a"],
+        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--prompt-name", "query", "--prompt", "a"],
         "prompt = 'a' and prompt_name = 'query' … give one",
     ),
     "encode: kept column": (
@@ -313,19 +313,19 @@ OTHERS: dict[str, Mistake] = {
         "a.csv has no column 'n' (columns: text, id) … name one",
     ),
     "evaluate: pooling": (
-        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--pooling", "max"],
+        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--pooling", "max"],
         "pooling = 'max' is unknown … cls",
     ),
     "evaluate: json below nothing": (
-        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--json", "no/such/a.json"],
+        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--json", "no/such/a.json"],
         "no/such does not exist … make the folder",
     ),
     "evaluate: json is a folder": (
-        lambda b: ["evaluate", str(b.model), "--pairs", str(b.pairs), "--json", str(b.folder)],
+        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--json", str(b.folder)],
         "is a folder … name a file",
     ),
     "evaluate: second model missing": (
-        lambda b: ["evaluate", str(b.model), "./no/model", "--pairs", str(b.pairs)],
+        lambda b: ["evaluate", str(b.model), "./no/model", "--labels", str(b.pairs)],
         "./no/model does not exist … check the path",
     ),
     "encode: missing file": (

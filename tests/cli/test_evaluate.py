@@ -30,7 +30,7 @@ def _no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 def pairs(tmp_path: Path) -> Path:
     """The user's own pairs, in a file with a hostile name."""
     (tmp_path / "in").mkdir()
-    path = tmp_path / "in" / "[bold] mine [_x].tsv"
+    path = tmp_path / "in" / "[bold] mine <b>&lt;[_x].tsv"
     path.write_text(as_lines(own_pairs()), encoding="utf-8")
     return path
 
@@ -54,35 +54,38 @@ def test_own_pairs_and_labelled_texts(tmp_path: Path, cached: Path, pairs: Path)
     texts = tmp_path / "classes.tsv"
     texts.write_text("".join(f"{a} {i}\t{i % 3}\n" for i, a in enumerate(own_pairs().second)))
     outcome = invoke(
-        "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--suite", "sts", "--compare", "--pairs", pairs,
-        "--texts", texts, "--json", tmp_path / "r.json", "--table", tmp_path / "r.md",
+        "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--suite", "sts", "--compare", "--labels", pairs,
+        "--labels", texts, "--json", tmp_path / "r.json", "--table", tmp_path / "r.md",
     )  # fmt: skip
     assert outcome.exit_code == 0, outcome.output
     assert outcome.stderr.count(" of the processor") == 1, "once, however many models and suites there are"
     kept = json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"]
     assert kept.keys() == {"sts, own data", "retrieval, own data"}
     assert "per_pair" not in kept["sts, own data"][pairs.stem]
-    assert "nDCG@10" in (tmp_path / "r.md").read_text()
+    table = (tmp_path / "r.md").read_text()
+    assert "nDCG@10" in table
+    assert f"judged by 40 pairs of {pairs.stem}".replace("&", "&amp;").replace("<", "&lt;") in table, "no raw HTML"
+    assert "<b>" not in table
     assert pairs.stem in outcome.output, "a name is no markup"
 
 
 def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> None:
     outcome = invoke(
-        "evaluate", "isotrope/tiny", "--pairs", pairs, "--truncate", "64", "--precision", "binary", "--compare"
+        "evaluate", "isotrope/tiny", "--labels", pairs, "--truncate", "64", "--precision", "binary", "--compare"
     )
     assert outcome.exit_code == 0, outcome.output
     for row in ("isotrope/tiny, binary", "isotrope/tiny, 64 dimensions", "isotrope/tiny, 64 dimensions, binary"):
         assert outcome.output.count(row) >= 2, "a score, and a test against the model as it is"
     for bad in (["--truncate", "big"], ["--precision", "int4"]):
         with pytest.raises(UserError, match=f"{bad[0]} '{bad[1]}' is"):
-            invoke("evaluate", "isotrope/tiny", "--pairs", pairs, *bad)
+            invoke("evaluate", "isotrope/tiny", "--labels", pairs, *bad)
     with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 300: choose"):
         invoke("evaluate", "isotrope/small", "isotrope/tiny", "--truncate", "300")  # not that there are no data
 
 
 def test_several_judged_folders_have_no_v_measure_and_still_a_table(tmp_path: Path, cached: Path) -> None:
     one, two = (judged_folder(tmp_path / name, shift) for name, shift in (("one", 0), ("two", 1)))
-    outcome = invoke("evaluate", "isotrope/tiny", "--texts", one, "--texts", two, "--json", tmp_path / "r.json")
+    outcome = invoke("evaluate", "isotrope/tiny", "--labels", one, "--labels", two, "--json", tmp_path / "r.json")
     assert outcome.exit_code == 0, outcome.output
     assert "nDCG@10" in outcome.output
     assert "V-measure" not in outcome.output
@@ -100,7 +103,7 @@ def test_results_are_written_before_anything_is_drawn(
 
     monkeypatch.setattr(scores, "all_tables", fail)
     with pytest.raises(RuntimeError, match="cannot be drawn"):
-        invoke("evaluate", "isotrope/tiny", "--pairs", pairs, "--json", tmp_path / "r.json")
+        invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--json", tmp_path / "r.json")
     assert "isotrope/tiny" in json.loads((tmp_path / "r.json").read_text())
 
 
@@ -117,7 +120,7 @@ def test_a_full_disk_leaves_the_old_file(
 
     monkeypatch.setattr("isotrope.store.atomic.os.fsync", full)
     with pytest.raises(UserError, match="no space left to write"):
-        invoke("evaluate", "isotrope/tiny", "--pairs", pairs, option, target)
+        invoke("evaluate", "isotrope/tiny", "--labels", pairs, option, target)
     assert target.read_text() == "yesterday's"
     assert [path.name for path in target.parent.iterdir()] == ["r.md"]
 
@@ -145,7 +148,7 @@ def test_all_is_checked_before_the_work(
     monkeypatch.setattr(models, "evaluate_models", begin)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=problem):
-        invoke("evaluate", "isotrope/tiny", "--pairs", pairs, *options)
+        invoke("evaluate", "isotrope/tiny", "--labels", pairs, *options)
 
 
 def test_a_case_shows_text_as_it_is(cached: Path) -> None:
@@ -160,11 +163,11 @@ def test_own_pairs_are_judged_alone_unless_a_suite_is_named(
 ) -> None:
     """Whatever ISOTROPE_DATA holds."""
     monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path / "none"))
-    outcome = invoke("evaluate", "isotrope/tiny", "--pairs", pairs, "--json", tmp_path / "r.json")
+    outcome = invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--json", tmp_path / "r.json")
     assert outcome.exit_code == 0, outcome.output
     assert json.loads((tmp_path / "r.json").read_text())["isotrope/tiny"].keys() == {"sts, own data"}
     with pytest.raises(UserError, match="none does not exist"):
-        invoke("evaluate", "isotrope/tiny", "--suite", "sts", "--pairs", pairs)
+        invoke("evaluate", "isotrope/tiny", "--suite", "sts", "--labels", pairs)
 
 
 def test_a_case_reads_query_and_candidates_with_their_prompts(cached: Path, prompted_model: Path) -> None:
@@ -186,7 +189,7 @@ def test_names_that_are_not_utf_8_on_an_ascii_terminal(tmp_path: Path, cached: P
     path = tmp_path / os.fsdecode(b"\xff[x]\xc3\xa9.tsv")
     path.write_text(as_lines(own_pairs()), encoding="utf-8")
     command = [sys.executable, "-m", "isotrope.cli", "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--compare"]
-    command += ["--pairs", str(path), "--json", str(tmp_path / "r.json")]
+    command += ["--labels", str(path), "--json", str(tmp_path / "r.json")]
     command += [word for end in ("md", "tex", "html") for word in ("--table", str(tmp_path / f"r.{end}"))]
     done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False)
     assert done.returncode == 0, done.stderr.decode()

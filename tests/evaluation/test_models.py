@@ -37,9 +37,9 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
         (("sts", "CR"), "no task 'CR'"),
         (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
         (("sts", None, tmp_path / "none"), "none"),
-        (("retrieval", None, None, [pairs]), "takes no pairs"),
+        (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
         (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
-        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own data: name their suite"),
+        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: name their suite"),
     ):
         with pytest.raises(UserError, match=problem):
             EvaluationRequest.read(*arguments)
@@ -74,7 +74,7 @@ def test_results_on_own_data_are_remembered_until_the_data_change(
     texts = same_class(
         "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
     )
-    asked = EvaluationRequest.read("sts", None, None, [pairs], [texts])
+    asked = EvaluationRequest.read("sts", None, None, [pairs, texts])
     first = evaluate_models(["isotrope/tiny"], asked)
 
     def forget(*_: object) -> None:
@@ -82,7 +82,7 @@ def test_results_on_own_data_are_remembered_until_the_data_change(
 
     monkeypatch.setattr(RememberingEncoder, "encode", forget)
     assert evaluate_models(["isotrope/tiny"], asked) == first
-    changed = EvaluationRequest.read("sts", None, None, [own_pairs(seed=1)], [texts])
+    changed = EvaluationRequest.read("sts", None, None, [own_pairs(seed=1), texts])
     with pytest.raises(AssertionError, match="encoded again"):
         evaluate_models(["isotrope/tiny"], changed)
 
@@ -94,7 +94,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     texts = same_class(
         "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
     )
-    asked = EvaluationRequest.read(None, None, None, [pairs], [texts])
+    asked = EvaluationRequest.read(None, None, None, [pairs, texts])
     said: list[str] = []
 
     def results(**given: str) -> tuple[float, float]:
@@ -108,7 +108,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     assert words[1] != none[1]
     assert len(said) == 1
     assert "none is used outside searches: see" in said[0]
-    search = EvaluationRequest.read(None, None, None, [], [texts])
+    search = EvaluationRequest.read(None, None, None, [texts])
     evaluate_models([str(prompted_model)], search, say=said.append)
     assert len(said) == 1, "a search uses the model's prompts"
     with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
@@ -125,7 +125,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
 
 
 def test_two_own_files_of_one_name_are_refused() -> None:
-    with pytest.raises(UserError, match="two of the given files are called 'mine'"):
+    with pytest.raises(UserError, match="two of the given labels are called 'mine'"):
         EvaluationRequest.read("sts", None, None, [own_pairs(), own_pairs(seed=1)])
 
 

@@ -2,12 +2,16 @@
 
 import json
 
+import pandas
 import pytest
 
+import datasets
+from isotrope import load
 from isotrope.errors import UserError
 from isotrope.evaluation import suite
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
 from oracle.similarity import DATA, HashEncoder, needs_data
+from wordbag import as_lines, own_pairs
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,21 @@ def test_average_as_the_papers_round_it():
     del result["STS14"]
     with pytest.raises(UserError, match="STS14"):
         suite.suite_average(result)
+
+
+def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path):
+    pairs = own_pairs()
+    (tmp_path / "labels.tsv").write_text(as_lines(pairs))
+    loaded = load(tiny_model)
+    loaded.train()
+    columns = {"first": pairs.first, "second": pairs.second, "score": pairs.gold}
+    wanted = suite.run(loaded, "sts", tmp_path / "labels.tsv")
+    assert loaded.training, "a model is left as it was"
+    for model in (str(tiny_model), tiny_model):
+        tables = pandas.DataFrame(columns), datasets.Dataset.from_dict(columns), [*zip(*columns.values(), strict=True)]
+        for labels in tables:
+            assert suite.run(model, "sts", labels) == wanted
+    answered = suite.run(loaded, "retrieval", [(f"{text}?", text) for text in dict.fromkeys(pairs.first)])
+    assert answered["labels"]["queries"] == 8
+    with pytest.raises(UserError, match="retrieval cannot use 40 graded pairs of labels: choose sts or ranking"):
+        suite.run(loaded, "retrieval", tmp_path / "labels.tsv")

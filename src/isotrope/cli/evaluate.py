@@ -41,22 +41,18 @@ def evaluate(
         str | None,
         typer.Option(
             help="sts, transfer, transfer:fast, ranking, geometry, retrieval; several with commas. "
-            "Default: sts; with --pairs or --texts, those alone."
+            "Default: sts; with --labels, those alone."
         ),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(help="Only these tasks of the suites, such as STS12,MR; several with commas.")
     ] = None,
     data: Data = None,
-    pairs: Annotated[
-        list[str] | None,
-        typer.Option(help="Your labelled pairs: a .tsv or .csv file of first, second, score; again for more."),
-    ] = None,
-    texts: Annotated[
+    labels: Annotated[
         list[str] | None,
         typer.Option(
-            help="Your own domain: a .tsv or .csv file of text and label, or a folder with queries and qrels; "
-            "again for more."
+            help="Your own labels: a .tsv, .csv or .jsonl file of graded pairs (first, second, score), questions "
+            "(question, answer) or texts (text, label), or a folder with queries and qrels; again for more."
         ),
     ] = None,
     pooling: Annotated[
@@ -72,7 +68,7 @@ def evaluate(
     precision: Annotated[
         str | None, typer.Option(help="Also score vectors of 8-bit numbers or of bits: int8,binary.")
     ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Test each model against the first.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="A verdict on each model against the first.")] = False,
     intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % intervals of the STS scores.")] = False,
     json_file: Annotated[str | None, typer.Option("--json", help="Write all results to this .json file.")] = None,
     table: Annotated[
@@ -85,15 +81,13 @@ def evaluate(
     """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import EvaluationRequest, check_widths, evaluate_models
-    from isotrope.evaluation.sets.labels import read_domain, read_pairs
+    from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
     from isotrope.report import scores, table_files, tables
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
     check_widths(models, steps, pooling, prompts)
-    asked = EvaluationRequest.read(
-        suite, tasks, data, list(map(read_pairs, pairs or [])), list(map(read_domain, texts or []))
-    )
+    asked = EvaluationRequest.read(suite, tasks, data, [read_labels(path) for path in labels or []])
     targets = [table_files.check_table_file(path) for path in table or []]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:

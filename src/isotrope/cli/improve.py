@@ -19,7 +19,7 @@ def improve(
     minutes: Annotated[float, typer.Option(min=0.1, help="Time for all of it.")] = 20,
     domain: Annotated[
         str | None,
-        typer.Option(help="Queries and judgements, or labelled texts, that judge: as in evaluate --texts."),
+        typer.Option(help="Queries and judgements, or labelled texts, that judge: as in evaluate --labels."),
     ] = None,
     data: Annotated[
         str | None,

@@ -18,11 +18,11 @@ from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_role
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.ranking import lists_to_rank
-from isotrope.evaluation.retrieval import evaluate_domain
 from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import data_folder
-from isotrope.evaluation.suite import SUITES, checked_tasks, run
+from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
 from isotrope.types import Encoder
@@ -37,17 +37,16 @@ Part = tuple[str, Mapping[str, Any], Callable[[], dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """What is to be evaluated: suites on the data folder, and the user's own pairs and domains.
+    """What is to be evaluated: suites on the data folder, and the user's own labels.
 
-    Own pairs are evaluated by those of the suites that take pairs, an own domain by retrieval. Without a data folder
-    nothing else is evaluated.
+    Own labels are evaluated by those of the suites that take them, queries by retrieval in any case. Without a data
+    folder nothing else is evaluated.
     """
 
     suites: Mapping[str, str]  # suite -> setting
     tasks: list[str] | None = None
     data: str | Path | None = None
-    pairs: Sequence[Pairs] = ()
-    domains: Sequence[Domain] = ()
+    labels: Sequence[Labels] = ()
 
     @classmethod
     def read(
@@ -55,33 +54,30 @@ class EvaluationRequest:
         suites: str | None = None,
         tasks: str | None = None,
         data: str | Path | None = None,
-        pairs: Sequence[Pairs] = (),
-        domains: Sequence[Domain] = (),
+        labels: Sequence[Labels] = (),
     ) -> EvaluationRequest:
-        """Read "sts,transfer:fast" and "CR,MR". Own data are evaluated alone unless suites are named.
+        """Read "sts,transfer:fast" and "CR,MR". Own labels are evaluated alone unless suites are named.
 
         Raises:
-            UserError: as `checked_tasks` and `data_folder` do; tasks without a suite beside own data; no suite takes
-                the pairs; two of the user's own sets have one name.
+            UserError: as `checked_tasks` and `data_folder` do; tasks without a suite beside own labels; no suite takes
+                the labels; two of them have one name.
         """
-        if not suites and (pairs or domains):
+        if not suites and labels:
             if tasks:
-                raise UserError(f"tasks {tasks} beside your own data", "name their suite too, or leave them out")
+                raise UserError(f"tasks {tasks} beside your own labels", "name their suite too, or leave them out")
             data = None
-        suites = suites or "sts"
-        named = [suite.strip().partition(":") for suite in suites.split(",") if suite.strip()]
+        named = [suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()]
         chosen = [task.strip() for task in tasks.split(",")] if tasks else None
-        asked = cls({suite: setting or "test" for suite, _, setting in named}, chosen, data, pairs, domains)
+        asked = cls({suite: setting or "test" for suite, _, setting in named}, chosen, data, labels)
         for suite, setting in asked.suites.items():
             checked_tasks(suite, chosen, setting)
-        if pairs and not any(SUITES[suite].of_pairs for suite in asked.suites):
-            raise UserError(f"suite {suites} takes no pairs", "choose sts, ranking or geometry")
-        for one in pairs if "ranking" in asked.suites else ():
-            lists_to_rank(one.name, [one])
-        for own in (pairs, domains):
-            names = [one.name for one in own]
-            if double := next((name for name in names if names.count(name) > 1), None):
-                raise UserError(f"two of the given files are called {double!r}", "rename one, or results mix")
+        for own in labels:
+            check_takes([*asked.suites, SEARCH], own)
+            if isinstance(own, Pairs) and "ranking" in asked.suites:
+                lists_to_rank(own.name, [own])
+        names = [(type(own), own.name) for own in labels]
+        if double := next((name for name in names if names.count(name) > 1), None):
+            raise UserError(f"two of the given labels are called {double[1]!r}", "rename one, or results mix")
         if asked.of_data:
             data_folder(data)
         return asked
@@ -89,23 +85,29 @@ class EvaluationRequest:
     @property
     def of_data(self) -> bool:
         """Whether the data folder is asked for."""
-        return self.data is not None or not (self.pairs or self.domains)
+        return self.data is not None or not self.labels
 
     @property
     def searches(self) -> bool:
         """Whether queries and documents are asked for, which have prompts of their own."""
-        return bool(self.domains) or (self.of_data and SEARCH in self.suites)
+        return any(isinstance(own, Domain) for own in self.labels) or (self.of_data and SEARCH in self.suites)
 
     @property
     def only_searches(self) -> bool:
         """Whether nothing else is asked for."""
-        return self.searches and not self.pairs and not (self.of_data and set(self.suites) - {SEARCH})
+        others = any(isinstance(own, Pairs) for own in self.labels) or (self.of_data and set(self.suites) - {SEARCH})
+        return self.searches and not others
+
+    @property
+    def own_parts(self) -> list[tuple[str, Labels]]:
+        """Suite and labels for each of the user's own results."""
+        asked = [*self.suites, *([] if SEARCH in self.suites else [SEARCH])]
+        return [(s, own) for s in asked for own in self.labels if isinstance(own, SUITES[s].takes or ())]
 
     @property
     def parts(self) -> int:
         """How many results there will be for one model, each computed and remembered for itself."""
-        of_pairs = sum(SUITES[suite].of_pairs is not None for suite in self.suites)
-        return len(self.suites) * self.of_data + of_pairs * len(self.pairs) + len(self.domains)
+        return len(self.suites) * self.of_data + len(self.own_parts)
 
 
 class RememberingEncoder(ByRole):
@@ -166,7 +168,7 @@ def evaluate_models(
             checked before work begins; `check_widths` checks the steps.
     """
     if not asked.searches and (prompts.query is not None or prompts.document is not None):
-        remedy = "name the suite retrieval, give texts of your own, or give the words as the prompt"
+        remedy = "name the suite retrieval, give queries of your own, or give the words as the prompt"
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
@@ -216,14 +218,10 @@ def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:
             files = data_checksum(data, SUITES[suite].folders)
             key = {"data": files, "suite": suite, "tasks": tasks, "setting": setting}
             yield suite, key, partial(run, encoder, suite, data, tasks, setting)
-    for suite in asked.suites:
-        if (of_pairs := SUITES[suite].of_pairs) is not None:
-            for pairs in asked.pairs:
-                yield _of_own(suite, pairs, partial(of_pairs, encoder, pairs))
-    for domain in asked.domains:
-        yield _of_own(SEARCH, domain, partial(evaluate_domain, encoder, domain))
+    for suite, own in asked.own_parts:
+        key = {"own": own.checksum(), "name": own.name, "suite": suite}
+        yield suite + OWN_DATA, key, partial(_of_own, suite, encoder, own)
 
 
-def _of_own(suite: str, data: Pairs | Domain, compute: Callable[[], dict[str, Any]]) -> Part:
-    key = {"own": data.checksum(), "name": data.name, "suite": suite}
-    return suite + OWN_DATA, key, lambda: {data.name: compute()}
+def _of_own(suite: str, encoder: Encoder, labels: Labels) -> dict[str, Any]:
+    return {labels.name: SUITES[suite].of_labels(encoder, labels)}

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from isotrope.errors import UserError, one_of
 from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
 from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, evaluate_ranking, rank_sets
-from isotrope.evaluation.retrieval import evaluate_retrieval
+from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS
+from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
 from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
 from isotrope.evaluation.significance import Comparison, compare, compare_tasks
 from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
 from isotrope.evaluation.transfer import evaluate_transfer
+from isotrope.post.names import open_encoder
 from isotrope.types import Encoder, Vector
 
 Result = Mapping[str, Any]  # of one task
@@ -45,7 +49,7 @@ class Suite:
 
     `tasks` are those of each setting. `measures` begins with the one that papers compare. Their average is taken over
     the tasks in `averaged`, where all are there. `folders` of the data folder hold what it reads. `compare` tests one
-    model's results against another's, case by case. `of_pairs` answers for the user's own pairs.
+    model's results against another's, case by case. `of_labels` answers for the user's own labels of the kind `takes`.
     """
 
     tasks: Mapping[str, tuple[str, ...]]
@@ -54,7 +58,8 @@ class Suite:
     averaged: tuple[str, ...]
     folders: tuple[str, ...]
     compare: ResultComparer | None = None
-    of_pairs: Callable[[Encoder, Pairs], dict[str, Any]] | None = None
+    takes: type[Pairs] | type[Domain] | None = None
+    of_labels: Callable[[Encoder, Any], dict[str, Any]] = lambda encoder, labels: {}
 
 
 def _spearman(result: Result) -> float:
@@ -76,6 +81,14 @@ def pair_cases(results: TaskResults) -> dict[str, tuple[Vector, Vector]]:
     """Task → gold scores and cosines (N,), (N,) of an "sts" result."""
     pairs = {task: result["per_pair"] for task, result in results.items()}
     return {task: (np.array(p["gold"]), np.array(p["cosine"])) for task, p in pairs.items()}
+
+
+def cases_in_words(results: TaskResults) -> str:
+    """What judges, for a reader: "1,379 pairs of STSBenchmark"."""
+    plural = {"per_pair": "pairs", "per_sample": "samples", "per_list": "lists", "per_query": "queries"}
+    kind = next(key for result in results.values() for key in result if key in plural)
+    count = sum(len(next(iter(result[kind].values()))) for result in results.values())
+    return f"{count:,} {plural[kind]} of {', '.join(results) if len(results) < 4 else f'{len(results)} tasks'}"
 
 
 def compare_pairs(before: TaskResults, after: TaskResults, seed: int = 0) -> Comparison:
@@ -105,7 +118,8 @@ SUITES: Mapping[str, Suite] = {
         averaged=STS_TASKS,
         folders=_STS_DATA,
         compare=compare_pairs,
-        of_pairs=lambda encoder, pairs: evaluate_pairs(encoder, pairs)[pairs.name],
+        takes=Pairs,
+        of_labels=lambda encoder, pairs: evaluate_pairs(encoder, pairs)[pairs.name],
     ),
     "transfer": Suite(
         tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS),
@@ -122,7 +136,8 @@ SUITES: Mapping[str, Suite] = {
         averaged=STS_TASKS,
         folders=_STS_DATA,
         compare=compare_cases("per_list", "kendall"),
-        of_pairs=lambda encoder, pairs: rank_sets(encoder, {pairs.name: [pairs]})[pairs.name],
+        takes=Pairs,
+        of_labels=lambda encoder, pairs: rank_sets(encoder, {pairs.name: [pairs]})[pairs.name],
     ),
     "geometry": Suite(
         tasks={"test": ("STSBenchmark",)},
@@ -136,7 +151,8 @@ SUITES: Mapping[str, Suite] = {
         ),
         averaged=(),
         folders=_STS_DATA,
-        of_pairs=pair_geometry,
+        takes=Pairs,
+        of_labels=pair_geometry,
     ),
     "retrieval": Suite(
         tasks=DOMAIN_TASKS,
@@ -151,18 +167,16 @@ SUITES: Mapping[str, Suite] = {
         averaged=DOMAINS,
         folders=("domain",),
         compare=compare_cases("per_query", "ndcg@10"),
+        takes=Domain,
+        of_labels=evaluate_domain,
     ),
 }
 
 
 def run(
-    encoder: Encoder,
-    suite: str,
-    data: str | Path | None,
-    tasks: Sequence[str] | None = None,
-    setting: str = "test",
+    encoder: Encoder | str | Path, suite: str, data: Any, tasks: Sequence[str] | None = None, setting: str = "test"
 ) -> dict[str, Any]:
-    """Evaluate an encoder on a suite: task -> result, in fractions, ready for JSON.
+    """Evaluate a model on a suite: task -> result, in fractions, ready for JSON.
 
     The functions that describe the results, in `isotrope.evaluation`:
 
@@ -177,17 +191,46 @@ def run(
     Keys that begin with "per_" hold the single cases, which a `Suite`'s ``compare`` takes.
 
     Args:
-        encoder: anything with ``encode(list[str])`` that gives one vector a sentence.
+        encoder: a name or folder, or anything with ``encode(list[str])`` that gives one vector a sentence, such as a
+            loaded SentenceTransformer.
         suite: one of the above.
-        data: the folder that holds ``senteval/`` and ``domain/``; None: the one that ISOTROPE_DATA names.
+        data: the folder that holds ``senteval/`` and ``domain/``; None: the one that ISOTROPE_DATA names. Or labels of
+            your own, as `isotrope.evaluation.sets.labels.read_labels` takes them; the one task is named after them.
         tasks: some of the suite's tasks; None: all.
         setting: one of the suite's settings.
 
     Raises:
         UserError: an unknown suite, task or setting; bad data; an encoder that does not give (n, D) finite numbers.
     """
+    own = read_labels(data) if _are_labels(data) else None
+    if own is not None and tasks:
+        raise UserError(f"tasks {tasks} beside your own labels", "leave them out")
     chosen = checked_tasks(suite, tasks, setting)
-    return SUITES[suite].evaluate(encoder, chosen, data, setting)
+    if own is not None:
+        check_takes([suite], own)
+    opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
+    modes = [(module, module.training) for module in opened.modules()] if isinstance(opened, torch.nn.Module) else []
+    try:
+        if own is not None:
+            return {own.name: SUITES[suite].of_labels(opened, own)}
+        return SUITES[suite].evaluate(opened, chosen, data, setting)
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def check_takes(suites: Iterable[str], labels: Labels) -> None:
+    """UserError where no suite can use the user's own labels."""
+    able = [name for name, suite in SUITES.items() if isinstance(labels, suite.takes or ())]
+    if not set(able) & set(suites):
+        raise UserError(f"{', '.join(suites)} cannot use {in_words(labels)}", f"choose {' or '.join(able)}")
+
+
+def _are_labels(data: Any) -> bool:
+    """Whether this is no data folder: a file, a folder with queries, or an object."""
+    if data is None or not isinstance(data, str | Path):
+        return data is not None
+    return Path(data).is_file() or any((Path(data) / f"queries{end}").is_file() for end in (".tsv", ".jsonl"))
 
 
 def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
 from isotrope.evaluation.models import OWN_DATA
 from isotrope.evaluation.significance import interval, resample
-from isotrope.evaluation.suite import SUITES, Measure, pair_cases, suite_average
+from isotrope.evaluation.suite import SUITES, Measure, cases_in_words, pair_cases, suite_average
+from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.tables import Table, best_marks
 
@@ -37,9 +38,14 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
         if intervals and name == "sts":
             found.append(interval_table(title, of_suite))
         if compare and suite.compare is not None:
-            judged = {model: asdict(suite.compare(of_suite[models[0]], of_suite[model], 0)) for model in models[1:]}
+            judged = {model: suite.compare(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
             against = f"against {models[0]} (before), paired bootstrap over the same cases"
-            found.append(before_after(f"{title}: {suite.measures[0].title} {against}", judged, "model"))
+            table = before_after(
+                f"{title}: {suite.measures[0].title} {against}", {m: asdict(one) for m, one in judged.items()}, "model"
+            )
+            words = {"judge": cases_in_words(of_suite[models[0]]), "measure": suite.measures[0].title}
+            verdicts = [Verdict.of(one, before=models[0], after=m, **words) for m, one in judged.items()]
+            found.append(replace(table, notes=[" ".join(str(one).split("\n")) for one in verdicts]))
     return found
 
 

@@ -80,8 +80,8 @@ def markdown(tables: Sequence[Table]) -> str:
         head = ["| " + " | ".join(map(_in_markdown, table.header)) + " |"]
         head.append("|" + "---|" * table.words + "---:|" * (len(table.header) - table.words))
         rows = ["| " + " | ".join(row) + " |" for row in _cells(table, style, _in_markdown)]
-        notes = [line for note in table.notes for line in (note, "")]
-        return [f"**{table.title}**", "", *head, *rows, "", *notes]
+        notes = [line for note in table.notes for line in (_plain(note), "")]
+        return [f"**{_in_markdown(table.title)}**", "", *head, *rows, "", *notes]
 
     return escaped("\n".join(line for table in tables for line in lines(table)))
 
@@ -138,7 +138,12 @@ def _one_line(text: str) -> str:
 
 
 def _in_markdown(text: str) -> str:
-    return _one_line(text).replace("|", "\\|")
+    return _plain(_one_line(text)).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """Text in which Markdown sees no HTML. A sign that begins neither a tag nor an entity stays as it is."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", text))
 
 
 def _in_latex(text: str) -> str:
