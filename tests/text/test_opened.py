@@ -1,0 +1,96 @@
+"""Opened text: the same rows from whatever holds them, read once, and checked at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+
+import isotrope.text as text
+from datasets import Dataset
+from isotrope.errors import UserError
+
+LINES = ["The first line is here.", "A second one follows it.", "The third ends the text."]
+TITLES = ["One", "Two", "Three"]
+
+
+def sources(tmp_path: Path) -> dict[str, Any]:
+    path = tmp_path / "lines.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES))
+    return {
+        "a file": path, "a list of files": [str(path)], "a list": LINES, "a Series": pandas.Series(LINES),
+        "a DataFrame": pandas.DataFrame({"text": LINES, "n": [1, 2, 3]}),
+        "a Dataset": Dataset.from_dict({"text": LINES}),
+    }  # fmt: skip
+
+
+def test_texts_are_the_same_from_all(tmp_path: Path) -> None:
+    found = {name: text.open(source).texts().dataset["text"] for name, source in sources(tmp_path).items()}
+    assert {name: list(rows) for name, rows in found.items()} == dict.fromkeys(found, LINES)
+
+
+def test_documents_with_titles_are_the_same_from_all(tmp_path: Path) -> None:
+    columns = {"title": TITLES, "body": LINES}
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps({"title": t, "body": b}) + "\n" for t, b in zip(TITLES, LINES, strict=True)))
+    for source in (path, pandas.DataFrame(columns), Dataset.from_dict(columns)):
+        found = text.open(source, text="body").documents()
+        assert (found.titles(), found.paragraphs()) == (TITLES, [[line] for line in LINES])
+        swapped = text.open(source, text="title", title="body").documents()
+        assert swapped.titles() == LINES
+
+
+def test_it_is_read_once_and_an_opened_text_is_passed_on(tmp_path: Path) -> None:
+    opened = text.open(LINES)
+    assert opened.texts() is opened.texts()
+    assert opened.documents() is opened.documents()
+    assert text.open(opened) is opened
+
+
+def test_its_name_says_what_it_is(tmp_path: Path) -> None:
+    names = [text.open(source).name for source in sources(tmp_path).values()]
+    path = str(tmp_path / "lines.txt")
+    assert names == [
+        path,
+        path,
+        "a list of 3 texts",
+        "a Series of 3 rows",
+        "a DataFrame of 3 rows",
+        "a Dataset of 3 rows",
+    ]
+
+
+def test_a_text_with_line_ends_stays_one_row() -> None:
+    assert len(text.open(["One\n\ntext.", "Another text."]).texts()) == 2
+
+
+@pytest.mark.parametrize("source", [3, None, [1, 2], [], ["a text", None]])
+def test_what_is_no_text_is_refused(source: Any) -> None:
+    with pytest.raises(UserError):
+        text.open(source)
+
+
+def test_files_that_change_under_the_work_are_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number, line in enumerate(LINES):
+        (folder / f"{number}.md").write_text(f"# {TITLES[number]}\n\n{line}\n")
+    opened = text.open(folder)
+    opened.documents()
+    opened.check()
+    (folder / "3.md").write_text("A new one.\n")
+    with pytest.raises(UserError, match="changed while"):
+        opened.check()
+    (folder / "3.md").unlink()
+    opened.check()
+    (folder / "0.md").write_text("Other words.\n")
+    with pytest.raises(UserError, match="changed while"):
+        opened.check()
+
+
+def test_folders_are_those_that_are_read(tmp_path: Path) -> None:
+    assert text.open(tmp_path).folders == [tmp_path]
+    assert text.open(LINES).folders == []
