@@ -20,7 +20,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.encoding.encode import encode
 from timing import clock, interleave, lines, ratio, show
 

@@ -29,7 +29,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from isotrope.encoder.load import load, locate
+from isotrope.encoder.load import load
+from isotrope.encoder.locate import locate
 from isotrope.store.atomic import write_json
 from isotrope.training.environment import environment
 

@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from isotrope import evaluate, load
 from isotrope.compression.compress import TIMED
 from isotrope.compression.cost import costs
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.suite import SUITES, main_scores, suite_average
 from isotrope.study.run_cell import reading

@@ -27,7 +27,7 @@ def make(work: Path) -> None:
 
     from model2vec.distill import distill
 
-    from isotrope.encoder.load import locate
+    from isotrope.encoder.locate import locate
 
     distill(str(locate(TEACHER)), pca_dims=256).save_pretrained(work / PEER)
     (work / "version.json").write_text(json.dumps(version(PEER)), encoding="utf-8")

@@ -22,7 +22,7 @@ import typer.main
 from conftest import ROOT, sentences
 from isotrope.cli.main import app
 from isotrope.encoder import load
-from isotrope.encoder.load import SHIPPED
+from isotrope.encoder.locate import SHIPPED
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "results" not in page.parts and page.name != "log.md"]

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel, RobertaConfig, Ro
 
 import isotrope
 from conftest import ROOT
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.training.environment import environment
 

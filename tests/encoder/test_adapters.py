@@ -91,8 +91,12 @@ def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match=r"its base model \./nowhere does not exist: correct base_model_name_or_path"):
         load(adapter)
     config.write_text("{}")
-    with pytest.raises(UserError, match="names no base model"):
+    with pytest.raises(UserError, match=r"its base model is not named \(KeyError\): correct base_model_name_or_path"):
         load(adapter)
+    config.write_text(json.dumps({**json.loads(text), "base_model_name_or_path": str(adapter)}))
+    for read in (load, files_checksum):
+        with pytest.raises(UserError, match="its base model is an adapter itself: correct base_model"):
+            read(str(adapter))
     config.write_text(text)
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
     with pytest.raises(UserError, match="pickles are not opened"):

@@ -10,12 +10,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from conftest import build_bert, sentences
+from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.average import average
 from isotrope.encoder.pooling import dense
-from isotrope.errors import UserError
 
 TEXTS = sentences(12)
 Models = tuple[SentenceTransformer, SentenceTransformer]
@@ -41,19 +40,15 @@ def test_both_ends_are_exact(models: Models) -> None:
 
 
 def test_halfway_is_the_mean_of_every_modules_weights(models: Models) -> None:
+    """Buffers of whole numbers are those of the trained model."""
+    for count, model in enumerate(models):
+        model[0].register_buffer("steps", torch.tensor(count))
     start, trained = (model.state_dict() for model in models)
     found = average(*models, 0.5).state_dict()
     assert any(name.startswith("3.") for name in found), "the layer behind the pooling"
     for name, value in found.items():
         wanted = (start[name] + trained[name]) / 2 if value.is_floating_point() else trained[name]
         torch.testing.assert_close(value, wanted, msg=name)
-
-
-def test_the_models_stay_as_they_are(models: Models) -> None:
-    before = [deepcopy(model.state_dict()) for model in models]
-    average(*models, 0.3)
-    for model, kept in zip(models, before, strict=True):
-        assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
 
 
 def test_a_saved_and_loaded_average_gives_its_vectors(models: Models, tmp_path: Path) -> None:
@@ -75,21 +70,3 @@ def test_sums_of_half_precision_are_in_float32(tiny_model: Path) -> None:
     assert found.dtype == torch.bfloat16
     wanted = (0.7 * old.float() + 0.3 * weights.float()).bfloat16()
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-8)
-
-
-def test_buffers_of_whole_numbers_are_those_of_the_trained_model(models: Models) -> None:
-    for count, model in enumerate(models):
-        model[0].register_buffer("steps", torch.tensor(count))
-    assert average(*models, 0.5)[0].steps == 1
-
-
-def test_other_modules_shapes_and_shares_are_refused(models: Models, tiny_model: Path, tmp_path: Path) -> None:
-    start, _ = models
-    with pytest.raises(UserError, match=r"differ in modules: Transformer, Pooling and .*, Dense: give a model and"):
-        average(load(tiny_model, "mean"), start, 0.5)
-    other = load(build_bert(tmp_path / "other", hidden=16), "mean")
-    with pytest.raises(UserError, match=r"differ in 0\..*: \(.*32\) and \(.*16\)"):
-        average(load(tiny_model, "mean"), other, 0.5)
-    for alpha in (-0.1, 1.1, float("nan")):
-        with pytest.raises(UserError, match=r"alpha = .*: choose 0 .* to 1"):
-            average(start, start, alpha)

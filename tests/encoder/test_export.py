@@ -12,7 +12,7 @@ from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.export import MODES, NEEDS_5, for_transformers_4
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.encoder.pooling import LAYERS
 
 TEXT = sentences(7)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,20 +11,25 @@ import pytest
 import torch
 from huggingface_hub import metadata_load
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize, Router
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer
 
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.embed import cut
-from isotrope.encoder.load import SHIPPED, locate, public_name
+from isotrope.encoder.load import dropout_keys
+from isotrope.encoder.locate import SHIPPED, locate
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import evaluate_pairs
 
 TEXT = sentences(7)
+CAUSAL = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    "num_key_value_heads": 2,
+}  # fmt: skip
 
 
 def test_a_sentence_transformers_model_keeps_what_it_has(tiny_model: Path, tmp_path: Path) -> None:
@@ -72,6 +76,34 @@ def test_modernbert_gets_dropout_and_so_two_views(tiny_model: Path, tmp_path: Pa
         assert torch.equal(first, second) is equal
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "keys"),
+    [
+        ("GPT2", {"n_embd": 16, "n_layer": 2, "n_head": 2}, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}),
+        ("Llama", CAUSAL, {"attention_dropout"}),
+        ("Qwen2", CAUSAL, {"attention_dropout"}),
+        ("T5", {"d_model": 16, "d_kv": 8, "num_layers": 2, "num_heads": 2, "d_ff": 32}, {"dropout_rate"}),
+    ],
+)
+def test_dropout_is_known_by_many_names(
+    tiny_model: Path, tmp_path: Path, kind: str, shape: dict[str, int], keys: set[str]
+) -> None:
+    """Of the encoder, and not of heads such as summary_first_dropout; the two views of a sentence differ."""
+    import transformers
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.save_pretrained(tmp_path)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), pad_token_id=0, **shape)
+    getattr(transformers, f"{kind}EncoderModel" if kind == "T5" else f"{kind}Model")(config).save_pretrained(tmp_path)
+    model = load(tmp_path, dropout=0.3, device="cpu").train()
+    found = model[0].auto_model.config
+    assert set(dropout_keys(found)) == keys
+    assert all(getattr(found, key) == 0.3 for key in keys)
+    assert getattr(found, "summary_first_dropout", 0.1) == 0.1
+    first, second = (model(model.preprocess(sentences(3)))["sentence_embedding"] for _ in range(2))
+    assert not torch.allclose(first, second, rtol=1e-2)
+
+
 @pytest.mark.parametrize("length", [1, 1000])
 def test_impossible_lengths_are_refused(tiny_model: Path, length: int) -> None:
     with pytest.raises(UserError, match=f"max_length = {length}"):
@@ -100,7 +132,7 @@ def test_a_hub_name_goes_to_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model["config_kwargs"] == {"hidden_dropout_prob": 0.2}
 
 
-@pytest.mark.parametrize("kind", ["Roberta", "MPNet", "DistilBert", "Electra"])
+@pytest.mark.parametrize("kind", ["MPNet", "DistilBert", "Electra"])
 def test_other_encoders_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kind: str) -> None:
     """Hugging Face encoders of other kinds: random weights, the fixture's tokenizer, two views that differ."""
     import transformers
@@ -145,27 +177,7 @@ def test_a_sentence_is_cut_where_positions_end(tiny_model: Path, tmp_path: Path,
         load(tmp_path, "mean", max_length=longest + 1)
 
 
-@pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"])
-@pytest.mark.parametrize("value", ["x", -1, 0, None, 2.5, 10**30])
-def test_sizes_that_no_encoder_has_are_refused(tiny_model: Path, tmp_path: Path, key: str, value: object) -> None:
-    """-1 layers were accepted: every sentence had the same vector."""
-    shutil.copytree(tiny_model, tmp_path / "model")
-    config = json.loads((tmp_path / "model" / "config.json").read_text())
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {key: value}))
-    with pytest.raises(UserError, match=rf"model: config\.json.* {key}|{key}.* expected int, got") as caught:
-        load(tmp_path / "model", device="cpu")
-    assert "correct it" in caught.value.remedy
-
-
-@pytest.mark.parametrize("content", ["null", "[1]", '{"model_type": [1]}', '{"hidden_act": 3, "model_type": "bert"}'])
-def test_a_configuration_that_is_none_is_one_line(tiny_model: Path, tmp_path: Path, content: str) -> None:
-    shutil.copytree(tiny_model, tmp_path / "model")
-    (tmp_path / "model" / "config.json").write_text(content)
-    with pytest.raises(UserError, match="model"):
-        load(tmp_path / "model", device="cpu")
-
-
-@pytest.mark.parametrize("value", [-5, 0, 2, "many", 3.5, True])
+@pytest.mark.parametrize("value", [2, "many"])
 def test_lengths_that_leave_no_word_are_refused(tiny_model: Path, tmp_path: Path, value: object) -> None:
     """Two tokens are the first and the last mark: every sentence had the same vector."""
     save(load(tiny_model, device="cpu"), tmp_path / "model")
@@ -179,29 +191,6 @@ def test_a_tokenizer_without_a_limit_is_no_fault(tiny_model: Path, tmp_path: Pat
     save(load(tiny_model, device="cpu"), tmp_path / "model")
     (tmp_path / "model" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 10**30}))
     assert load(tmp_path / "model", device="cpu").max_seq_length == 64
-
-
-def test_a_model_without_dropout_says_so(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["isotrope.encoder.load"], "dropout_keys", lambda config: [])
-    with pytest.raises(UserError, match=r"dropout = 0.1: the configuration of .* has no dropout: leave dropout unset"):
-        load(tiny_model, dropout=0.1)
-    load(tiny_model, dropout=0.0, device="cpu")
-
-
-def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert public_name(tiny_model) == public_name(f"{tiny_model}/") == tiny_model.name
-    monkeypatch.chdir(tiny_model)
-    assert public_name(".") == tiny_model.name
-    assert public_name("isotrope/tiny") == "isotrope/tiny"
-    assert public_name("someone/some-bert") == "someone/some-bert"
-
-
-def test_models_that_are_no_language_models_are_refused(tiny_model: Path, tmp_path: Path) -> None:
-    routes = [[Transformer(str(tiny_model)), Pooling(32)] for _ in range(2)]
-    router = SentenceTransformer(modules=[Router.for_query_document(*routes)], device="cpu")
-    router.save_pretrained(str(tmp_path / "router"), create_model_card=False)
-    with pytest.raises(UserError, match="begins with a Router, not with a Transformer"):
-        load(tmp_path / "router")
 
 
 def test_a_model_of_one_vector_a_token_is_read_whole(tiny_model: Path, tmp_path: Path) -> None:
@@ -237,12 +226,6 @@ def test_a_model_in_the_package_is_whole(name: str) -> None:
     assert {"library_name", "language", "tags"} <= about.keys()
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) <= 20 * 2**20
     assert not [path.name for path in folder.rglob("*") if path.suffix in {".bin", ".pt", ".py", ".pkl"}]
-
-
-def test_a_name_of_ours_that_is_not_shipped_is_refused_at_once() -> None:
-    """Without a network, the hub would be asked for most of a minute."""
-    with pytest.raises(UserError, match=r"ships no model isotrope/smal: did you mean 'isotrope/small'\? choose one of"):
-        locate("isotrope/smal")
 
 
 def test_isotrope_small_follows_people_better_than_a_raw_model() -> None:

@@ -12,15 +12,15 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
-import isotrope.encoder.lora
+import isotrope.encoder.adapters
 from conftest import build_bert, sentences
 from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
+from isotrope.encoder.adapters import WEIGHTS, adapter_weights, add_adapter, merge
 from isotrope.encoder.average import average
-from isotrope.encoder.layers import keep_layers
-from isotrope.encoder.lora import WEIGHTS, adapter_weights, add_adapter, merge
 from isotrope.encoder.pooling import dense
+from isotrope.encoder.student import keep_layers
 from isotrope.errors import UserError
 from isotrope.teachers._model import INITIAL, TeacherModel
 from isotrope.training.page import write_report
@@ -206,8 +206,8 @@ def test_an_architecture_that_peft_does_not_know_needs_targets(tmp_path: Path) -
 
 
 def test_without_peft_it_is_one_line(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isotrope.encoder.lora, "find_spec", lambda name: None)
+    monkeypatch.setattr(isotrope.encoder.adapters, "find_spec", lambda name: None)
     with pytest.raises(
-        UserError, match=r"encoder\.lora needs peft, which is not installed: pip install 'isotrope\[lora\]'"
+        UserError, match=r"encoder\.lora is asked for, and peft is not installed: pip install 'isotrope\[lora\]'"
     ):
         add_adapter(load(qwen), 4, 8, 0.0)

@@ -1,16 +1,33 @@
-"""``layers:3`` and ``static``: which words are understood, and what they make."""
+"""A smaller model of a larger one: what stays is as it was, for every architecture, also when it is saved."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer, models
+from torch.testing import assert_close
+from transformers import PreTrainedTokenizerFast
 
 from conftest import build_bert
-from isotrope.encoder import load
-from isotrope.encoder.student import check_student, student_of
+from isotrope.encoder import load, save
+from isotrope.encoder.student import (
+    check_student,
+    chosen_layers,
+    keep_layers,
+    keep_tokens,
+    keep_units,
+    student_of,
+    unit_norms,
+)
 from isotrope.errors import UserError
+from small_encoders import KINDS, batch, random_model
+
+TEXTS = ["the old king of the island", "a red bird", "war"]
+LETTERS = 5 + 26 + 26  # the tokens of `build_bert` before its words
 
 
 @pytest.mark.parametrize(
@@ -40,3 +57,116 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     assert len(narrow.tokenizer) == 60
     assert narrow[0].model.config.intermediate_size == 40
     assert student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size == whole.config.vocab_size
+
+
+def test_layers_are_spread_from_the_first_to_the_last() -> None:
+    assert chosen_layers(12, 4) == [0, 4, 7, 11]
+    assert chosen_layers(6, 3) == [0, 2, 5]
+    assert chosen_layers(6, 1) == [0]
+    assert chosen_layers(6, 6) == list(range(6))
+    assert chosen_layers(6, 2, "first") == [0, 1]
+    assert chosen_layers(6, 2, "last") == [4, 5]
+
+
+class _Words(torch.nn.Module):
+    """Stands where sentence-transformers' Transformer stands, around a random encoder without a tokenizer."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def auto_model(self) -> torch.nn.Module:
+        return self.model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_architecture_keeps_embeddings_and_the_layers_asked_for(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two layers the first: its output is the teacher's hidden state behind that layer (and the final norm)."""
+    monkeypatch.setattr("isotrope.encoder.student.Transformer", _Words)
+    whole, features = random_model(kind), batch()
+    states = whole(**features, output_hidden_states=True).hidden_states
+    expected = whole.final_norm(states[1]) if kind == "ModernBert" else states[1]
+    short = keep_layers(torch.nn.Sequential(_Words(whole)), 1)[0].model
+    found = short(**features).last_hidden_state
+    real = features["attention_mask"].bool()
+    assert_close(found[real], expected[real], atol=1e-5, rtol=1e-5)
+    assert short.config.num_hidden_layers == 1
+    assert sum(p.numel() for p in short.parameters()) < sum(p.numel() for p in whole.parameters())
+
+
+def test_a_student_is_saved_whole(tmp_path: Path) -> None:
+    teacher = build_bert(tmp_path / "teacher", layers=4)
+    short = keep_layers(load(teacher, "mean", device="cpu"), 2)
+    whole = load(teacher, "mean", device="cpu")[0].model
+    for new, old in enumerate((0, 3)):
+        one, other = short[0].model.encoder.layer[new], whole.encoder.layer[old]
+        assert_close(one.state_dict(), other.state_dict())
+    narrow = keep_units(keep_tokens(short, 60), 40)
+    save(narrow, tmp_path / "short")
+    for opened in (SentenceTransformer(str(tmp_path / "short"), device="cpu"), load(tmp_path / "short")):
+        assert_close(opened.encode(TEXTS), narrow.encode(TEXTS))
+
+
+def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    teacher = build_bert(tmp_path / "teacher")
+    with pytest.raises(UserError, match="layers:3: the model has 2 layers: choose 1 to 2"):
+        keep_layers(load(teacher, device="cpu"), 3)
+    with pytest.raises(UserError, match="the model's pooling averages its layers"):
+        keep_layers(load(teacher, "first_last", device="cpu"), 1)
+    monkeypatch.setattr("isotrope.encoder.student.Transformer", _Words)
+    with pytest.raises(UserError, match="a modernbert cannot have the layers 1 alone: choose the first layers"):
+        keep_layers(torch.nn.Sequential(_Words(random_model("ModernBert"))), 1, "last")
+    odd = random_model("Bert")
+    odd.encoder.layer = torch.nn.Sequential(*odd.encoder.layer)  # as of a model with other names for its parts
+    with pytest.raises(UserError, match="bert has no plain list of 2 layers: choose another student"):
+        keep_layers(torch.nn.Sequential(_Words(odd)), 1)
+    with pytest.raises(UserError, match=r"layers:1: a Linear has no layers: choose static"):
+        keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)  # type: ignore[arg-type]
+    for count in (4, 20, 10**6):
+        with pytest.raises(UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 31 to \d+, or"):
+            keep_tokens(load(teacher), count)
+    other = load(teacher)
+    other[0].processor = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    with pytest.raises(UserError, match="vocabulary:9: the tokenizer is a BPE, no WordPiece: leave it out"):
+        keep_tokens(other, 9)
+    with pytest.raises(UserError, match="inner:64: the model has 64 inner units: choose fewer than 64"):
+        keep_units(load(teacher), 64)
+    with pytest.raises(UserError, match="inner:9: a modernbert has no two matrices of 384 units a layer"):
+        keep_units(load("isotrope/tiny"), 9)
+
+
+def test_a_text_of_kept_tokens_has_the_same_vector_and_other_words_are_read_in_pieces(tiny_model: Path) -> None:
+    whole, cut = load(tiny_model, "mean"), keep_tokens(load(tiny_model, "mean"), LETTERS)
+    assert cut[0].auto_model.config.vocab_size == len(cut.tokenizer) == LETTERS
+    text = "q z j"
+    assert_close(cut.encode([text]), whole.encode([text]))
+    assert cut.tokenizer.tokenize("king") == ["k", "##i", "##n", "##g"]
+    assert whole.tokenizer.tokenize("king") == ["king"]
+    assert cut.tokenizer.model_max_length == whole.tokenizer.model_max_length
+    assert cut.tokenizer.pad_token_id == whole.tokenizer.pad_token_id
+
+
+def test_the_norm_of_a_unit_is_what_it_reads_times_what_it_writes() -> None:
+    reads, writes = torch.tensor([[3.0, 4.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 7.0], [0.0, 0.0]])
+    assert unit_norms(reads, writes).tolist() == [10.0, 7.0]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ModernBert"])
+def test_units_that_do_nothing_can_go_without_a_change(kind: str) -> None:
+    whole, features = random_model(kind).eval(), batch()
+    dead = torch.arange(24) % 3 == 1  # 8 of 24 units
+    with torch.no_grad():
+        for module in whole.modules():
+            if isinstance(module, torch.nn.Linear) and module.in_features == 24:
+                module.weight[:, dead] = 0.0
+        expected = whole(**features).last_hidden_state
+        holder = torch.nn.Module()
+        holder.auto_model = whole
+        keep_units([holder], 16)  # type: ignore[arg-type]
+        found = whole(**features).last_hidden_state
+    real = features["attention_mask"].bool()
+    assert_close(found[real], expected[real])
+    assert not any(24 in module.weight.shape for module in whole.modules() if isinstance(module, torch.nn.Linear))

@@ -16,8 +16,7 @@ from isotrope.compression.quality import compare_quality, kept_share, training_v
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
-from isotrope.encoder.hub import check_hub
-from isotrope.encoder.load import locate, public_name
+from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs

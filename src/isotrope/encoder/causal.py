@@ -32,20 +32,16 @@ def read_both_ways(model: SentenceTransformer, name: str) -> None:
         UserError: the model is no decoder, or its architecture cannot be told to.
     """
     encoder: Any = language_model(model)
-    if encoder is None or sees_ahead(encoder.eval()):
-        raise UserError(f"bidirectional = true: every token of {name} sees all others already", "leave it out")
-    encoder.config.is_causal = False
-    if not sees_ahead(encoder):
-        kind = encoder.config.model_type
-        raise UserError(f"bidirectional = true: transformers cannot tell a {kind} to look ahead", "leave it out")
+    already = encoder is None or sees_ahead(encoder.eval())
+    if not already:
+        encoder.config.is_causal = False
+    if already or not sees_ahead(encoder):
+        why = "sees all others already" if already else "cannot be told to look ahead"
+        raise UserError(f"bidirectional = true: every token of {name} {why}", "leave it out")
 
 
 def give_padding(model: SentenceTransformer, name: str) -> None:
-    """Let a tokenizer without a padding token, as many decoders have it, pad with its end token; the mask hides it.
-
-    Raises:
-        UserError: it has no end token either.
-    """
+    """Let a tokenizer without a padding token, as many decoders have it, pad with its end token; the mask hides it."""
     tokenizer = getattr(model, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase) or tokenizer.pad_token is not None:
         return

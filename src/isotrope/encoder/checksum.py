@@ -11,7 +11,7 @@ import xxhash
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.adapters import base_model
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.encoder.stored import as_computed
 
 
@@ -37,11 +37,7 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
 
 
 def files_checksum(model: str) -> str:
-    """Checksum of a local model's files, without loading it. A hub name has no files here: it is returned unchanged.
-
-    Raises:
-        UserError: as `isotrope.encoder.load.locate`.
-    """
+    """Checksum of a local model's files, without loading it. A hub name has no files here: it is returned unchanged."""
     folder = Path(locate(model))
     if not folder.is_dir():
         return model

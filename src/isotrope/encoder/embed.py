@@ -77,9 +77,6 @@ def vectors_of(
         with _passes(encoder, start, done):
             parts.append(_encoded(encoder, chunk, options, role))
         start += step
-        if parts[-1].shape[1] != parts[0].shape[1]:
-            problem = f"encode() gave {parts[-1].shape[1]} dimensions after {parts[0].shape[1]}"
-            raise UserError(problem, "return vectors of one dimension")
         wrong = np.flatnonzero(~(np.abs(parts[-1]) < LARGEST).all(axis=1))  # NaN compares false
         if len(wrong):
             text = chunk[wrong[0]]
@@ -127,9 +124,6 @@ def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence
 
     An encoder without roles gets all texts in one call, so that a step is fitted on all of them. One with roles that
     wants them together has a method ``encode_search`` with the arguments and the result of this function.
-
-    Raises:
-        UserError: as `vectors_of`.
     """
     if not has_roles(encoder):
         both = vectors_of(encoder, [*queries, *documents])
@@ -151,12 +145,7 @@ def _encoded(encoder: Encoder, texts: list[str], options: dict[str, Any], role: 
     if role and has_roles(encoder):
         call = getattr(encoder, f"encode_{role}")
         options = options | ({"prompt": role_prompt(encoder, role)} if isinstance(encoder, SentenceTransformer) else {})
-    output: Any = call(texts, **options)
-    try:
-        vectors = _as_array(output)
-    except (TypeError, ValueError) as error:
-        problem = f"encode() gave a {type(output).__name__} that is no array of numbers"
-        raise UserError(problem, "return one vector a sentence") from error
+    vectors = _as_array(call(texts, **options))
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
         remedy = f"return one vector a sentence: shape ({len(texts)}, dimensions)"
         raise UserError(f"encode() gave shape {vectors.shape} for {len(texts)} sentences", remedy)

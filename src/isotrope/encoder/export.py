@@ -14,8 +14,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.no_bars import without_bars
 from isotrope.encoder.pooling import split_layers
+from isotrope.encoder.quiet import quiet
 from isotrope.store.atomic import new_folder, write_json, write_text
 
 CLASSIC = "sentence_transformers.models."
@@ -47,7 +47,7 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
     portable = copy(model)
     portable._modules = {str(i): module for i, module in enumerate(split_layers(list(model)))}
     with new_folder(folder, "model") as draft:
-        with without_bars():
+        with quiet():
             portable.save_pretrained(str(draft), create_model_card=False)
         modules = _read(draft / "modules.json")
         for module in modules:

@@ -1,37 +1,39 @@
-"""One line for a model that cannot be loaded, where the libraries say it in many."""
+"""What is wrong with a model's files, in one line, where the libraries say it in many or not at all."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedModel
 
+from isotrope.encoder.locate import first_module, not_on_hub
 from isotrope.errors import UserError
 
 TOKENIZER_FILES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "tokenizer.model",
-)
+    "tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model",
+)  # fmt: skip
+_SHOWN = 3  # of the missing names
+_PART = 1 << 18  # numbers that are looked at together: to look at all at once needs as much memory again
 
 
 def loading_fault(error: Exception, where: str, model: str) -> UserError:
     """What is wrong with a model, from what transformers and safetensors say of it."""
     text = str(error)
+    first = text.splitlines()[0] if text else type(error).__name__
     if not Path(where).is_dir():
-        return UserError(
-            f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
-            "check the name and the network, or name a local folder or isotrope/small",
-        )
+        return not_on_hub(model, error)
     if isinstance(error, StrictDataclassError):
         found = text.splitlines()[-1].strip().removeprefix("TypeError: ").partition(" Errors: ")[0]
         return UserError(f"{model}: config.json: {found}", "correct it, or download the model again")
-    if (kind := first_module(Path(where))) not in ("Transformer", "StaticEmbedding"):
+    if isinstance(error, ImportError):  # quantised weights, flash attention
+        return UserError(f"{model} needs a package ({first})", "install it, or take that setting out of config.json")
+    if (kind := first_module(where)) not in ("Transformer", "StaticEmbedding"):
         return UserError(
             f"{model} begins with a {kind}, not with a Transformer", "name a model that is a language model"
         )
@@ -43,20 +45,48 @@ def loading_fault(error: Exception, where: str, model: str) -> UserError:
         return UserError(f"{model}: model.safetensors does not fit config.json", "take both from the same model")
     if "safetensors" in text:
         return UserError(f"{model} has no model.safetensors", "convert its weights: pickled files are not opened")
-    return UserError(
-        f"{model} cannot be loaded ({text.splitlines()[0] if text else type(error).__name__})", "check its files"
-    )
-
-
-def first_module(folder: Path) -> str:
-    """The kind of the first module of a sentence-transformers model."""
-    try:
-        first = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]
-        return str(first["type"]).rsplit(".", 1)[-1]
-    except (OSError, ValueError, LookupError, TypeError):
-        return "Transformer"
+    return UserError(f"{model} cannot be loaded ({first})", "check its files")
 
 
 def no_tokenizer(model: str) -> UserError:
     """A model without a tokenizer."""
     return UserError(f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder")
+
+
+@contextmanager
+def missing_tensors() -> Iterator[list[str]]:
+    """Collect the names of the tensors that the files of the models loaded within lack.
+
+    sentence-transformers drops transformers' report of a loading, so it is caught on its way.
+    """
+    missing: list[str] = []
+    original = PreTrainedModel.__dict__["from_pretrained"]
+
+    def told(cls: type[PreTrainedModel], *args: Any, **kwargs: Any) -> Any:
+        model, told = original.__func__(cls, *args, **kwargs | {"output_loading_info": True})
+        missing.extend(sorted(told["missing_keys"]))
+        return model
+
+    setattr(PreTrainedModel, "from_pretrained", classmethod(told))  # noqa: B010  mypy knows that it is a method
+    try:
+        yield missing
+    finally:
+        setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
+
+
+def refuse_missing(missing: list[str], model: str, pooler: bool) -> None:
+    """Raise for missing tensors. Those of the pooler matter only with ``pooler``: raw checkpoints often lack them."""
+    needed = [name for name in missing if pooler or "pooler" not in name.split(".")]
+    if needed:
+        shown = ", ".join(needed[:_SHOWN]) + (", …" if len(needed) > _SHOWN else "")
+        raise UserError(
+            f"{model}: model.safetensors lacks {len(needed)} of the encoder's tensors ({shown})",
+            "copy or download the model again, and take model.safetensors and config.json from the same model",
+        )
+
+
+def refuse_not_finite(encoder: SentenceTransformer, model: str) -> None:
+    """Raise for weights that are NaN or infinite: they may belong to a word that only a later text has."""
+    for name, weights in encoder.named_parameters():
+        if not all(part.isfinite().all() for part in weights.flatten().split(_PART)):
+            raise UserError(f"{model}: not all weights of {name} are finite numbers", "copy or make the model again")

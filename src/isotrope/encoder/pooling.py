@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense as Dense
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer, WeightedLayerPooling, WordWeights
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
-from isotrope.encoder.template import template_modules
 from isotrope.errors import UserError, one_of
 
-try:  # sentence-transformers keeps its general modules apart
-    from sentence_transformers.base.modules import Dense as Dense
-except ImportError:  # pragma: no cover
-    from sentence_transformers.models import Dense as Dense
+TEMPLATE = 'This sentence : "{text}" means {mask}.'
 
 CARRIED = "cls_token_embeddings"  # Pooling("cls") takes these, if there are any, for the first token's
 
@@ -38,11 +38,7 @@ LAYERS: dict[str, Callable[[int], list[int]] | None] = {
 
 
 def check_pooling(pooling: str | None) -> None:
-    """None is the model's own.
-
-    Raises:
-        UserError: the name is unknown.
-    """
+    """Refuse an unknown name; None is the model's own."""
     if pooling is not None and pooling not in LAYERS:
         raise UserError(f"pooling = {pooling!r} is unknown", one_of(pooling, LAYERS))
 
@@ -51,10 +47,8 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
 
     Raises:
-        UserError: the name is unknown; ``cls_head`` is asked of a checkpoint without a pooler, or ``mask`` of one
-            without a mask token.
+        UserError: the model has no pooler for ``cls_head``, or no mask token for ``mask``.
     """
-    check_pooling(pooling)
     dim = transformer.get_embedding_dimension()
     config = transformer.auto_model.config
     layers = LAYERS[pooling]
@@ -72,6 +66,54 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     if pooling == "cls_head":
         return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer)]
     return [Pooling(dim, pooling_mode=pooling)]
+
+
+def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
+    """The token ids before a text and after it, for words with a gap, whose state is the text's vector (PromptBERT).
+
+    [CLS] and the template's words, the template's words and [SEP]. Jiang et al., EMNLP 2022, Sec. 4.1.
+    https://aclanthology.org/2022.emnlp-main.603
+
+    Raises:
+        UserError: the tokenizer has no mask token; the template lacks a place for the text, or for the mask.
+    """
+    if not getattr(tokenizer, "is_fast", False) or None in (tokenizer.mask_token, tokenizer.cls_token_id):
+        remedy = "choose another pooling, or a masked language model such as isotrope/tiny"
+        raise UserError("a template needs a tokenizer with a mask token, and this model's has none", remedy)
+    if template.count("{text}") != 1 or template.count("{mask}") != 1:
+        raise UserError(f"the template {template!r} is not possible", "write {text} once and {mask} once")
+    words = template.replace("{mask}", tokenizer.mask_token).split("{text}")
+    before, behind = (tokenizer.encode(part, add_special_tokens=False) for part in words)
+    return [tokenizer.cls_token_id, *before], [*behind, tokenizer.sep_token_id]
+
+
+def frame_size(tokenizer: Any) -> tuple[int, int]:
+    """How many tokens the tokenizer itself puts before a text and behind it."""
+    special = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"]
+    return special.index(0), special[::-1].index(0)
+
+
+def template_modules(transformer: Transformer) -> list[nn.Module]:
+    """Make the tokenizer put `TEMPLATE` around every text. The modules that take the mask's state: (N, L, D) -> (N, D).
+
+    A saved model has the template in its tokenizer, so plain sentence-transformers gives the same vectors.
+    """
+    own: Any = transformer.tokenizer
+    frame = frame_ids(own, TEMPLATE)
+    pieces = [
+        {"id": f"<{place}>", "ids": ids, "tokens": own.convert_ids_to_tokens(ids)} for place, ids in enumerate(frame)
+    ]
+    backend = Tokenizer.from_str(own.backend_tokenizer.to_str())
+    backend.post_processor = TemplateProcessing(single="<0> $A <1>", pair="<0> $A $B <1>", special_tokens=pieces)
+    # Classes of one architecture, such as BertTokenizer, put a frame of their own around texts when they are loaded.
+    transformer.processor = PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_max_length=own.model_max_length, padding_side=own.padding_side,
+        truncation_side=own.truncation_side, model_input_names=own.model_input_names,
+        **{name: token for name, token in own.special_tokens_map.items() if isinstance(token, str)},
+    )  # fmt: skip
+    words = [str(token) for token in own.convert_ids_to_tokens(list(range(len(own))))]
+    weights = WordWeights(words, {own.mask_token: 1.0}, unknown_word_weight=0.0)
+    return [weights.requires_grad_(False), Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")]
 
 
 def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
@@ -150,7 +192,5 @@ def freeze(model: nn.Module) -> None:
 def _pretrained_head(transformer: Transformer) -> nn.Module:
     pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
     if pooler is None:
-        raise UserError(
-            "pooling = 'cls_head' needs a checkpoint with a pooler, and this one has none", "use pooling = 'cls'"
-        )
+        raise UserError("pooling = 'cls_head' needs a model with a pooler, and this one has none", "choose 'cls'")
     return dense(pooler.weight, pooler.bias, nn.Tanh())

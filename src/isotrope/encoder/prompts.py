@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, printable
 
 Role = Literal["query", "document"]  # of a text in a search
 ROLES: Mapping[str, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -33,7 +33,7 @@ class Prompts:
         document: the words before a document, in a search.
 
     Raises:
-        UserError: both text and name are given.
+        UserError: both text and name are given, or words that are not UTF-8.
     """
 
     text: str | None = None
@@ -44,6 +44,9 @@ class Prompts:
     def __post_init__(self) -> None:
         if self.text is not None and self.name is not None:
             raise UserError(f"prompt = {self.text!r} and prompt_name = {self.name!r}", "give one of them")
+        for words in filter(None, (self.text, self.name, self.query, self.document)):
+            if printable(words) != words:  # bytes from the command line
+                raise UserError(f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8")
 
     @property
     def given(self) -> bool:
@@ -51,21 +54,12 @@ class Prompts:
         return self != NO_PROMPTS
 
     def check(self, where: str, model: str) -> None:
-        """Check the name by the model's files, before it is loaded. ``where`` is its folder or hub name.
-
-        Raises:
-            UserError: the model has no prompt of that name.
-        """
+        """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""
         if self.name is not None and (own := _declared(where)) is not None:
             self._find(own, model)
 
-    def apply(self, encoder: SentenceTransformer, where: str, model: str) -> None:
-        """Make these the prompts of a loaded model.
-
-        Raises:
-            UserError: as `check`.
-        """
-        self.check(where, model)
+    def apply(self, encoder: SentenceTransformer, model: str) -> None:
+        """Make these the prompts of a loaded model."""
         if self.name is not None:
             self._find(encoder.prompts, model)
             encoder.default_prompt_name = self.name

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.encoder.pooling import LAYERS, check_pooling
 from isotrope.encoder.prompts import NO_PROMPTS, Prompts
 from isotrope.encoder.word_vectors import WordVectors

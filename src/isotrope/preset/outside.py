@@ -34,7 +34,7 @@ from isotrope.components.registry import STAGES, imported_class, is_third_party,
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import has_adapter
-from isotrope.encoder.no_bars import without_bars
+from isotrope.encoder.quiet import quiet
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn
 from isotrope.preset.columns import READ_BY, LossInput, Unread, taught_loss, twice
@@ -227,7 +227,7 @@ def build_outside(
     guides = {key: _guide(teachers[value], model) for key, value in named.items()}
     before = {name: value.clone() for name, value in model.state_dict().items()}
     try:
-        with without_bars(), _silence():
+        with quiet(), _silence():
             made = cls(model, **{**options, **guides})
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"

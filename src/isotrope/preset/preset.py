@@ -42,7 +42,7 @@ class _Record(BaseModel):
 
 
 class LoraSettings(_Record):
-    """``[encoder.lora]``: an adapter is trained instead of the encoder's weights; see isotrope.encoder.lora."""
+    """``[encoder.lora]``: an adapter is trained instead of the encoder's weights; see isotrope.encoder.adapters."""
 
     rank: Count = 8  # this and the next two: peft's own defaults
     alpha: Count = 8

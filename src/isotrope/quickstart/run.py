@@ -15,7 +15,7 @@ from rich.console import Console
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress, watch
 from isotrope.encoder import load
-from isotrope.encoder.load import is_bare
+from isotrope.encoder.locate import is_bare
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import agreement
 from isotrope.evaluation.significance import Comparison

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from isotrope.contract.hiding import Hiding
-from isotrope.encoder.load import locate
-from isotrope.encoder.no_bars import without_reports
+from isotrope.encoder.locate import locate
+from isotrope.encoder.quiet import quiet
 from isotrope.errors import UserError
 
 
@@ -54,7 +54,7 @@ def _loaded(name: str, tokenizer: Any) -> tuple[tuple[nn.Module], list[nn.Parame
     """The model, in evaluation mode, and the weights of its new layers, which alone can learn."""
     where = locate(name)
     try:
-        with without_reports():
+        with quiet(reports=False):
             words = AutoTokenizer.from_pretrained(where).get_vocab()
             model, report = AutoModelForMaskedLM.from_pretrained(where, output_loading_info=True, use_safetensors=True)
     except (OSError, ValueError, KeyError) as error:

@@ -18,7 +18,7 @@ from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import language_model, token_table
 from isotrope.contract.hiding import Hiding, noise_of_rows
-from isotrope.encoder.layers import keep_layers
+from isotrope.encoder.student import keep_layers
 from isotrope.errors import UserError
 from isotrope.terms._words import Words, hidden_words
 from isotrope.text.permutation import derive

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.encoder.template import frame_size
+from isotrope.encoder.pooling import frame_size
 from isotrope.errors import UserError
 
 NOT = "not"

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.encoder.template import frame_ids, frame_size
+from isotrope.encoder.pooling import frame_ids, frame_size
 from isotrope.errors import UserError
 
 

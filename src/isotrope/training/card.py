@@ -10,7 +10,7 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
-from isotrope.encoder.load import public_name
+from isotrope.encoder.locate import public_name
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.post.whitening import SOFT_WHITENING, Whitening

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from isotrope.console.progress import watch
-from isotrope.encoder.lora import merge
+from isotrope.encoder.adapters import merge
 from isotrope.errors import Stopped
 from isotrope.objective.objective import Objective
 from isotrope.preset.head import head_layers, with_head

@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from isotrope.encoder.checksum import files_checksum
-from isotrope.encoder.load import locate
+from isotrope.encoder.locate import locate
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.student import check_student
 from isotrope.errors import UserError, printable

@@ -20,7 +20,8 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
 
 from isotrope.console.progress import tell
-from isotrope.encoder.load import load, public_name
+from isotrope.encoder.load import load
+from isotrope.encoder.locate import public_name
 from isotrope.errors import UserError
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text

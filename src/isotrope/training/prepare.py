@@ -16,9 +16,9 @@ from transformers.integrations import get_available_reporting_integrations
 from isotrope.console.threads import threads_line
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
+from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.compiled import compile_layers
-from isotrope.encoder.load import locate
-from isotrope.encoder.lora import add_adapter, name_base
+from isotrope.encoder.locate import locate
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.encoder.load import public_name
+from isotrope.encoder.locate import public_name
 from isotrope.errors import UserError
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.preset.sources import sourced

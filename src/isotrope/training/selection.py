@@ -14,8 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from isotrope.encoder.adapters import has_adapter
-from isotrope.encoder.lora import adapter_weights
+from isotrope.encoder.adapters import adapter_weights, has_adapter
 from isotrope.encoder.prompts import used_prompt
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity

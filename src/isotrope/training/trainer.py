@@ -13,8 +13,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerState
 
-from isotrope.encoder.adapters import has_adapter
-from isotrope.encoder.lora import load_adapter
+from isotrope.encoder.adapters import has_adapter, load_adapter
 from isotrope.errors import UserError
 from isotrope.preset.preset import Preset
 from isotrope.text.batches import PermutedBatches, trainer_batches

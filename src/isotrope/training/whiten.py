@@ -16,7 +16,7 @@ from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.load import public_name
+from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known

@@ -1,4 +1,4 @@
-"""A hub name is asked for once, before anything long; what is here already is not asked for."""
+"""Where a model is; a hub name is asked for once, before anything long, and what is here already is not asked for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from isotrope.encoder import hub, load
-from isotrope.encoder.hub import check_hub
-from isotrope.encoder.load import is_bare
+from isotrope import load
+from isotrope.encoder import locate as room
+from isotrope.encoder.locate import check_hub, is_bare, locate, public_name
 from isotrope.errors import UserError
 
 
@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         addresses.append(address)
         raise Refused
 
-    monkeypatch.setattr(hub, "get_hf_file_metadata", nobody)
+    monkeypatch.setattr(room, "get_hf_file_metadata", nobody)
     check_hub.cache_clear()
     return addresses
 
@@ -51,7 +51,7 @@ def test_a_folder_and_what_is_in_the_cache_are_not_asked_for(
     asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_hub(str(tmp_path))
-    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *_: "here")
+    monkeypatch.setattr(room, "try_to_load_from_cache", lambda *_: "here")
     check_hub("some/model")
     assert not asked
 
@@ -62,7 +62,7 @@ def test_only_a_name_that_the_hub_does_not_know_is_refused(monkeypatch: pytest.M
     def fails(*_: object, **__: object) -> None:
         raise answer.pop(0)
 
-    monkeypatch.setattr(hub, "get_hf_file_metadata", fails)
+    monkeypatch.setattr(room, "get_hf_file_metadata", fails)
     check_hub.cache_clear()
     with pytest.raises(UserError, match="RepositoryNotFoundError"):
         check_hub("some/model")
@@ -71,3 +71,17 @@ def test_only_a_name_that_the_hub_does_not_know_is_refused(monkeypatch: pytest.M
     assert not answer, "an answer is remembered"
     with pytest.raises(UserError, match="HFValidationError"):
         check_hub("some model")
+
+
+def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert public_name(tiny_model) == public_name(f"{tiny_model}/") == tiny_model.name
+    monkeypatch.chdir(tiny_model)
+    assert public_name(".") == tiny_model.name
+    assert public_name("isotrope/tiny") == "isotrope/tiny"
+    assert public_name("someone/some-bert") == "someone/some-bert"
+
+
+def test_a_name_of_ours_that_is_not_shipped_is_refused_at_once() -> None:
+    """Without a network, the hub would be asked for most of a minute."""
+    with pytest.raises(UserError, match=r"ships no model isotrope/smal: did you mean 'isotrope/small'\? choose one of"):
+        locate("isotrope/smal")

