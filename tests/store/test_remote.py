@@ -165,6 +165,23 @@ def test_a_refusal_is_told_and_hides_the_signature(web: Web, status: int, words:
     assert "secret" not in str(raised.value)
 
 
+def test_too_many_requests_are_asked_again_and_then_told(web: Web) -> None:
+    web.pages["/a.bin"] = BYTES
+    raw = only(f"{web.base}/a.bin").open()
+    web.pages["/a.bin"] = 429
+    with pytest.raises(UserError, match=r"cannot be read \(HTTP 429\)"):
+        raw.read(10)
+    assert len([wanted for _, wanted in web.asked if wanted]) == 3
+
+
+def test_a_stalled_server_is_given_up(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "STALLED", 0.2)
+    web.pages["/a.bin"] = BYTES
+    raw, web.pause_before = only(f"{web.base}/a.bin").open(), 2.0
+    with pytest.raises(UserError, match="cannot be read"):
+        raw.read(10)
+
+
 def test_no_server_is_told() -> None:
     with pytest.raises(UserError, match=r"cannot be read .*: check the connection"):
         remote_files("http://127.0.0.1:9/a.txt")

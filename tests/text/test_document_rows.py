@@ -12,20 +12,23 @@ import pytest
 from corpora import COMPRESS, write
 from isotrope.errors import UserError
 from isotrope.text import document_rows
+from isotrope.text.cleaning import Tally
 from isotrope.text.document_rows import Document, DocumentColumns, found_as, read_documents
 from isotrope.text.files import find_sources
 
 
 def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
     sources = find_sources(paths, may_be_empty=(".txt", ".md", ".html"))
-    found = read_documents(sources, DocumentColumns(title, text))
+    found = read_documents(sources, DocumentColumns(title, text), Tally())
     return [
         (d.title.strip(), [" ".join(p.split()) for p in d.paragraphs if p.strip()]) for _, d in found if d.text.strip()
     ]
 
 
 def how(*paths: Path) -> str:
-    return found_as(find_sources(paths))
+    tally, sources = Tally(), find_sources(paths)
+    list(read_documents(sources, DocumentColumns(), tally))
+    return found_as(sources, tally.by_block)
 
 
 def test_the_text_of_a_document_is_title_and_paragraphs() -> None:
@@ -46,7 +49,7 @@ def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: s
 
 def test_a_place_is_where_a_document_begins(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "\none\nmore\n\n\ntwo\n")
-    places = [place for place, _ in read_documents(find_sources([path]), DocumentColumns())]
+    places = [place for place, _ in read_documents(find_sources([path]), DocumentColumns(), Tally())]
     assert places == [f"{path}:2", f"{path}:6"]
 
 

@@ -17,7 +17,8 @@ from corpora import COMPRESS, SENTENCES, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
 from isotrope.text.corpus import Corpus, corpus_key, open_corpus
-from isotrope.text.files import TextFile, find_sources, lines, passed_over
+from isotrope.text.files import TextFile, find_sources, passed_over
+from isotrope.text.lines import lines
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -140,18 +141,16 @@ def test_files_behind_a_url_are_those_of_this_machine(
     assert corpus_key("memory://in/1/c*z*") == corpus_key(sorted((tmp_path / "in/1").glob("c*z*")))
 
 
-def test_the_checksum_of_a_file_behind_a_url_is_remembered_until_it_changes(
+def test_a_file_behind_a_url_is_read_once_until_it_changes(
     tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
     opened, real = list[str](), RemoteFile.open
     monkeypatch.setattr(RemoteFile, "open", lambda file: opened.append(file.url) or real(file))
-    memory.pipe_file("/a.txt", b"one text\n")
-    first = corpus_key("memory://a.txt")
-    assert corpus_key("memory://a.txt") == first
+    memory.pipe_file("/a.txt", b"one text\ntwo text\n")
+    keys = {open_corpus("memory://a.txt", cache=tmp_path / "cache").key for _ in range(2)}
     assert opened == ["memory://a.txt"]
-    memory.pipe_file("/a.txt", b"two text\n")
-    assert corpus_key("memory://a.txt") != first
+    memory.pipe_file("/a.txt", b"one text\nsix text\n")
+    assert open_corpus("memory://a.txt", cache=tmp_path / "cache").key not in keys
 
 
 def test_a_file_behind_a_url_that_changes_meanwhile_is_refused(

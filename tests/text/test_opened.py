@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import isotrope.text as text
 from datasets import Dataset
 from isotrope.errors import UserError
+from isotrope.text.files import TextFile
 
 LINES = ["The first line is here.", "A second one follows it.", "The third ends the text."]
 TITLES = ["One", "Two", "Three"]
@@ -48,6 +50,38 @@ def test_it_is_read_once_and_an_opened_text_is_passed_on(tmp_path: Path) -> None
     assert opened.texts() is opened.texts()
     assert opened.documents() is opened.documents()
     assert text.open(opened) is opened
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.md", "a.txt.gz", "a.parquet", "blocks.txt"])
+def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again by the next call, nor by the check at the end."""
+    blocks = "\n\n".join(LINES)
+    contents: dict[str, str | bytes] = {
+        "a.txt": "\n".join(LINES), "a.md": blocks, "blocks.txt": blocks, "a.csv": "text\n" + "\n".join(LINES),
+        "a.jsonl": "".join(json.dumps({"text": line}) + "\n" for line in LINES),
+        "a.txt.gz": gzip.compress("\n".join(LINES).encode()),
+    }  # fmt: skip
+    folder = tmp_path / "in"
+    folder.mkdir()
+    if name == "a.parquet":
+        pandas.DataFrame({"text": LINES}).to_parquet(folder / name)
+    else:
+        content = contents[name]
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        if name == "a.md":  # a page is one document: two are needed
+            (folder / "b.md").write_text("Another page of text.")
+    opens = []
+    real = TextFile.open
+    monkeypatch.setattr(TextFile, "open", lambda self, **how: (opens.append(self.path.name), real(self, **how))[1])
+    for kind in ("texts", "documents"):
+        opens.clear()
+        opened = text.open(folder)
+        key = getattr(opened, kind)().key
+        opened.check()
+        assert sorted(opens) == sorted(path.name for path in folder.iterdir())
+        again = text.open(folder)
+        assert getattr(again, kind)().key == key
+        assert len(opens) == len(list(folder.iterdir()))
 
 
 def test_its_name_says_what_it_is(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.errors import UserError
-from isotrope.text.files import LONGEST_LINE, TextFile
+from isotrope.text.files import TextFile
+from isotrope.text.lines import LONGEST_LINE
 from isotrope.text.readers import Columns, rows
 from isotrope.types import Encoder
 

@@ -18,7 +18,7 @@ from isotrope.encoder.prompts import Role
 from isotrope.encoder.word_vectors import WordVector, WordVectors, source_of
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, FittedEncoder, PostStep, Transform
-from isotrope.text.files import lines
+from isotrope.text.lines import lines
 from isotrope.types import AboveZero, Encoder, Matrix
 
 

@@ -22,6 +22,8 @@ Returned = TypeVar("Returned")
 
 BLOCK_BYTES = 1 << 23  # bytes asked for at once, and the only ones in memory
 WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for again
+AGAIN = (408, 429)  # statuses of the web that ask for patience
+STALLED = 60.0  # seconds without a byte, after which a web server is given up
 USUAL = ("s3", "gs", "hf", "https", "http", "memory")
 EXTRAS = {"s3": "'isotrope[s3]'", "s3a": "'isotrope[s3]'", "http": "aiohttp", "https": "aiohttp", "gs": "gcsfs"}
 # What shows that a file has changed: each kind of store tells some of these, or none.
@@ -194,12 +196,20 @@ def _opened(url: str) -> tuple[Any, str]:
     if scheme not in fsspec.available_protocols():
         raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        options = {"client_kwargs": {"timeout": _patience()}} if scheme in ("http", "https") else {}
+        system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         remedy = f"pip install {EXTRAS[scheme]}" if scheme in EXTRAS else f"install it ({error})"
         raise UserError(f"{without_secrets(url)} needs a package that is not installed", remedy) from error
     system.invalidate_cache()
     return system, path
+
+
+def _patience() -> Any:
+    """How long a web server may keep silent. aiohttp's own limit is for a whole file, which may take hours."""
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
 
 
 class _Blocks(io.RawIOBase):
@@ -286,4 +296,5 @@ def _refused(error: BaseException) -> bool:
     """Whether to ask again would give the same."""
     no_key = type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
     missing = isinstance(error, FileNotFoundError | PermissionError)
-    return no_key or missing or getattr(error, "status", 0) in range(400, 500)
+    status = getattr(error, "status", 0)
+    return no_key or missing or (status in range(400, 500) and status not in AGAIN)

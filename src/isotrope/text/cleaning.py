@@ -18,7 +18,7 @@ REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in t
 _IN_WORDS = {"undecodable": "not UTF-8 text", "too_short": "too short", "too_long": "too long"}
 _EXAMPLES = 3  # places named for each reason
 _NOT_TEXT = re.compile("[\\0\ud800-\udfff]")  # a byte that is not UTF-8 is read as one of the latter
-_LIMIT = 1 << 20  # characters; files.LONGEST_LINE bytes hold at least this many and so are always too long
+_LIMIT = 1 << 20  # characters; lines.LONGEST_LINE bytes hold at least this many and so are always too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.read = self.texts = 0
+        self.by_block = False  # whether blank lines separate the documents of a single file
         self._dropped = dict.fromkeys(REASONS, 0)
         self._examples: dict[str, tuple[str, ...]] = dict.fromkeys(REASONS, ())
 

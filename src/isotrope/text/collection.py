@@ -14,10 +14,9 @@ import pyarrow as pa
 from datasets import Dataset
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
-from isotrope.store.cache import cached
 from isotrope.text.cleaning import CleaningReport, Seen, Tally, fingerprint, fold
 from isotrope.text.document_rows import Document, DocumentColumns, NumberedDocument, found_as, read_documents
-from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over
+from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over, read_once
 from isotrope.text.permutation import Permutation, derive
 from isotrope.text.sample import RowIds
 
@@ -104,12 +103,9 @@ def open_documents(
     """
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     sources, columns = find_sources(paths, may_be_empty=_EMPTY), DocumentColumns(title, text)
-    key = _key(sources, columns)
 
-    def make(draft: Path) -> None:
-        report = _write(draft / _ARROW, sources, columns)
-        if _key(sources, columns) != key:
-            raise UserError("the files changed while they were read", "wait until they are complete")
+    def write(draft: Path, files: list[TextFile]) -> None:
+        report = _write(draft / _ARROW, files, columns)
         if report.kept < 2:
             named = report.files[0] if len(report.files) == 1 else f"the {len(report.files):,} files"
             left = "no document is" if report.kept == 0 else "a single document is"
@@ -117,7 +113,7 @@ def open_documents(
             raise UserError(problem, "give more documents")
         write_text(draft / _REPORT, report.to_json())
 
-    folder = cached(cache / key, make)
+    folder, key = read_once(sources, _settings(columns), cache, write)
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
     report = replace(report, skipped=passed_over(paths))  # of these folders, whichever were read first
     return Documents(Dataset.from_file(str(folder / _ARROW)), key, report)
@@ -132,11 +128,11 @@ def documents_key(
         UserError: a file is missing, unreadable, or of an unknown kind.
     """
     sources = find_sources([paths] if isinstance(paths, str | Path) else paths, may_be_empty=_EMPTY)
-    return _key(sources, DocumentColumns(title, text))
+    return content_checksum(sources, _settings(DocumentColumns(title, text)))
 
 
-def _key(sources: list[TextFile], columns: DocumentColumns) -> str:
-    return content_checksum(sources, json.dumps(["documents", _LAYOUT, columns.title, columns.text]))
+def _settings(columns: DocumentColumns) -> str:
+    return json.dumps(["documents", _LAYOUT, columns.title, columns.text])
 
 
 def _write(path: Path, sources: list[TextFile], columns: DocumentColumns) -> CleaningReport:
@@ -148,14 +144,14 @@ def _write(path: Path, sources: list[TextFile], columns: DocumentColumns) -> Cle
             writer.write_batch(pa.record_batch([pa.array(titles, pa.string()), paragraphs], schema=_SCHEMA))
             titled += sum(map(bool, titles))
     report = tally.report(tuple(printable(str(source.path)) for source in sources))
-    how = f"{found_as(sources)}; {titled:,} {'has' if titled == 1 else 'have'} a title"
+    how = f"{found_as(sources, tally.by_block)}; {titled:,} {'has' if titled == 1 else 'have'} a title"
     return replace(report, unit="documents", notes=(how,))
 
 
 def _kept(sources: list[TextFile], columns: DocumentColumns, tally: Tally) -> Iterator[list[Document]]:
     """Batches of documents worth keeping, their white space folded."""
     seen, batch, size = Seen(), list[tuple[NumberedDocument, int]](), 0
-    for place, document in read_documents(sources, columns):
+    for place, document in read_documents(sources, columns, tally):
         tally.read += 1
         title, *paragraphs = fold((document.title, *document.paragraphs))
         document = Document(title, [paragraph for paragraph in paragraphs if paragraph])

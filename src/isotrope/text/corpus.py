@@ -15,9 +15,8 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
-from isotrope.store.cache import cached
 from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, Tally, fingerprint, fold
-from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over
+from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over, read_once
 from isotrope.text.readers import Columns, rows
 
 _LAYOUT = 2  # version of the cleaning and the layout below; part of the key, so that a change never meets old files
@@ -105,26 +104,23 @@ def open_corpus(
     Raises:
         UserError: anything wrong with the input or the cache folder; the files changed while they were read.
     """
-    columns = Columns(text, positive, tuple(negatives))
-    cleaning = cleaning or Cleaning()
+    columns, cleaning = Columns(text, positive, tuple(negatives)), cleaning or Cleaning()
     paths = [paths] if isinstance(paths, str | Path) else list(paths)
     sources = find_sources(paths, split)
-    key = _key(sources, columns, cleaning)
 
-    def make(draft: Path) -> None:
+    def write(draft: Path, files: list[TextFile]) -> None:
         rows = None if wanted is None else wanted.rows(sum(map(len, _clean(sources, columns, cleaning, Tally()))))
-        report = _write_arrow(draft / _ARROW, sources, columns, cleaning, rows, progress or (lambda lines: None))
-        if _key(sources, columns, cleaning) != key:
-            raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
+        report = _write_arrow(draft / _ARROW, files, columns, cleaning, rows, progress or (lambda lines: None))
         if report.kept < 2:
             kept = "no sentence" if report.kept == 0 else "a single sentence"
-            files = report.files[0] if len(report.files) == 1 else f"the {len(report.files)} files of the corpus"
+            named = report.files[0] if len(report.files) == 1 else f"the {len(report.files)} files of the corpus"
             if report.read == 0:
-                raise UserError(f"{files}: there is no text", "give more: code, menus and scripts are not read")
-            raise UserError(f"{files}: cleaning leaves {kept} ({report.summary()})", "give more text")
+                raise UserError(f"{named}: there is no text", "give more: code, menus and scripts are not read")
+            raise UserError(f"{named}: cleaning leaves {kept} ({report.summary()})", "give more text")
         write_text(draft / _REPORT, report.to_json())
 
-    folder = cached(cache / (key if wanted is None else f"{key}-{wanted.key}"), make)
+    part = "" if wanted is None else wanted.key
+    folder, key = read_once(sources, _settings(sources, columns, cleaning), cache, write, part)
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
     report = replace(report, skipped=passed_over(paths))  # of these folders, whichever were read first
     return Corpus(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
@@ -145,13 +141,14 @@ def corpus_key(
         UserError: a file is missing, empty, unreadable, or of an unknown kind.
     """
     sources = find_sources([paths] if isinstance(paths, str | Path) else paths, split)
-    return _key(sources, Columns(text, positive, tuple(negatives)), cleaning or Cleaning())
+    settings = _settings(sources, Columns(text, positive, tuple(negatives)), cleaning or Cleaning())
+    return content_checksum(sources, settings)
 
 
-def _key(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
+def _settings(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
-    return content_checksum(sources, json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)]))
+    return json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)])
 
 
 def _write_arrow(

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
 from isotrope.errors import UserError
+from isotrope.text.cleaning import Tally
 from isotrope.text.documents import read_page, whole_text
-from isotrope.text.files import LONGEST_LINE, Location, TextFile, lines
+from isotrope.text.files import Location, TextFile
+from isotrope.text.lines import LONGEST_LINE, lines
 from isotrope.text.readers import table_rows
 
+_SPOOL = 1 << 26  # bytes of it in memory
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # the first that a table has is read
 
 
@@ -68,8 +74,8 @@ class DocumentColumns:
         return chosen
 
 
-def read_documents(sources: Sequence[TextFile], columns: DocumentColumns) -> Iterator[NumberedDocument]:
-    """The documents of all files, in order.
+def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, tally: Tally) -> Iterator[NumberedDocument]:
+    """The documents of all files, in order. The tally learns how a single .txt file was read.
 
     - .md, .html: a file is a document. Its title: see `read_page`.
     - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the only file holds many
@@ -87,11 +93,11 @@ def read_documents(sources: Sequence[TextFile], columns: DocumentColumns) -> Ite
         elif len(sources) > 1:
             yield str(source.path), Document("", _paragraphs(whole_text(source)))
         else:
-            yield from _pieces(source)
+            yield from _pieces(source, tally)
 
 
-def found_as(sources: Sequence[TextFile]) -> str:
-    """How the files are read, in words."""
+def found_as(sources: Sequence[TextFile], by_block: bool) -> str:
+    """How the files were read, in words."""
     formats = {source.format for source in sources}
     found = []
     if pages := [format for format in (".md", ".html") if format in formats]:
@@ -99,21 +105,27 @@ def found_as(sources: Sequence[TextFile]) -> str:
     if ".txt" in formats and len(sources) > 1:
         found.append("each .txt file is a document, with blank lines between its paragraphs")
     elif ".txt" in formats:
-        found.append(f"each {'block between blank lines' if _has_blocks(sources[0]) else 'line'} is a document")
+        found.append(f"each {'block between blank lines' if by_block else 'line'} is a document")
     if formats - {".md", ".html", ".txt"}:
         found.append("each row of a table is a document")
     return "; ".join(found)
 
 
-def _pieces(source: TextFile) -> Iterator[NumberedDocument]:
-    """The documents of a single .txt file, one paragraph each."""
-    by_block = _has_blocks(source)
-    block, begin = list[str](), 1
-    size = 0
-    for number, line in enumerate(lines(source) if source.size else (), start=1):
-        if not by_block:
-            yield f"{source.path}:{number}", Document("", [line])
-            continue
+def _pieces(source: TextFile, tally: Tally) -> Iterator[NumberedDocument]:
+    """The documents of a single .txt file, one paragraph each. What must be read to tell how is kept meanwhile."""
+    found = lines(source) if source.size else iter(())
+    with SpooledTemporaryFile(_SPOOL, "w+", encoding="utf-8", errors="surrogateescape", newline="\n") as begun:
+        tally.by_block = _has_blocks(found, begun)
+        begun.seek(0)
+        if tally.by_block:
+            yield from _blocks(source, chain(begun, found))
+        else:
+            yield from ((f"{source.path}:{number}", Document("", [line])) for number, line in enumerate(begun, start=1))
+
+
+def _blocks(source: TextFile, found: Iterable[str]) -> Iterator[NumberedDocument]:
+    block, begin, size = list[str](), 1, 0
+    for number, line in enumerate(found, start=1):
         if not line.strip():
             if block:
                 yield f"{source.path}:{begin}", Document("", ["".join(block)])
@@ -128,10 +140,11 @@ def _pieces(source: TextFile) -> Iterator[NumberedDocument]:
         yield f"{source.path}:{begin}", Document("", ["".join(block)])
 
 
-def _has_blocks(source: TextFile) -> bool:
-    """Whether a blank line stands between two other lines."""
+def _has_blocks(found: Iterator[str], begun: IO[str]) -> bool:
+    """Whether a blank line comes between two other lines. The lines up to there go to ``begun``."""
     text = blank = False
-    for line in lines(source) if source.size else ():
+    for line in found:
+        begun.write(line)
         if not line.strip():
             blank = text
         elif blank:

@@ -12,13 +12,15 @@ from markdown_it.token import Token
 from selectolax.lexbor import LexborHTMLParser
 
 from isotrope.errors import UserError
-from isotrope.text.files import LONGEST_LINE, TextFile, lines
+from isotrope.text.files import TextFile
+from isotrope.text.lines import LONGEST_LINE, lines
 
 Block = tuple[int, str]  # where it begins, from 1: the line in Markdown, the block's number in HTML; its text
 _Part = tuple[int, str, Literal["text", "heading", "code heading"]]  # a block, and what it is
 
 _FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n\s*[\w\"'-]+\s*[:=].*?\n\1[ \t]*(\r?\n|\Z)", re.DOTALL)
-_MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+_NESTED = 1000  # levels of lists and quotations that are read; three for each list
+_MARKDOWN = MarkdownIt("commonmark", {"maxNesting": _NESTED}).enable(["table", "strikethrough"])
 _LEFT_OUT = "head, script, style, template, noscript, nav, footer, form, button, pre, svg, iframe, object"
 _BLOCKS = (
     "address, article, aside, blockquote, caption, dd, details, div, dl, dt, fieldset, figcaption, figure, h1, h2, h3, "

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import io
+import json
+import lzma
 import os
+import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import xxhash
+import zstandard
 
-from isotrope.console.progress import tell
 from isotrope.errors import UserError, printable
-from isotrope.store.cache import remembered
+from isotrope.store.atomic import write_json
+from isotrope.store.cache import cached
 from isotrope.store.remote import RemoteFile, is_url, local_paths, remote_files, without_secrets
-from isotrope.text._decompressed import BROKEN, DECOMPRESSORS, Decompressed
 from isotrope.text.split import language_of
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
-COMPRESSIONS = tuple(DECOMPRESSORS)
+COMPRESSIONS = (".gz", ".xz", ".zst")
+BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
-
-HEAD = 1 << 16  # bytes looked at to tell text from a binary file
-TOLD = 10_000  # lines between two words on how far the reading is
-LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file without line ends cannot fill the memory
 
 
 Location = Path | RemoteFile  # where a file lies: on this machine or behind a URL
@@ -41,15 +41,39 @@ class TextFile:
     format: str
     compression: str
     split: str | None = None  # "en", …; None: its texts stay whole
+    total: xxhash.xxh3_128 | None = field(default=None, compare=False, repr=False)  # hashes what is read; None: nothing
 
     @property
     def size(self) -> int:
         """In bytes, as they are stored."""
         return self.path.size if isinstance(self.path, RemoteFile) else self.path.stat().st_size
 
-    def open(self) -> io.RawIOBase:
-        """Its bytes, as they are stored."""
-        return self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
+    @property
+    def state(self) -> tuple[Any, ...]:
+        """What changes when somebody writes the file, without its bytes."""
+        if isinstance(self.path, RemoteFile):
+            return self.path.url, self.path.size, *self.path.version
+        now = self.path.stat()
+        return str(self.path.absolute()), now.st_size, now.st_mtime_ns, now.st_ino
+
+    @property
+    def header(self) -> bytes:
+        """What counts of a file beside its bytes."""
+        split = "" if self.split is None else f"sentences:{self.split}|"
+        return f"|{self.format}{self.compression}|{self.size}|{split}".encode()
+
+    def open(self, *, seekable: bool = False) -> io.RawIOBase:
+        """Its bytes, as they are stored. What is read is hashed, to the end; a seekable file is hashed first."""
+        stream = self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
+        if self.total is None:
+            return stream
+        self.total.update(self.header)
+        if not seekable:
+            return _Hashed(stream, self.total)
+        while block := stream.read(1 << 20):
+            self.total.update(block)
+        stream.seek(0)
+        return stream
 
 
 def find_sources(
@@ -184,76 +208,75 @@ def reading_errors(path: Location) -> Iterator[None]:
 def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
     """xxh3 (128 bits, hexadecimal) of the files' formats, sizes, splits and bytes, in order, and of the settings.
 
-    A file behind a URL has the same checksum as its copy on this machine. If all of the files are behind URLs, and
-    their stores tell versions, the checksum is remembered: to know it again, the bytes need not come again.
+    Whoever reads the files anyway has the same checksum from `read_once`. A file behind a URL has that of its copy on
+    this machine.
+    """
+    total = xxhash.xxh3_128(settings.encode())
+    for source in sources:
+        with reading_errors(source.path):
+            if source.size:
+                replace(source, total=total).open(seekable=True).close()
+    return total.hexdigest()
+
+
+def read_once(
+    sources: Iterable[TextFile],
+    settings: str,
+    cache: Path,
+    write: Callable[[Path, list[TextFile]], None],
+    part: str = "",
+) -> tuple[Path, str]:
+    """What ``write`` makes of the files, and their `content_checksum`, from one reading; later, from none.
+
+    Args:
+        sources: the files.
+        settings: all else that decides what is made.
+        cache: holds a folder of what was made, for each state of the files.
+        write: makes it in an empty folder, reading the files to their ends, in order.
+        part: says which part of the files is kept, if it is not all.
+
+    Raises:
+        UserError: what ``write`` raises; the files changed while they were read.
     """
     sources = [_as_it_is_now(source) for source in sources]
-    versions = [source.path.version if isinstance(source.path, RemoteFile) else () for source in sources]
-    if not all(versions):
-        return _checksum(sources, settings)
-    files = [(str(source.path), source.size, source.format, source.compression, source.split) for source in sources]
-    return str(remembered("contents", [settings, files, versions], lambda: _checksum(sources, settings)))
+    states = [(source.state, source.header.decode()) for source in sources]
+    key = xxhash.xxh3_128_hexdigest(json.dumps([settings, states, part]).encode())
+
+    def make(draft: Path) -> None:
+        total = xxhash.xxh3_128(settings.encode())
+        write(draft, [replace(source, total=total) for source in sources])
+        if [_as_it_is_now(source).state for source in sources] != [state for state, _ in states]:
+            raise UserError("the files changed while they were read", "wait until they are complete")
+        write_json(draft / "checksum.json", total.hexdigest())
+
+    folder = cached(cache / key, make)
+    return folder, json.loads((folder / "checksum.json").read_text(encoding="utf-8"))
+
+
+class _Hashed(io.RawIOBase):
+    """A file's bytes in order, which are hashed as they are read; what is left at the end, too."""
+
+    def __init__(self, stream: io.RawIOBase, total: xxhash.xxh3_128) -> None:
+        self._stream, self._total = stream, total
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        count = self._stream.readinto(buffer) or 0
+        self._total.update(memoryview(buffer)[:count])
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            while block := self._stream.read(1 << 20):
+                self._total.update(block)
+            self._stream.close()
+        super().close()
 
 
 def _as_it_is_now(source: TextFile) -> TextFile:
     return replace(source, path=source.path.now()) if isinstance(source.path, RemoteFile) else source
-
-
-def _checksum(sources: Iterable[TextFile], settings: str) -> str:
-    total = xxhash.xxh3_128(settings.encode())
-    for source in sources:
-        with reading_errors(source.path), source.open() as stream:
-            size = source.size
-            total.update(f"|{source.format}{source.compression}|{size}|".encode())
-            total.update(b"" if source.split is None else f"sentences:{source.split}|".encode())
-            while block := stream.read(1 << 20):
-                total.update(block)
-                tell("checked", stream.tell(), size, "bytes")
-    return total.hexdigest()
-
-
-def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
-    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates.
-
-    Args:
-        source: the file.
-        cut: cut a line of `LONGEST_LINE` bytes or more there. False: such a line is an error.
-
-    Raises:
-        UserError: a broken archive, a pipe, a file that is binary or in another encoding, nothing in the archive.
-    """
-    refuse_special(source.path)
-    with reading_errors(source.path), source.open() as file, _unpacked(file, source) as stream:
-        _check_text(source.path, stream.peek(HEAD)[:HEAD])
-        number, size = 0, source.size
-        while raw := stream.readline(LONGEST_LINE):
-            number += 1
-            if number % TOLD == 0:
-                tell("read", file.tell(), size, "bytes")
-            if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-                if not cut:
-                    problem = f"{source.path}:{number} is longer than {LONGEST_LINE:,} bytes"
-                    raise UserError(problem, "write one record on each line, and cut very long texts")
-                while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-                    pass
-                raw += b"\n"
-            yield raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
-
-
-def _unpacked(file: io.RawIOBase, source: TextFile) -> io.BufferedReader:
-    new = DECOMPRESSORS.get(source.compression)
-    return io.BufferedReader(Decompressed(file, new) if new else file, HEAD)
-
-
-def _check_text(path: Location, head: bytes) -> None:
-    if not head:
-        raise UserError(f"{path} is empty", "remove it or give a file with one sentence a line")
-    text = head.decode("utf-8", "surrogateescape")
-    undecodable = sum("\udc80" <= character <= "\udcff" for character in text)
-    if b"\0" in head or undecodable > 0.2 * len(text):
-        raise UserError(
-            f"{path} is not text in UTF-8", "give a text file, or convert it to UTF-8 (for example with iconv)"
-        )
-    if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
-        problem = f"{path} ends its lines with a carriage return alone"
-        raise UserError(problem, "give line feeds (for example with: tr '\\r' '\\n')")

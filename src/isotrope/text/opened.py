@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,7 +70,7 @@ class Opened:
             UserError: anything wrong with the text.
         """
         if "texts" not in self._read:
-            self._seen()
+            _ = self._states  # as they were before they were read
             self._read["texts"] = open_corpus(
                 self.paths, cache=cache_folder("corpora"), text=self.text, positive=self.positive,
                 negatives=self.negatives, split=self.split, cleaning=Cleaning(dedupe=not self.keep_duplicates),
@@ -86,7 +86,7 @@ class Opened:
             UserError: anything wrong with the text.
         """
         if "documents" not in self._read:
-            self._seen()
+            _ = self._states  # as they were before they were read
             self._read["documents"] = open_documents(
                 self.paths, cache=cache_folder("documents"), title=self.title, text=self.text
             )
@@ -99,15 +99,16 @@ class Opened:
         Raises:
             UserError: they changed.
         """
-        if "seen" in self._read and self._read["seen"] != _states(find_sources(self.paths, may_be_empty=FORMATS)):
+        if self._read and self._states != [file.state for file in find_sources(self.paths, may_be_empty=FORMATS)]:
             raise UserError(f"{self.name} changed while the work was going on", "give the same command again")
 
     @cached_property
     def _read(self) -> dict[str, Any]:
         return {}
 
-    def _seen(self) -> None:
-        self._read.setdefault("seen", _states(self.files))
+    @cached_property
+    def _states(self) -> list[tuple[Any, ...]]:
+        return [file.state for file in self.files]
 
 
 def open(
@@ -194,16 +195,3 @@ def _written(table: pa.Table) -> Path:
         total.update(json.dumps(batch.to_pylist(), default=str).encode("utf-8", "surrogatepass"))
     folder = cached(cache_folder("given", total.hexdigest()), lambda draft: pq.write_table(table, draft / _TABLE))
     return folder / _TABLE
-
-
-def _states(files: Iterable[TextFile]) -> list[tuple[Any, ...]]:
-    return list(_each_state(files))
-
-
-def _each_state(files: Iterable[TextFile]) -> Iterator[tuple[Any, ...]]:
-    for file in files:
-        if isinstance(file.path, Path):
-            now = file.path.stat()
-            yield str(file.path), now.st_size, now.st_mtime_ns, now.st_ino
-        else:
-            yield str(file.path), file.size, *file.path.now().version

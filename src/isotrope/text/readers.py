@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
 from isotrope.text.documents import document_blocks
-from isotrope.text.files import LONGEST_LINE, Location, TextFile, lines, reading_errors
+from isotrope.text.files import Location, TextFile, reading_errors
+from isotrope.text.lines import LONGEST_LINE, lines
 from isotrope.text.split import split_text
 
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
@@ -238,7 +239,11 @@ def _refuse_swallowed(path: Location, number: int, run: int, fields: list[str], 
 
 def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     try:
-        with reading_errors(source.path), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
+        with (
+            reading_errors(source.path),
+            io.BufferedReader(source.open(seekable=True)) as raw,
+            pq.ParquetFile(raw) as file,
+        ):
             kinds = [
                 (field.name, "string" if _is_string(field.type) else str(field.type)) for field in file.schema_arrow
             ]
