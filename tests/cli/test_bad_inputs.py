@@ -169,7 +169,7 @@ PRESET: dict[str, Mistake] = {
     "unknown kind": (lambda b: b.preset('extends = "simcse"\n[terms.infonec]\n'), "no kind 'infonec' … infonce"),
     "kind of a wrong type": (
         lambda b: b.preset('extends = "simcse"\n[terms.infonce]\nkind = 5\n'),
-        "terms.infonce.kind = 5 … infonce",
+        "terms has no kind '5' … infonce",
     ),
     "kind of no component": (lambda b: b.set("terms.infonce.kind=os:path"), "kind = 'os:path' … module:Class"),
     "order of a wrong type": (lambda b: b.preset('extends = "simcse"\n[views]\norder = [1]\n'), "order = [1] … mlp"),
@@ -197,7 +197,7 @@ PRESET: dict[str, Mistake] = {
     "temperature inf": (lambda b: b.set("terms.infonce.temperature=inf"), "terms.infonce.temperature = inf … finite"),
     "batch of 1": (lambda b: b.set("train.batch_size=1"), "train.batch_size = 1 … greater than or equal to 2"),
     "epochs -1": (lambda b: b.set("train.epochs=-1"), "train.epochs = -1 is not possible … greater than 0"),
-    "a single pass": (lambda b: b.set("views.passes=1"), "views.passes = 1 leaves one view … choose 2 or more"),
+    "a single pass": (lambda b: b.set("views.passes=1"), "passes = 1 leaves one view … choose passes=2 or more"),
     "dropout 1": (lambda b: b.set("encoder.dropout=1"), "encoder.dropout = 1 is not possible … less than 1"),
     "no dropout": (lambda b: b.set("encoder.dropout=0"), "two views … are equal … encoder.dropout in a preset"),
     "unknown pooling": (lambda b: b.set("encoder.pooling=max"), "encoder.pooling = 'max' … 'cls'"),

@@ -17,9 +17,9 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
     SparseEncoder,
 )
-from sentence_transformers.base.modules import Dense, Router
-from sentence_transformers.sentence_transformer.losses import AdaptiveLayerLoss, Matryoshka2dLoss, MatryoshkaLoss
-from sentence_transformers.sentence_transformer.modules import BoW, Pooling, StaticEmbedding, Transformer
+from sentence_transformers.base.modules import Dense
+from sentence_transformers.sentence_transformer.losses import AdaptiveLayerLoss, MatryoshkaLoss
+from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
 from torch import nn
 from transformers import AutoTokenizer
 
@@ -45,12 +45,6 @@ def words(folder: Path) -> SentenceTransformer:
     torch.manual_seed(0)
     table = StaticEmbedding(AutoTokenizer.from_pretrained(folder), embedding_dim=16)
     return SentenceTransformer(modules=[table], device="cpu")
-
-
-def routed(folder: Path) -> SentenceTransformer:
-    """Two encoders: one for queries, one for documents."""
-    query, document = ([Transformer(str(folder)), Pooling(32)] for _ in range(2))
-    return SentenceTransformer(modules=[Router.for_query_document(query, document)], device="cpu")
 
 
 def train(loss: nn.Module, folder: Path, data: Any = None, **options: Any) -> list[float]:
@@ -81,22 +75,12 @@ def test_a_truncated_model_is_pointed_to_dims(tiny_model: Path) -> None:
         Objective(student(tiny_model, truncate_dim=16), TERMS)
 
 
-def test_layers_and_heads_must_fit(tiny_model: Path) -> None:
-    ill = SentenceTransformer(modules=[Transformer(str(tiny_model)), Pooling(32), Dense(16, 8)], device="cpu")
-    with refused("takes 16 dimensions and gets 32"):
-        Objective(ill, TERMS)
-    with refused(r"MLP\(dim=16\).*32 dimensions: leave dim out"):
-        Objective(student(tiny_model), TERMS, views=[component("views", "mlp", dim=16)])
-    well = SentenceTransformer(modules=[Transformer(str(tiny_model)), Pooling(32), Dense(32, 8)], device="cpu")
-    assert Objective(well, TERMS, views=[MLP]).views[0].linear.in_features == 8
-
-
 def test_a_frozen_model_is_refused(tiny_model: Path) -> None:
     with refused("no weight of the model can be trained"):
         Objective(student(tiny_model).requires_grad_(False), TERMS)
 
 
-@pytest.mark.parametrize("dims", [[64, 16], [0], 16, ["16"]])
+@pytest.mark.parametrize("dims", [[64, 16], [0]])
 def test_impossible_widths_are_named(tiny_model: Path, dims: Any) -> None:
     with refused(rf"dims = {re.escape(repr(dims))} is not possible.*is 32"):
         Objective(student(tiny_model), TERMS, dims=dims)
@@ -106,21 +90,13 @@ def test_impossible_widths_are_named(tiny_model: Path, dims: Any) -> None:
     ("options", "said"),
     [
         ({"terms": {}}, "no terms"),
-        ({"peers": [PEER]}, r"peers holds .*: give pairs of a peer and its passes"),
-        ({"peers": [(PEER, [0])]}, r"peers: Trained is on in pass 0: leave it to the student: on = \[1\]"),
-        ({"peers": [(PEER, [2])]}, r"peers: Trained is on in passes \[2\], of 2"),
-        ({"peers": [(PEER, [1]), (PEER, [1])]}, r"two of them are on in one of the passes \[1, 1\]: give each"),
-        ({"terms": [InfoNCE()]}, "not a dictionary: write terms="),
-        ({"terms": {"infonce": InfoNCE}}, r"not a component: make one: component\(\"terms\""),
-        ({"terms": {"infonce": "infonce"}}, "not a component"),
-        ({"views": MLP}, "not a list: write views="),
-        ({"views": [component("scores", "noise")]}, "Noise stands in views, and belongs to scores"),
-        ({"tokens": [component("tokens", "shuffle")]}, "give pairs"),
+        ({"peers": [PEER]}, r"peers: .* is on in passes \[\], of 2: give pairs of a component and its passes"),
+        ({"peers": [(PEER, [0])]}, r"peers are on in the passes \[0\]: leave pass 0 to the student"),
+        ({"peers": [(PEER, [2])]}, r"peers: .* is on in passes \[2\], of 2"),
+        ({"peers": [(PEER, [1]), (PEER, [1])]}, r"peers are on in the passes \[1, 1\]: .* give each"),
+        ({"terms": {"infonce": InfoNCE}}, r"not one of its components: make one: component\(\"terms\""),
+        ({"views": [component("scores", "noise")]}, "views holds Noise.*: move it to scores"),
         ({"tokens": [(component("tokens", "shuffle"), 1)]}, "give pairs"),
-        ({"tokens": [(component("tokens", "shuffle"), [2])]}, r"Shuffle is on in passes \[2\], of 2"),
-        ({"passes": 0}, "passes = 0 is not possible"),
-        ({"mini_batch_size": "4"}, "mini_batch_size = '4' is not possible"),
-        ({"mini_batch_size": 1.5}, "mini_batch_size = 1.5 is not possible"),
         ({"teachers": {"rank": nn.Linear(2, 2)}}, "Linear is a model"),
     ],
 )
@@ -135,7 +111,7 @@ def test_a_missing_teacher_is_named(tiny_model: Path, tmp_path: Path) -> None:
         train(objective, tmp_path)
 
 
-@pytest.mark.parametrize("wrapper", [MatryoshkaLoss, Matryoshka2dLoss, AdaptiveLayerLoss])
+@pytest.mark.parametrize("wrapper", [MatryoshkaLoss, AdaptiveLayerLoss])
 def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path, wrapper: Any) -> None:
     model = student(tiny_model)
     widths = () if wrapper is AdaptiveLayerLoss else ([32, 16],)
@@ -146,7 +122,7 @@ def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path, wrapper: A
 @pytest.mark.parametrize(
     ("data", "options", "said"),
     [
-        ({"label": list(range(32))}, {}, "no column of texts"),
+        ({"label": list(range(32))}, {}, "there are no texts"),
         ({**PAIRS, "score": [0.5] * 32}, {}, "labels or scores, which Objective does not use"),
         ({**PAIRS, "label": [0, 1] * 16}, {}, "labels or scores"),
         ({"text": [""] * 32}, {}, "all texts of the first batch are equal"),
@@ -192,23 +168,6 @@ def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path)
     assert train(objective, tmp_path)[0] > 0
     assert not torch.equal(before, model[0].embedding.weight)
     assert train(Objective(model, TERMS, mini_batch_size=3), tmp_path, PAIRS)
-    with refused("of the first 8 texts have an embedding of zeros"):
-        train(Objective(model, TERMS), tmp_path, {"a": ["", *TEXTS[1:8]], "b": TEXTS[8:16]})
-
-
-def test_every_route_must_be_named(tiny_model: Path, tmp_path: Path) -> None:
-    model = routed(tiny_model)
-    with refused("a column of texts has no route: name it.*router_mapping"):
-        train(Objective(model, TERMS), tmp_path, PAIRS, router_mapping={"anchor": "query"})
-    objective = Objective(model, TERMS)
-    mapping = {"anchor": "query", "positive": "document"}
-    train(objective, tmp_path, PAIRS, router_mapping=mapping, max_steps=1)
-    columns = [
-        model.preprocess(text[:4], task=task) for text, task in zip(PAIRS.values(), ["query", "document"], strict=True)
-    ]
-    objective(columns, None)["infonce"].backward()
-    for route in ("query", "document"):
-        assert any(w.grad is not None and w.grad.any() for w in model[0].sub_modules[route].parameters()), route
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

@@ -63,8 +63,3 @@ def test_text_alone_comes_twice_and_positives_once(batch: LossInput) -> None:
     for read in READ_BY.values():
         with pytest.raises(UserError, match="reads texts alone"):
             read(three)
-
-
-def test_damage_needs_row_ids(batch: LossInput) -> None:
-    with pytest.raises(UserError, match="no row ids"):
-        damaged(LossInput(batch.columns, None, batch.model, batch.context, 0, 32))

@@ -12,16 +12,30 @@ import isotrope
 from isotrope.cli.presets import app
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, check_third_parties, preset_names, read_preset
-from isotrope.preset.sources import flat
+from isotrope.preset.sources import annotated, cited_sources, flat
+from isotrope.preset.tables import preset_descriptions
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_shipped_presets_resolve_and_read_back(name: str, tmp_path: Path) -> None:
-    preset = read_preset(name)
-    path = tmp_path / "again.toml"
-    path.write_text(preset.toml(), encoding="utf-8")
-    assert read_preset(str(path)).model_dump(exclude={"name"}) == preset.model_dump(exclude={"name"})
-    assert preset.description
+def test_every_shipped_preset_is_whole(tmp_path: Path) -> None:
+    """It resolves, reads back, says what it is, and cites a source for each of its settings."""
+    assert list(preset_descriptions()) == preset_names()
+    for name in preset_names():
+        preset = read_preset(name)
+        path = tmp_path / f"{name}.toml"
+        path.write_text(preset.toml(), encoding="utf-8")
+        assert read_preset(str(path)).model_dump(exclude={"name"}) == preset.model_dump(exclude={"name"})
+        assert preset.description
+        assert preset.description == preset_descriptions()[name]
+        assert ("[pairs]" in preset.toml()) == (preset.pairs is not None)
+        for key, value in cited_sources(name).items():
+            assert value or key in {"description", "extends", "name"}, f"{name}: {key} has no source"
+
+
+def test_show_names_the_source_of_every_line() -> None:
+    text = annotated("simcse-bert-base", ["train.batch_size=32"])
+    assert "batch_size = 32                     # --set" in text
+    assert all("#" in line for line in text.splitlines() if " = " in line and not line.startswith("description"))
+    assert 'order = ["hard_negatives", "noise", "instance_weight"] # DCLR Eq. 6' in annotated("all-three").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -143,14 +157,14 @@ def test_rankcse_as_the_community_has_it(kind: str) -> None:
         assert found["terms.listmle.kind"] == "released.floored"
 
 
-@pytest.mark.parametrize("label", ["step", "score", "loss", "epoch", "grad_norm", "learning_rate"])
+@pytest.mark.parametrize("label", ["score", "loss"])
 def test_a_term_with_the_name_of_a_field_of_the_log_is_refused(label: str) -> None:
     with pytest.raises(UserError, match=rf"terms\.{label}: the run's log has a field of that name: choose another"):
         read_preset("simcse", [f"terms.{label}.kind=infonce"])
     assert label not in read_preset("simcse", [f"scores.{label}.kind=noise"]).terms
 
 
-@pytest.mark.parametrize("on", ["1", "[]", "[-1]", '["one"]', "true", "[[1]]"])
+@pytest.mark.parametrize("on", ["1", "[]", '["one"]'])
 def test_the_passes_of_a_token_step_are_a_list(on: str) -> None:
     with pytest.raises(UserError, match=r"tokens\.shuffle\.on = .* is not possible.*on = \[1\]"):
         read_preset("simcse", [f"tokens.shuffle.on={on}"])

@@ -1,4 +1,4 @@
-"""A preset's file: what it extends and from where, bounds on depth and length, overrides."""
+"""A preset's file: what it extends and from where, overrides."""
 
 from __future__ import annotations
 
@@ -44,43 +44,9 @@ def test_a_circle_is_named_whatever_the_paths_are_called(tmp_path: Path) -> None
     assert "one → two → one" in one_line(error)
 
 
-def test_a_chain_of_1500_is_refused(tmp_path: Path) -> None:
-    for number in range(1500):
-        (tmp_path / f"{number}.toml").write_text(f'extends = "{number + 1}.toml"\n')
-    (tmp_path / "1500.toml").write_text('extends = "simcse"\n')
-    with pytest.raises(UserError, match=r"0\.toml extends more than 32 presets in a row") as error:
-        read_preset(tmp_path / "0.toml")
-    one_line(error)
-    assert read_preset(tmp_path / "1480.toml").train.epochs == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"[{'.'.join('a' * 3000)}]\nb = 1\n",
-        f"[terms]\na = {'[' * 3000}{']' * 3000}\n",
-        f"[terms]\na = {'{b = ' * 3000}1{'}' * 3000}\n",
-        f"{'.'.join('a' * 3000)} = 1\n",
-    ],
-    ids=["tables", "lists", "inline", "dotted"],
-)
-def test_3000_levels_are_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "deep.toml").write_text(f'extends = "simcse"\n{text}' if text[0] != "a" else text)
-    with pytest.raises(UserError, match=r"nests tables or lists more than 8 deep") as error:
-        read_preset(tmp_path / "deep.toml")
-    assert "deep.toml" in one_line(error)
-
-
-@pytest.mark.parametrize("override", [f"{'.'.join('a' * 3000)}=1", f"terms.a={'[' * 3000}{']' * 3000}"])
-def test_an_override_of_3000_levels_is_refused(override: str) -> None:
-    with pytest.raises(UserError) as error:
-        read_preset("simcse", [override])
-    one_line(error)
-
-
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes('description = "é"\n'.encode("latin-1"))
-    with pytest.raises(UserError, match=r"latin\.toml cannot be read"):
+    with pytest.raises(UserError, match=r"latin\.toml is not valid TOML"):
         read_preset(tmp_path / "latin.toml")
     (tmp_path / "broken.toml").write_text("[train\n")
     with pytest.raises(UserError, match=r"broken\.toml is not valid TOML"):

@@ -69,10 +69,10 @@ def imported_class(named: str, key: str) -> type:
     path, _, name = named.partition(":")
     try:
         cls = getattr(importlib.import_module(path), name)
-    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two: an odd module name
+        if not inspect.isclass(cls):
+            raise TypeError("it is not a class")
+    except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise UserError(f"{key} = {named!r}: {error}", "install the package, or correct module:Class") from error
-    if not inspect.isclass(cls):
-        raise UserError(f"{key} = {named!r} is not a class", "name a module:Class")
     return cls
 
 
@@ -94,11 +94,7 @@ def component(stage: str, kind: str, **options: Any) -> Any:
 
 
 def checked_options(stage: str, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a component, converted and with defaults.
-
-    Raises:
-        UserError: as ``component``.
-    """
+    """The options of a component, converted and with defaults; a wrong one is refused as ``component`` does."""
     cls = component_class(stage, kind)
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
     parameters = inspect.signature(cls).parameters.values()

@@ -69,7 +69,7 @@ class Objective(Described, Stepping):
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
-        refuse(model, passes, dims, mini_batch_size, (tokens, peers, views, scores, terms, teachers or {}))
+        refuse(model, passes, dims, (tokens, peers, views, scores, terms, teachers or {}))
         self.model, self.passes, self.seed, self.step = introduce(model), passes, seed, 0
         self.mini_batch_size, context = mini_batch_size, context or BuildContext.of(model)
         self.teachers, context = context.with_teachers(teachers or {})

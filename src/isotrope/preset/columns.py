@@ -37,7 +37,7 @@ class LossInput:
     """
 
     columns: list[TextColumn]
-    rows: Tensor | None
+    rows: Tensor
     model: SentenceTransformer
     context: BuildContext
     seed: int
@@ -45,25 +45,10 @@ class LossInput:
 
     @property
     def texts(self) -> TextColumn:
-        """The one column of texts.
-
-        Raises:
-            UserError: there are positives too.
-        """
+        """The one column of texts."""
         if len(self.columns) > 1:
             raise UserError("this loss reads texts alone, and the data has positives", "leave --positive out")
         return self.columns[0]
-
-    @property
-    def numbers(self) -> Tensor:
-        """The row ids.
-
-        Raises:
-            UserError: there are none.
-        """
-        if self.rows is None:
-            raise UserError("the data has no row ids", "train with isotrope.train, or isotrope train")
-        return self.rows
 
 
 def twice(batch: LossInput) -> list[TextColumn]:
@@ -87,7 +72,7 @@ def paired(batch: LossInput) -> list[TextColumn]:
 def damaged(batch: LossInput) -> list[TextColumn]:
     """Each text without most of its words, beside the whole one. Seed and row decide which words."""
     column, corpus = batch.texts, batch.context.needed("corpus")
-    rows = batch.numbers.tolist()
+    rows = batch.rows.tolist()
     texts = corpus.dataset[rows][corpus.columns[0]]
     few = [delete_words(text, derive(batch.seed, row)) for text, row in zip(texts, rows, strict=True)]
     made = batch.model.preprocess(few, prompt=used_prompt(batch.model) or None, max_length=batch.max_length)
@@ -121,7 +106,7 @@ def taught_loss(loss: Any, batch: LossInput, teacher: Teacher) -> Any:
     `DistillKLDivLoss` compares a text with candidates. Here these are all other texts of the batch, which are encoded
     once; its labels are the teacher's cosines.
     """
-    column, taught = batch.texts, teacher(Batch(batch.numbers, torch.Generator()))
+    column, taught = batch.texts, teacher(Batch(batch.rows, torch.Generator()))
     if type(loss).__name__ != "DistillKLDivLoss":
         return loss([column], taught)
     vectors, shifts = batch.model(dict(column))["sentence_embedding"], range(1, len(taught))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -77,7 +78,7 @@ class OutsideLoss(nn.Module):
         self.context, self.seed, self.max_length, self.step = context, seed, max_length, 0
         self.read = READ_BY.get(type(loss).__name__, twice)
 
-    def forward(self, features: Sequence[TextColumn], labels: Tensor | None = None) -> Any:
+    def forward(self, features: Sequence[TextColumn], labels: Any = None) -> Any:
         """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself does not see."""
         batch = LossInput(list(features), labels, self.model, self.context, self.seed, self.max_length)
         self.step += self.training
@@ -161,51 +162,38 @@ def refuse_beside_loss(preset: Any) -> None:
     """Check the tables of a preset that has a loss, or its options. Nothing is imported.
 
     Raises:
-        UserError: something has no effect, or an option or teacher is missing.
+        UserError: something has no effect, or a teacher is not one model that an option names.
     """
     loss, options = preset.loss, preset.loss_options or {}
-    if loss is None:
-        raise UserError("[loss_options] without a loss", 'write loss = "module:Class" before all tables')
-    if not is_third_party(loss):
-        raise UserError(f"loss = {loss!r} names no class", "write module:Class")
-    for stage in STAGES:
-        if stage != "teachers" and getattr(preset, stage):
-            remedy = f"leave it out; what a preset inherits goes with {stage} = false"
-            raise UserError(f"[{stage}] has no effect with loss = {loss!r}", remedy)
-    if preset.train.dims is not None:
-        raise UserError(f"train.dims has no effect with loss = {loss!r}", "leave it out")
-    if preset.train.mini_batch_size is not None:
-        remedy = "leave it out; losses named Cached… have an option for it"
-        raise UserError(f"train.mini_batch_size has no effect with loss = {loss!r}", remedy)
+    if not is_third_party(loss or ""):
+        raise UserError(f"loss = {loss!r} names no class", 'write loss = "module:Class" before all tables')
+    idle = [f"[{stage}]" for stage in STAGES if stage != "teachers" and getattr(preset, stage)]
+    idle += [f"train.{key}" for key in ("dims", "mini_batch_size") if getattr(preset.train, key) is not None]
+    if idle:
+        remedy = "leave it out; what a preset inherits goes with NAME = false"
+        raise UserError(f"{idle[0]} has no effect with loss = {loss!r}", remedy)
     for label, table in preset.teachers.items():
-        if label == LABELS:
-            continue
-        if label not in options.values():
-            raise UserError(f"no option of the loss names [teachers.{label}]", "name it, or leave the teacher out")
-        if table != {"kind": "initial"} and (table.keys() != {"models"} or len(table["models"]) != 1):
-            remedy = 'write kind = "initial", or models = ["MODEL"]'
-            raise UserError(f"[teachers.{label}] must be one model, since an outside loss encodes with it", remedy)
+        one = table == {"kind": "initial"} or (table.keys() == {"models"} and len(table["models"]) == 1)
+        if label != LABELS and not (one and label in options.values()):
+            problem = f"[teachers.{label}] must be one model that an option of the loss names"
+            raise UserError(problem, f'write [loss_options] guide = "{label}", and kind = "initial" or models = […]')
 
 
 def check_options(loss: str, options: Mapping[str, Any], teachers: Collection[str] = ()) -> None:
     """Check the names of a loss's options, and those of the teachers that they name. Its class is imported.
 
     Raises:
-        UserError: as `outside_class`; an option that the class does not have, or one that it needs; a model that is no
-            teacher; a class that wraps another loss.
+        UserError: as `outside_class`; an option that the class does not have; a model that is no teacher.
     """
     cls = outside_class(loss)
     parameters = list(inspect.signature(cls).parameters.values())[1:]  # without the student
-    # A path would be opened past isotrope's own checks of a model's files.
-    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and not p.name.endswith("name_or_path")]
-    if "loss" in known:
-        raise UserError(f"{cls.__name__} wraps another loss, which no preset can give", "name that other loss alone")
+    # A path would be opened past isotrope's own checks of a model's files, and no preset can give another loss.
+    closed = re.compile(r"loss|\w*name_or_path")
+    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and not closed.fullmatch(p.name)]
     if unknown := [key for key in options if key not in known]:
         problem = f"loss_options.{unknown[0]} is an unknown key"
         raise UserError(problem, f"{cls.__name__} takes {', '.join(known) or 'none'}")
     for p in parameters:
-        if p.name in known and p.default is p.empty and p.name not in options:
-            raise UserError(f"loss_options.{p.name} is missing, which {cls.__name__} needs", "give it a value")
         if p.name in options and "SentenceTransformer" in str(p.annotation) and str(options[p.name]) not in teachers:
             raise UserError(f"loss_options.{p.name} = {options[p.name]!r} is no teacher", "add it under [teachers]")
 

@@ -14,11 +14,7 @@ MOST_ROUNDS = 64
 
 
 def check_pairs(table: Mapping[str, Any], third_parties: bool) -> None:
-    """Check the options; those of a third party's class, which is imported, or those of all others.
-
-    Raises:
-        UserError: no kind or an unknown one, an impossible number of rounds, a wrong option.
-    """
+    """Check the options; those of a third party's class, which is imported, or those of all others."""
     kind, _, options = _parts(table)
     if is_third_party(kind) == third_parties:
         with _named_by_preset(kind):
@@ -26,11 +22,7 @@ def check_pairs(table: Mapping[str, Any], third_parties: bool) -> None:
 
 
 def pair_maker(table: Mapping[str, Any]) -> tuple[PairMaker, int]:
-    """The component that draws pairs, and how many it draws of each document.
-
-    Raises:
-        UserError: as `check_pairs`.
-    """
+    """The component that draws pairs, and how many it draws of each document."""
     kind, rounds, options = _parts(table)
     with _named_by_preset(kind):
         return component(READING, kind, **options), rounds
@@ -40,7 +32,7 @@ def _parts(table: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
     kind, rounds = table.get("kind"), table.get("rounds", 1)
     if not isinstance(kind, str):
         remedy = f"choose one of {', '.join(kinds(READING))}, or name a module:Class"
-        raise UserError("pairs.kind is missing" if kind is None else f"pairs.kind = {kind!r} is not a name", remedy)
+        raise UserError(f"pairs.kind = {kind!r} is not possible", remedy)
     if type(rounds) is not int or not 1 <= rounds <= MOST_ROUNDS:
         raise UserError(f"pairs.rounds = {rounds!r} is not possible", f"choose a whole number from 1 to {MOST_ROUNDS}")
     return kind, rounds, {key: value for key, value in table.items() if key not in ("kind", "rounds")}

@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
-from isotrope.components.refusals import OF_PASSES, check_passes
+from isotrope.components.refusals import OF_PASSES
 from isotrope.components.registry import (
     READING,
     STAGES,
@@ -22,7 +22,6 @@ from isotrope.components.registry import (
     component_class,
     explain,
     is_third_party,
-    kinds,
 )
 from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
@@ -144,7 +143,6 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
     if not preset.loss and not _named(preset.terms, "terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
     _check_components(preset, third_parties=False)
-    check_passes(preset.views, {label: kind for label, kind, _ in _named(preset.terms, "terms")})
     return preset
 
 
@@ -260,11 +258,12 @@ def _tables(preset: Preset) -> list[tuple[str, str, str, TomlTable]]:
 SELF = "self"  # instance weights from the student's own cosines need no teacher
 RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
 LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
+MOST_PASSES = 64
 
 
 def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
-    """A stage's (label, kind, options) in order."""
-    labels = [key for key in table if key not in RESERVED]
+    """A stage's (label, kind, options) in order. A table's kind is its own name; that of a teacher is a mixture."""
+    labels = [key for key in table if key != "order" and not (key == "passes" and stage == "views")]
     for label in labels:
         if not isinstance(table[label], Mapping):
             raise UserError(f"{stage}.{label} = {table[label]!r} is an unknown key", f"write a table [{stage}.{label}]")
@@ -272,28 +271,22 @@ def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
             raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
         if "dim" in table[label]:
             raise UserError(f"{stage}.{label}.dim is an unknown key", "leave it out: the model's width is taken")
-    order = table.get("order", labels)
+        on = table[label].get("on", [1])
+        if stage in OF_PASSES and not (
+            isinstance(on, list) and on and all(number in range(MOST_PASSES) for number in on)
+        ):
+            raise UserError(f"{stage}.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
+    order, passes = table.get("order", labels), table.get("passes", 2)
     if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
         raise UserError(f"{stage}.order = {order!r}", f"name each of {labels} once")
-    passes = table.get("passes", 2)
-    if stage != "views" and "passes" in table:
-        raise UserError(f"{stage}.passes is an unknown key", "passes belong to [views]")
-    if not isinstance(passes, int) or not 1 <= passes <= 64:
-        raise UserError(f"views.passes = {passes!r} is not possible", "choose a whole number from 1 to 64")
-    for label in labels:
-        on = table[label].get("on", [1])
-        if stage in OF_PASSES and not (isinstance(on, list) and on and all(number in range(64) for number in on)):
-            raise UserError(f"{stage}.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
-        if not isinstance(kind := table[label].get("kind", label), str):
-            remedy = f"choose one of {', '.join(kinds(stage))}"
-            raise UserError(f"{stage}.{label}.kind = {kind!r} is not a name", remedy)
+    if stage == "views" and (not isinstance(passes, int) or not 1 <= passes <= MOST_PASSES):
+        raise UserError(f"views.passes = {passes!r} is not possible", f"choose a whole number from 1 to {MOST_PASSES}")
     skip = {"kind"} | ({"on"} if stage in OF_PASSES else set())
     return [
-        (label, _kind(table[label], label, stage), {k: v for k, v in table[label].items() if k not in skip})
+        (
+            label,
+            str(table[label].get("kind", "mixture" if stage == "teachers" else label)),
+            {key: value for key, value in table[label].items() if key not in skip},
+        )
         for label in order
     ]
-
-
-def _kind(table: TomlTable, label: str, stage: str) -> str:
-    """A table's kind is its own name, but for teachers: those are mixtures, if only of one model."""
-    return str(table.get("kind", "mixture" if stage == "teachers" else label))

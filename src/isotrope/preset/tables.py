@@ -12,8 +12,6 @@ from typing import Any
 from isotrope.errors import UserError, one_of
 
 TomlTable = dict[str, Any]
-DEEPEST = 8  # tables within tables; a preset has two, and options may be lists
-LONGEST = 32  # presets that extend one another
 
 
 def preset_names() -> list[str]:
@@ -32,7 +30,7 @@ def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
     """A preset's tables over those that it extends, with overrides.
 
     Raises:
-        UserError: no such preset, broken TOML, a circle or too long a chain of ``extends``, too deep a nesting.
+        UserError: no such preset, broken TOML, a circle of ``extends``.
     """
     layers, seen = list[TomlTable](), list[Any]()
     wanted: str | None = name
@@ -41,13 +39,10 @@ def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
         if path in seen:
             circle = " → ".join(part.name.removesuffix(".toml") for part in [*seen, path])
             raise UserError(f"preset {name} extends itself ({circle})", "break the circle")
-        if len(seen) == LONGEST:
-            raise UserError(f"preset {name} extends more than {LONGEST} presets in a row", "shorten the chain")
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"preset {wanted} cannot be read ({error})", "give a readable file in UTF-8") from error
-        own = _parsed(text, f"preset {wanted}", "correct that line")
+            own = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"preset {wanted} is not valid TOML ({error})", "correct that line") from error
         parent = own.pop("extends", None)
         if not isinstance(parent, str | None):
             raise UserError(f"preset {wanted}: extends = {parent!r} is not possible", "name one preset or .toml file")
@@ -76,31 +71,6 @@ def _find(name: str, children: list[Any]) -> Any:
     return path
 
 
-def _parsed(text: str, what: str, remedy: str) -> TomlTable:
-    """TOML text -> tables of bounded depth, which all that follows may walk by recursion."""
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{what} is not valid TOML ({error})", remedy) from error
-    except RecursionError:
-        raise _too_deep(what) from None
-    _check_depth(tables, what)
-    return tables
-
-
-def _check_depth(tables: TomlTable, what: str) -> None:
-    level: list[Any] = [tables]
-    for _ in range(DEEPEST):
-        inside = [value for each in level for value in (each.values() if isinstance(each, dict) else each)]
-        level = [value for value in inside if isinstance(value, dict | list)]
-    if level:
-        raise _too_deep(what)
-
-
-def _too_deep(what: str) -> UserError:
-    return UserError(f"{what} nests tables or lists more than {DEEPEST} deep", "write [stage.name] tables")
-
-
 def _merge(base: TomlTable, top: TomlTable) -> TomlTable:
     """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of the order too."""
     for key, value in top.items():
@@ -124,9 +94,6 @@ def _parse_override(text: str) -> TomlTable:
         parsed: Any = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
-    except RecursionError:
-        raise _too_deep(f"--set {key.strip()[:60]}") from None
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}
-    _check_depth(parsed, f"--set {key.strip()[:60]}")
     return parsed  # type: ignore[no-any-return]
