@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +30,7 @@ from scipy.sparse import csr_array
 from scipy.stats import spearmanr
 
 import isotrope
+from isotrope import text
 from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import OwnTask
@@ -39,15 +39,13 @@ from isotrope.evaluation.sets.domains import _abstracts, load_domain
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.transfer import load_transfer
 from isotrope.evaluation.significance import compare_means
-from isotrope.improvement.candidates import POST_STEPS, Trial
-from isotrope.improvement.clock import Clock
+from isotrope.improvement.budget import Notes
+from isotrope.improvement.candidates import POST_STEPS, Start, Trial
 from isotrope.improvement.decide import AS_IS, judging
-from isotrope.improvement.improve import Choice, fitting_texts
+from isotrope.improvement.improve import Improvement, fitting_texts
 from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
-from isotrope.improvement.race import Made, Race, Start
+from isotrope.improvement.race import Race
 from isotrope.store.atomic import write_json
-from isotrope.store.cache import cache_folder
-from isotrope.text.collection import open_documents
 from isotrope.training.environment import environment
 from isotrope.types import Encoder, Vector
 
@@ -162,31 +160,32 @@ def cell(data: str, name: str, model_name: str, work: Path, console: Console) ->
         "choice": found.choice, "policies": policies(found, labels, sts, race.made),
         "similarity": record["similarity"], "environment": environment(),
         "candidates": {
-            of: {"labels": float(scores.mean()), "sts": sts[of], "tasks": (tasks_of := found.table[of]),
+            of: {"labels": float(scores.mean()), "sts": sts[of], "tasks": (tasks_of := record["table"][of]),
                  "self_made": float(np.mean([tasks_of[task] for task in judging(tasks_of)]))}
-            for of, scores in labels.items() if of in found.table
+            for of, scores in labels.items() if of in record["table"]
         },
     }  # fmt: skip
 
 
 def judged(
-    found: Choice, model: str, pooling: str | None, documents: Path, tasks: Sequence[Task]
+    found: Improvement, model: str, pooling: str | None, documents: Path, tasks: Sequence[Task]
 ) -> tuple[dict[str, Vector], dict[str, float], Race]:
     """Candidate -> nDCG@10 of each query; candidate -> its correlation on STS-B dev; the race, which makes models."""
     record = found.record
-    collection = open_documents([documents], cache=cache_folder("documents"))
+    opened = text.open(documents)
+    collection = opened.documents()
     trained, _ = collection.split(record["held_out"], SEED)
-    start = Start(model, pooling, [documents], None, None, record["held_out"], len(trained), SEED)
-    race = Race(start, found.folder, [], fitting_texts(collection, trained), Clock(0), Console(quiet=True))
-    race.made = {name: Made(**made) for name, made in record["made"].items()}
-    words = {step: name for name, step in POST_STEPS.items()}
+    start = Start(model, pooling, opened, record["held_out"], len(trained), SEED)
+    fitted_on = fitting_texts(collection, trained)
+    race = Race(start, found.folder, [], [], fitted_on, Notes(found.folder, 0), Console(quiet=True))
+    steps_of: dict[str, list[str]] = {}
+    for name, made in record["made"].items():
+        step = made.pop("step")
+        race.made[name] = Trial(**made), step
+        steps_of.setdefault(made["name"], []).extend(word for word, of in POST_STEPS.items() if of == step)
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
-    for name, made in race.made.items():
-        if made.step:
-            continue
-        behind = {of: other.step for of, other in race.made.items() if other == replace(made, step=other.step)}
-        steps = tuple(words[step] for step in behind.values() if step)
+    for name, steps in steps_of.items():
         scores = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.fitted_on)
         labels |= {of: cases[tasks[0].name] for of, cases in scores.items()}
         sts |= {of: float(cases[tasks[1].name][0]) for of, cases in scores.items()}
@@ -223,17 +222,18 @@ def with_tsdae(
 
 
 def policies(
-    found: Choice, labels: dict[str, Vector], sts: dict[str, float], made: dict[str, Made]
+    found: Improvement, labels: dict[str, Vector], sts: dict[str, float], made: dict[str, tuple[Trial, str]]
 ) -> dict[str, dict[str, Any]]:
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
-    best = max(found.table, key=lambda name: labels[name].mean())
-    crops = [n for n, of in made.items() if re.fullmatch(r"crops-\d+", of.run) and of.share == 1 and not of.step]
+    best = max(found.record["table"], key=lambda name: labels[name].mean())
+    crops = {n: of.pairs for n, (of, step) in made.items() if of.recipe == "crops" and of.share == 1 and not step}
+    full = POST_STEPS["full whitening"]
     taken: dict[str, str | None] = {
         "improve": found.choice,
         "the best by labels": best,
         "keep": AS_IS,
-        "whiten": next((n for n, of in made.items() if of.step == POST_STEPS["full whitening"] and not of.run), None),
-        "crops": max(crops, key=lambda name: int(made[name].run.rsplit("-", 1)[1]), default=None),
+        "whiten": next((n for n, (of, step) in made.items() if step == full and not of.recipe), None),
+        "crops": max(crops, key=crops.__getitem__, default=None),
         "the best by STS-B dev": max(sts, key=sts.__getitem__),
     }
     return {

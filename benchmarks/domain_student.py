@@ -56,7 +56,7 @@ def main() -> None:
         "teacher": teacher,
         "student before training": student_of(isotrope.load(TEACHER), STUDENT),
         "student": isotrope.load(student.model),
-        "student, then improve": isotrope.load(better.model),
+        "student, then improve": better.model,
     }
     of = {name: searched(encoder, task) for name, encoder in models.items()}
     write_json(

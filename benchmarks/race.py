@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from isotrope.improvement.improve import RESULT as EVIDENCE
 from isotrope.store.atomic import write_json
+from isotrope.store.job import RESULT as EVIDENCE
 from isotrope.training.environment import environment
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "improve" / "wikipedia.json"

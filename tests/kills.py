@@ -24,18 +24,22 @@ import torch
 import isotrope.cli.main
 import isotrope.encoding.encode
 import isotrope.evaluation.models
+import isotrope.improvement.budget
 import isotrope.improvement.race
+import isotrope.improvement.whiten
 import isotrope.pretraining
 import isotrope.study.study
 import isotrope.training.train
-import isotrope.training.whiten
 from conftest import build_bert, sentences
 from isotrope.errors import UserError
 from isotrope.pretraining.recipe import Recipe
 from library import write_library
 
 torch.set_num_threads(1)
-isotrope.improvement.race.FEWEST_PAIRS, isotrope.improvement.race.MOST_ROUNDS = 64, 2  # then the clock decides nothing
+isotrope.improvement.budget.FEWEST_PAIRS, isotrope.improvement.race.MOST_ROUNDS = (
+    64,
+    2,
+)  # then the clock decides nothing
 TOY = Recipe(
     layers=2, width=16, inner=16, heads=2, vocabulary=120, batch=4, tokens=1_280, block=16, warmup_steps=5,
     learning_rate=2e-2, max_positions=32, held_out_blocks=8,
@@ -70,7 +74,7 @@ def trained(folder: Path) -> str:
 
 
 def choice(folder: Path) -> str:
-    record = json.loads((folder / "out" / "improve.json").read_text())
+    record = json.loads((folder / "out" / "result.json").read_text())
     told = {key: record[key] for key in ("choice", "finished", "left_out", "judged_by", "table", "gains")}
     return files("out/model/model.safetensors")(folder) + json.dumps(told)
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from conftest import WORDS
+from isotrope.evaluation.verdict import Verdict
 
 
 def write_library(path: Path, count: int = 140, titles: bool = True, seed: int = 0) -> Path:
@@ -32,7 +33,14 @@ def write_library(path: Path, count: int = 140, titles: bool = True, seed: int =
 def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
     """What a race of three candidates found."""
     gain = {"gain": 0.1, "low": 0.05, "high": 0.15, "p": 0.001, "others": 0.1, "allowed": True}
+    verdict = Verdict(
+        "better", "my model", "soft", "60 of your own documents", "MRR@10 × 100", (0.25, 0.35), advice="Use soft"
+    )
+    if choice == "keep":
+        verdict = Verdict.not_tested(before="my model", after="soft", advice="Keep my model.")
     return {
+        "model": "my model",
+        "verdict": verdict.record(),
         "choice": choice,
         "finished": True,
         "seconds": 90.0,

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from isotrope.evaluation.evaluator import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
     from isotrope.improvement.improve import improve
+    from isotrope.improvement.whiten import whiten
     from isotrope.objective.objective import Objective
     from isotrope.preset.preset import read_preset
     from isotrope.preset.tables import preset_names
     from isotrope.training.onnx import export_onnx as export
     from isotrope.training.state import ObjectiveState
     from isotrope.training.train import train
-    from isotrope.training.whiten import whiten
 
     __version__: str
 
@@ -31,7 +31,7 @@ _FACE = {
     "improve": "isotrope.improvement.improve:improve",
     "compress": "isotrope.compression.compress:compress",
     "train": "isotrope.training.train:train",
-    "whiten": "isotrope.training.whiten:whiten",
+    "whiten": "isotrope.improvement.whiten:whiten",
     "encode": "isotrope.encoding.encode:encode",
     "search": "isotrope.encoding.search:search",
     "evaluate": "isotrope.evaluation.suite:run",

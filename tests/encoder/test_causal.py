@@ -164,5 +164,5 @@ def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file:
     rows = [{"title": texts[8 * i], "text": ". ".join(texts[8 * i : 8 * i + 8])} for i in range(200)]
     documents.write_text("\n".join(map(json.dumps, rows)))
     found = isotrope.improve(str(model), [documents], output=tmp_path / "better", minutes=0.3)
-    assert found.choice in found.table
-    assert torch.from_numpy(load(found.model).encode(TEXTS)).isfinite().all()
+    assert found.choice in found.record["table"]
+    assert torch.from_numpy(found.model.encode(TEXTS)).isfinite().all()

@@ -1,19 +1,17 @@
-"""The decision: against a plain computation, by its properties, and its one-line refusals."""
+"""The decision: against a plain computation, and by its properties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES
 from isotrope.evaluation.significance import task_generator
-from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score
+from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score, race_verdict
 from isotrope.types import Vector
 
 Scores = dict[str, dict[str, Vector]]
@@ -122,19 +120,17 @@ def test_the_halves_judge_alone_or_check_but_do_not_judge_beside_another_task() 
     assert mean_score({HALVES: np.array([0.9])}) == pytest.approx(0.9)
 
 
-BAD: dict[str, tuple[Any, str]] = {
-    "no model as it is": (lambda s: {"x": s["x"]}, "nothing to compare with"),
-    "no task": (lambda s: {AS_IS: {}, "x": {}}, "nothing to compare with"),
-    "another task": (lambda s: {**s, "x": {"a": s["x"]["a"]}}, "x was scored on other cases"),
-    "fewer cases": (lambda s: {**s, "x": {**s["x"], "a": s["x"]["a"][:5]}}, "x was scored on other cases"),
-    "an empty task": (lambda s: {n: {**t, "c": np.empty(0)} for n, t in s.items()}, "task c has no cases"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_compared_is_refused(case: str) -> None:
-    spoil, said = BAD[case]
-    with pytest.raises(UserError, match=said):
-        choose_candidate(spoil(noisy({"x": 0.1}, cases=10)))
-    with pytest.raises(UserError, match="99 resamples are too few"):
-        choose_candidate(noisy({"x": 0.1}, cases=10), resamples=99)
+def test_the_verdict_says_what_judged_what_came_out_and_what_could_not_be_seen() -> None:
+    scores = noisy({"x": 0.1, "y": 0.02}, spread=0.1)
+    choice, gains = choose_candidate(scores)
+    said = {"model": "mine", "judge": "200 of your own documents", "measure": "MRR@10 × 100"}
+    found = race_verdict(scores, gains, choice, **said)
+    assert (found.word, found.before, found.after) == ("better", "mine", "x")
+    assert "judged by 200 of your own documents" in str(found)
+    kept = race_verdict(scores, gains, AS_IS, **said, needed="trainings need 9 minutes")
+    assert (kept.word, kept.after) == ("no difference found", "x")
+    assert "Differences under about" in kept.advice
+    assert kept.advice.endswith("No training was tried: trainings need 9 minutes")
+    assert str(race_verdict({}, {}, AS_IS, **said, needed="trainings need 9 minutes")) == (
+        "not tested; trainings need 9 minutes"
+    )

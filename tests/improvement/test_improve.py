@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from isotrope.encoder import load
+from datasets import Dataset
+from isotrope.cli.main import main
+from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
+from isotrope.improvement import budget
 from isotrope.improvement import race as racing
+from isotrope.improvement.budget import NOTES
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.improve import PAGE, RESULT, _Improvement, improve
+from isotrope.improvement.improve import improve
 from isotrope.improvement.race import Race
+from isotrope.report.outcome import REPORT
 from library import write_library
+
+QUIET = Console(quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,50 +44,95 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainings of a few steps."""
-    monkeypatch.setattr(racing, "FEWEST_PAIRS", 64)
+    monkeypatch.setattr(budget, "FEWEST_PAIRS", 64)
     monkeypatch.setattr(racing, "MOST_ROUNDS", 2)
 
 
-def quiet() -> Console:
-    return Console(quiet=True)
+@pytest.fixture
+def _untrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Race, "trainings", lambda *_: None)
 
 
 @pytest.mark.usefixtures("_short")
 def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """[CLS] of a random model says little of the words, their mean says much."""
+    """[CLS] of a random model says little of the words, their mean says much. Each document file is opened once."""
     monkeypatch.setattr("isotrope.improvement.candidates.RAW_POOLINGS", ("cls", "mean"))
-    found = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=quiet())
+    out, given = tmp_path / "out", {"minutes": 2, "console": QUIET}
+    with opened_files() as times:
+        found = improve(tiny_model, library, output=out, **given)
+    assert times[str(library)]
     assert found.choice != AS_IS
-    assert {"keep", "soft whitening", "pooling mean"} < found.table.keys()
-    assert any("crops" in name for name in found.table), "something was trained"
-    assert found.gains[found.choice].p <= 0.05
-    model = SentenceTransformer(str(found.model), device="cpu")
-    assert model.encode(["the king of the island"]).shape[1] > 0
-    card = (found.model / "README.md").read_text()
-    assert "isotrope improve" in card
-    page = (found.folder / PAGE).read_text()
+    assert {"keep", "soft whitening", "pooling mean"} < set(found.record["table"])
+    assert any("crops" in name for name in found.record["table"]), "something was trained"
+    assert (found.verdict.word, found.verdict.judge) == ("better", "70 of your own documents")
+    assert found.verdict.p <= 0.05
+    assert float(found.table.loc["keep", "title → body"]) == found.record["table"]["keep"]["title → body"]
+    saved = found.save(tmp_path / "saved")
+    np.testing.assert_allclose(
+        SentenceTransformer(str(saved), device="cpu").encode(["the king"]), found.model.encode(["the king"]), atol=1e-6
+    )
+    assert "isotrope improve" in (saved / "README.md").read_text()
+    page = (out / REPORT).read_text()
     assert all(name in page for name in ("pooling mean", "title → body", found.choice))
-    (found.folder / PAGE).unlink()
-    again = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=quiet())
-    assert (found.folder / PAGE).read_text() == page, "a page that was deleted is written again"
+    assert found.report(tmp_path / "page.html").read_text() == page
+    (out / REPORT).unlink()
+    again = improve(tiny_model, library, output=out, **given)
+    assert (out / REPORT).read_text() == page, "a page that was deleted is written again"
     assert again.record == found.record, "a finished race is not run again"
-    with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0"):
-        improve(tiny_model, library, output=tmp_path / "out", minutes=3, console=quiet())
+    with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0: .* --restart"):
+        improve(tiny_model, library, output=out, minutes=3, console=QUIET)
+    (out / NOTES).write_text("{")
+    shutil.rmtree(out / "model")
+    redone = improve(tiny_model, library, output=out, **given)
+    assert redone.folder == out, "damaged notes count as missing, and a model that is missing is made again"
+    same = improve(tiny_model, library, plan=out, console=QUIET)
+    assert (same.choice, same.record["table"]) == (redone.choice, redone.record["table"]), "the same work"
+    with pytest.raises(UserError, match="which is not one for this model"):
+        improve(load(tiny_model), library, plan=out, console=QUIET)
 
 
+@pytest.mark.usefixtures("_untrained")
+def test_objects_give_what_files_give(tiny_model: Path, library: Path, tmp_path: Path) -> None:
+    """A loaded model and its folder; a DataFrame, a Dataset, a list of texts and their files."""
+    rows = [json.loads(line) for line in library.read_text().splitlines()]
+    texts = [" ".join(row["text"].split()) for row in rows]
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    model = load(tiny_model)
+    save(model, tmp_path / "model")
+
+    def table(given: Any, documents: Any) -> Any:
+        found = improve(given, documents, minutes=1, console=QUIET)
+        return {name: of for name, of in found.record["table"].items() if "pooling" not in name}
+
+    expected = table(tmp_path / "model", library)
+    for documents in (pandas.DataFrame(rows), Dataset.from_list(rows)):
+        assert table(model, documents) == expected
+    assert table(model, texts) == table(model, lines)
+
+
+@pytest.mark.usefixtures("_untrained")
 def test_keep_is_the_model_as_it_was(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Race, "trainings", lambda *_: None)
     monkeypatch.setattr("isotrope.improvement.improve.choose_candidate", lambda *_, **__: (AS_IS, {}))
-    found = isotrope.improve(tiny_model, library, output=tmp_path / "out", minutes=1, console=quiet())
+    found = isotrope.improve(tiny_model, library, minutes=1, console=QUIET)
     assert found.choice == "keep"
-    np.testing.assert_allclose(
-        load(found.model).encode(["a red bird"]), load(tiny_model).encode(["a red bird"]), atol=1e-6
-    )
+    np.testing.assert_allclose(found.model.encode(["a red bird"]), load(tiny_model).encode(["a red bird"]), atol=1e-6)
     assert found.record["similarity"] is None
+
+
+@pytest.mark.usefixtures("_untrained")
+def test_without_time_it_says_how_much_is_needed(
+    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was tried: that is not the answer "keep"; it is not the user's mistake either."""
+    monkeypatch.setattr("isotrope.improvement.race.measurement_size", lambda *_: None)
+    assert types(monkeypatch, tiny_model, library, "--output", tmp_path / "out", "--minutes", 1) == 0
+    said = r"verdict: not tested; trainings of this model need about \d+ minutes on this machine"
+    assert re.search(said, capsys.readouterr().out)
 
 
 @pytest.mark.usefixtures("_short")
@@ -87,89 +145,106 @@ def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Race, "trainings", stop)
         with pytest.raises(Stopped, match="the best so far"):
-            improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=quiet())
-    record = json.loads((tmp_path / "out" / RESULT).read_text())
-    assert not record["finished"]
+            improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
+    assert "stopped before its end" in (tmp_path / "out" / REPORT).read_text()
     assert (tmp_path / "out" / "model" / "modules.json").is_file()
-    before = set(record["table"])
-    found = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=quiet())
+    found = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
     assert found.record["finished"]
-    assert before < found.table.keys()
+    assert any("crops" in name for name in found.record["table"])
 
 
-def test_ones_own_judgements_judge_alone(
-    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Race, "trainings", lambda *_: None)
+@pytest.mark.usefixtures("_untrained")
+def test_ones_own_labels_judge_alone(tiny_model: Path, library: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tsv"
     own.write_text(
         "".join(f"{'king queen' if i % 2 else 'sea lake'} of year {'day ' * i}\t{i % 2}\n" for i in range(12))
     )
-    found = improve(tiny_model, library, output=tmp_path / "out", minutes=1, domain=own, console=quiet())
-    assert list(found.table["keep"]) == ["own"]
+    found = improve(tiny_model, library, minutes=1, labels=own, console=QUIET)
+    assert list(found.record["table"]["keep"]) == ["own"]
+    assert found.verdict.judge == "12 queries of own"
+
+
+def test_documents_that_change_during_the_race_end_it_without_a_result(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was held out may have been trained on."""
+    library = write_library(tmp_path / "library.jsonl")
+
+    def grow(*_: object) -> None:
+        write_library(library, 150)
+
+    monkeypatch.setattr(Race, "trainings", grow)
+    assert types(monkeypatch, tiny_model, library, "--output", tmp_path / "out", "--minutes", 1) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("isotrope: ")
+    assert not (tmp_path / "out" / "result.json").exists()
+    assert not (tmp_path / "out" / "model").exists()
 
 
 BAD: dict[str, tuple[Any, str]] = {
     "no minutes": (lambda folder: {"minutes": 0}, "minutes = 0"),
-    "one document": (lambda folder: {"documents": one(folder, 1)}, "document"),
-    "few documents": (lambda folder: {"documents": one(folder, 30)}, "30 documents are too few: about 100 are needed"),
-    "the output among the documents": (lambda folder: {"documents": folder}, "lies in the corpus folder"),
+    "few documents": (
+        lambda folder: {"documents": write_library(folder / "few.jsonl", 30)},
+        "30 documents are too few: about 100 are needed",
+    ),
+    "the output among the documents": (
+        lambda folder: {"documents": write_library(folder / "library.jsonl").parent},
+        "lies in",
+    ),
     "no such pooling": (lambda _: {"pooling": "nope"}, "pooling = 'nope' is unknown"),
-    "no time": (lambda _: {"minutes": 1e-9}, "is too short: the model reads"),
-    "nothing to read": (lambda folder: {"documents": folder / "empty"}, "holds no corpus file"),
-    "copies": (lambda folder: {"documents": copies(folder)}, "a single document is left"),
+    "nothing to read": (lambda folder: {"documents": folder / "empty"}, "empty"),
+    "no such model": (lambda _: {"model": "hub/unknown-model"}, "neither a folder here nor a model that the hub gave"),
+    "no such plan": (lambda folder: {"plan": folder / "nobody"}, "nobody"),
 }
-
-
-def one(folder: Path, count: int) -> Path:
-    return write_library(folder / "few.jsonl", count)
-
-
-def copies(folder: Path) -> Path:
-    (folder / "copies.jsonl").write_text(1000 * (json.dumps({"title": "a", "text": "b c d e"}) + "\n"))
-    return folder / "copies.jsonl"
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_done_is_said_in_one_line(tiny_model: Path, library: Path, tmp_path: Path, case: str) -> None:
     make, said = BAD[case]
     (tmp_path / "empty").mkdir()
-    asked = {"documents": library, "minutes": 1, **make(tmp_path)}
+    asked = {"model": tiny_model, "documents": library, "minutes": 1, **make(tmp_path)}
     with pytest.raises(UserError, match=said) as caught:
-        improve(tiny_model, asked.pop("documents"), output=tmp_path / "out", console=quiet(), **asked)
+        improve(asked.pop("model"), asked.pop("documents"), output=tmp_path / "out", console=QUIET, **asked)
     assert "\n" not in str(caught.value)
     assert caught.value.remedy
     assert not list((tmp_path / "out").glob("*")), "the same folder can be named again"
 
 
-def test_a_wrong_name_of_a_model_is_told_before_the_documents_are_read(
-    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("_untrained")
+def test_the_command_shows_all_candidates_and_the_verdict(
+    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read: list[object] = []
-    monkeypatch.setattr("isotrope.improvement.improve.open_documents", lambda *_, **__: read.append(1))
-    with pytest.raises(UserError, match="hub/unknown-model is neither a folder here nor a model that the hub gave"):
-        improve("hub/unknown-model", library, output=tmp_path / "out", console=quiet())
-    assert not read
-    assert not list((tmp_path / "out").glob("*"))
+    asked = [tiny_model, library, "--output", tmp_path / "out"]
+    assert types(monkeypatch, *asked, "--minutes", 1) == 0
+    shown = capsys.readouterr().out
+    for words in ("keep", "soft whitening", "pooling cls", "verdict: ", "judged by", "report.html"):
+        assert words in shown
+    assert types(monkeypatch, *asked, "--minutes", 2) == 2
+    assert "was begun with minutes" in capsys.readouterr().err
+    assert types(monkeypatch, *asked, "--minutes", 2, "--restart") == 0
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["minutes"] == 2
+
+    def stopped(*_: object, **__: object) -> None:
+        raise Stopped("stopped; the best so far (soft whitening) is in out")
+
+    capsys.readouterr()
+    monkeypatch.setattr("isotrope.improvement.improve.improve", stopped)
+    assert types(monkeypatch, *asked) == 130
+    assert capsys.readouterr().err == "isotrope: stopped; the best so far (soft whitening) is in out\n"
 
 
-def test_a_folder_that_is_not_ours_is_left_alone(tiny_model: Path, library: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UserError, match="is not empty"):
-        improve(tiny_model, library, output=tmp_path, minutes=1, console=quiet())
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+def types(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """What the command ends with."""
+    monkeypatch.setattr("sys.argv", ["isotrope", "improve", *map(str, words)])
+    try:
+        main()
+    except SystemExit as done:
+        return int(done.code or 0)
+    return 0
 
 
-@pytest.mark.parametrize("bare", [True, False])
-def test_a_named_pooling_does_not_make_a_model_raw(bare: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The high rates of a raw language model would spoil a sentence model."""
-    told: list[bool] = []
-    monkeypatch.setattr("isotrope.improvement.improve.is_bare", lambda model: bare)
-    monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda raw, *_: told.append(raw))
-    monkeypatch.setattr(_Improvement, "_keep_back", lambda *_: None)
-    work: Any = object.__new__(_Improvement)
-    work.model, work.pooling = "a model", "mean"
-    race: Any = SimpleNamespace(poolings=lambda names: names[0], made={}, scores={}, trainings=lambda *_: None)
-    judges: Any = SimpleNamespace(titled=True, short=False)
-    work._run(race, judges, ["mean"])
-    assert told == [bare]
+@contextmanager
+def opened_files() -> Iterator[Counter[str]]:
+    """How often each file was opened, by its path."""
+    times = Counter[str]()
+    sys.addaudithook(lambda event, args: times.update([str(args[0])]) if event == "open" else None)
+    yield times

@@ -6,10 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, SCATTERED, SPANS, TITLE
 from isotrope.evaluation.sets.domain import same_class
-from isotrope.improvement.judges import held_out_count, judges_of
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import Sets
+from isotrope.improvement.judges import (
+    GRADED,
+    GUARDS,
+    affordable_pairs,
+    general_change,
+    general_pairs,
+    held_out_count,
+    judge_in_words,
+    judges_of,
+    shipped_pairs,
+)  # fmt: skip
 from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document
 from library import write_library
@@ -35,13 +48,13 @@ def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
 def test_ones_own_labels_judge_alone(tmp_path: Path) -> None:
     own = same_class("own", ["a", "b", "c"], ["x", "x", "y"])
     (task,) = judges_of(documents(tmp_path), own, 0).tasks
-    assert task.name == "own"
+    assert judge_in_words([task]) == ("3 queries of own", "nDCG@10 × 100")
 
 
 def test_too_few_documents_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no task can be made from 20 held-out documents") as caught:
         judges_of(documents(tmp_path, 20), None, 0)
-    assert "--domain" in str(caught.value.remedy)
+    assert "--labels" in str(caught.value.remedy)
 
 
 def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> None:
@@ -72,3 +85,41 @@ def test_most_are_short(tmp_path: Path) -> None:
     assert found.short
     assert [task.name for task in found.tasks] == [HALVES_OF_SHORT, SCATTERED], "both judge"
     assert not judges_of(documents(tmp_path), None, 0).short
+
+
+@pytest.fixture
+def sets(monkeypatch: pytest.MonkeyPatch) -> Sets:
+    """As a data folder gives them, whose two sets are the shipped pairs once more."""
+    pairs = shipped_pairs()[GRADED]["test"]
+
+    def read(folder: str, task: str, splits: list[str]) -> dict[str, Pairs]:
+        assert (folder, splits) == ("folder", ["test"])
+        return {"test": pairs}
+
+    monkeypatch.setattr("isotrope.improvement.judges.load_sts", read)
+    monkeypatch.setenv("ISOTROPE_DATA", "folder")
+    return general_pairs()
+
+
+def test_sts_is_compared_where_a_data_folder_is_known(tiny_model: Path, sets: Sets) -> None:
+    assert list(sets) == [GRADED, *GUARDS]
+    model = load(tiny_model)
+    found = general_change(model, model, {task: sets[task] for task in (GRADED, "STSBenchmark")})
+    assert list(found["per_task"]) == [GRADED, "STSBenchmark"]
+    assert found["per_task"]["STSBenchmark"]["difference"] == 0
+
+
+def test_without_one_the_shipped_pairs_are_compared_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    assert list(general_pairs()) == [GRADED]
+    with pytest.raises(UserError, match="holds neither senteval"):
+        general_pairs(tmp_path)
+
+
+def test_what_takes_too_long_is_not_compared(sets: Sets) -> None:
+    everything, seconds = affordable_pairs(sets, 1200, 4500)
+    assert everything == sets
+    assert 0 < seconds <= 120
+    few, seconds = affordable_pairs(sets, 60, 200)
+    assert list(few) == [GRADED]
+    assert seconds > 6

@@ -1,9 +1,18 @@
-"""The table, the page and the verdict of a race."""
+"""The table, the page and the card of a race."""
 
 from __future__ import annotations
 
-from isotrope.improvement.page import KEEP_ADVICE, candidates_table, choice_page, evidence, race_verdict
-from library import race_record
+from pathlib import Path
+
+from rich.console import Console
+
+from isotrope import text
+from isotrope.encoder import load
+from isotrope.improvement.budget import Notes
+from isotrope.improvement.candidates import Start, Trial
+from isotrope.improvement.page import candidates_table, choice_card, choice_page
+from isotrope.improvement.race import Race
+from library import race_record, write_library
 
 
 def test_the_table_has_every_candidate_the_best_mean_first() -> None:
@@ -18,31 +27,28 @@ def test_the_table_has_every_candidate_the_best_mean_first() -> None:
 def test_the_page_says_what_to_do_and_escapes_names() -> None:
     lost = {"before": 0.5, "after": 0.4, "verdict": "worse"}
     similarity = {"per_task": {"similarity": lost, "STSBenchmark": lost}}
-    html = choice_page(
-        race_record(similarity=similarity, left_out={"crops": "it is late", "titles": "it is late"}), "my model"
-    ).html()
+    late = {"crops": "it is late", "titles": "it is late"}
+    html = choice_page(race_record(similarity=similarity, left_out=late)).html()
     assert "<b>odd" not in html
     assert "&lt;b&gt;odd" in html
-    for words in (
-        "my model",
-        "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0",
-        "Left out, it is late: crops; titles.",
-        "Use the new model",
-    ):
+    general = "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0"
+    for words in ("my model", general, "Left out, it is late: crops; titles.", "Use soft"):
         assert words in html
-    kept = choice_page(race_record("keep"), "my model").html()
-    assert KEEP_ADVICE in kept
-    assert "stopped before its end" in choice_page(race_record(finished=False), "my model").html()
+    assert "stopped before its end" in choice_page(race_record(finished=False)).html()
+    assert "not tested" in choice_page(race_record("keep", table={}, gains={})).html()
 
 
-def test_the_verdict_of_a_race() -> None:
-    better = race_verdict(race_record(), "mine")
-    assert str(better) == (
-        "better: 25.00 → 35.00 points on average, +10.00 (95 % interval +5.00 to +15.00), judged by tasks made of your "
-        "documents\nUse the new model for documents like these."
-    )
-    assert race_verdict(race_record("keep")).word == "no difference found"
-    assert race_verdict(race_record("keep", left_out={"crops": "it is late"})).advice.endswith(
-        "1 more had to be left out."
-    )
-    assert len(evidence(race_record()).rows) == 3
+def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> None:
+    opened = text.open(write_library(tmp_path / "library.jsonl"))
+    start = Start(str(tiny_model), None, opened, 20, 120, 0)
+    race = Race(start, tmp_path, [], [], [], Notes(tmp_path, 1), Console(quiet=True))
+    race.made |= {"keep": (Trial("keep"), ""), "soft": (Trial("pooling cls", "cls"), "whitening:exponent=0.25")}
+    card = choice_card(race, race_record(), load(tiny_model))
+    (step,) = card.steps
+    assert {key: value for key, value, _ in step.settings} == {"pooling": "cls", "post step": "whitening:exponent=0.25"}
+    assert (step.data.name, step.cites) == ("library.jsonl", ["su2021whitening"])
+    assert card.verdict is not None
+    assert (card.verdict.word, len(card.scores)) == ("better", 4)
+    kept = choice_card(race, race_record("keep"), load(tiny_model))
+    assert not kept.steps
+    assert "Keep my model." in kept.markdown(tmp_path)

@@ -43,7 +43,7 @@ def test_the_result_holds_what_two_models_earn(finished: Path, tiny_model: Path,
     assert result["text"]["documents"] == len(text.titles) == 240
     assert result["text"]["queries"] == len(text.queries) > 0
     assert result["verdict"] in {"better", "worse", "not significant"}
-    improved = json.loads((finished / "improved" / "improve.json").read_text())
+    improved = json.loads((finished / "improved" / "result.json").read_text())
     assert (result["choice"], result["candidates"]) == (improved["choice"], len(improved["table"]))
     assert improved["seconds"] < result["seconds"]
     assert result["peak_memory_mb"] > 50

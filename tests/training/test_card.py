@@ -9,10 +9,10 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from isotrope import load
+from isotrope.improvement.whiten import WHITEN_RECORD, whiten
 from isotrope.store.records import read_record
 from isotrope.training.card import whiten_card
 from isotrope.training.train import Run
-from isotrope.training.whiten import WHITEN_RECORD, whiten
 from small_runs import small_run
 
 

@@ -17,7 +17,7 @@ def improve(
     ],
     output: Annotated[str, typer.Option(help="Folder for the new model, the report and the work.")],
     minutes: Annotated[float, typer.Option(min=0.1, help="Time for all of it.")] = 20,
-    domain: Annotated[
+    labels: Annotated[
         str | None,
         typer.Option(help="Queries and judgements, or labelled texts, that judge: as in evaluate --labels."),
     ] = None,
@@ -31,28 +31,33 @@ def improve(
     ] = None,
     title: Annotated[str | None, typer.Option(help="In tables: the column of the titles; default: title.")] = None,
     text: Annotated[str | None, typer.Option(help="In tables: the column of the texts; default: text.")] = None,
+    plan: Annotated[
+        str | None, typer.Option(help="Folder of an earlier improvement: do the same work, whatever time it takes.")
+    ] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew, whatever the output holds.")] = False,
 ) -> None:
     """Make a model better for your documents, without labels, or find that it is best to keep it.
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
     """
     from isotrope.errors import Stopped
-    from isotrope.improvement.improve import PAGE
     from isotrope.improvement.improve import improve as run
-    from isotrope.improvement.page import candidates_table, general_lines, race_verdict
+    from isotrope.improvement.page import candidates_table, general_lines
+    from isotrope.report.outcome import MODEL, REPORT
     from isotrope.report.tables import print_table
 
     console = plain_console()
     try:
         found = run(
-            model, documents, output=output, minutes=minutes, domain=domain, data=data, seed=seed, pooling=pooling,
-            title=title, text=text, console=plain_console(stderr=True),
+            model, documents, output=output, minutes=minutes, labels=labels, data=data, seed=seed, pooling=pooling,
+            title=title, text=text, plan=plan, restart=restart, console=plain_console(stderr=True),
         )  # fmt: skip
     except Stopped as stopped:
         plain_console(stderr=True).print(f"isotrope: {stopped}", style="bold")
         sys.exit(130)  # as Ctrl-C, whose own line would say less
-    print_table(candidates_table(found.record), console)
-    for line in (f"verdict: {race_verdict(found.record)}", *general_lines(found.record)):
+    if found.record["table"]:
+        print_table(candidates_table(found.record), console)
+    for line in (f"verdict: {found.verdict}", *general_lines(found.record)):
         console.print(line)
-    console.print(f"model:  {found.model}")
-    console.print(f"report: {found.folder / PAGE}")
+    console.print(f"model:  {found.folder / MODEL}")
+    console.print(f"report: {found.folder / REPORT}")

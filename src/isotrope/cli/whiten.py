@@ -47,11 +47,11 @@ def whiten(
 
     Whitening spreads the vectors more evenly. It becomes the last layer of the model.
     """
+    from isotrope.improvement.whiten import WHITEN_RECORD
+    from isotrope.improvement.whiten import whiten as run
     from isotrope.report.comparison import before_after, of_run, with_average
     from isotrope.report.tables import print_table
     from isotrope.store.records import read_record
-    from isotrope.training.whiten import WHITEN_RECORD
-    from isotrope.training.whiten import whiten as run
 
     folder = run(
         model, corpus, output, k=k, exponent=exponent, sentences=sentences, seed=seed, text=text, split=split,

@@ -1,10 +1,30 @@
-"""How much a measurement may read, so that a race ends in time. Arithmetic alone: no clock and no model."""
+"""The time that a race has, what is known of its speed, and how much it may measure and train in that time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from isotrope.errors import UserError
+from isotrope.store.atomic import write_json
+from isotrope.store.records import read_record
+
+NOTES = "race.json"
+BATCH = 64
+FEWEST_PAIRS, FEWEST_OF_ONE = 1024, 256  # of each of several trainings; of the only one that there is time for
+FIRST_SHARE = 0.4  # of the time: the short trainings
+SAFETY = 0.85  # of the time that a training is planned for: one that is not done at the end is lost
+UNSURE = 0.6  # of the time, at most: a training before any other has shown how fast this machine trains
+STARTING = 8.0  # seconds that a training takes before its first step
+STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
+PAIR_WORDS = 32  # of two crops
 GOOD_QUERIES, FEWEST_QUERIES = 100, 50  # of a task
 # Of the time, for one measurement; texts a dimension for the post steps; queries. The first possible line is taken.
 _LEVELS = (
@@ -76,3 +96,140 @@ def measurement_size(
         enough = (queries for queries in range(most, fewest, -1) if asked(queries) + fit * fitted.words <= allowed)
         return Size(next(enough, fewest), fit)
     return None
+
+
+class Clock:
+    """Counts the seconds of a race, those of an earlier call too.
+
+    Args:
+        seconds: the whole time; infinite for a race that repeats a plan.
+        spent: what an earlier call, stopped or killed, has used.
+        now: the present time in seconds.
+
+    Attributes:
+        kept_back: seconds for what comes after the race: the choice, the model, the report.
+        rang: whether the time of the race is over.
+    """
+
+    def __init__(self, seconds: float, spent: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
+        self.seconds, self._now, self._began = seconds, now, now() - spent
+        self.kept_back, self.rang = 0.0, False
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return self._now() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for the race; negative: over."""
+        return self.seconds - self.kept_back - self.spent
+
+    @contextmanager
+    def alarm(self) -> Iterator[None]:
+        """Interrupt the work within, as Ctrl-C does, when the time is over; `rang` then says that it was the clock.
+
+        Only in the main thread: elsewhere Python hears no signals.
+
+        Raises:
+            KeyboardInterrupt: the time is over.
+        """
+        if self.left <= 0:
+            self.rang = True
+            raise KeyboardInterrupt
+        timer = threading.Timer(min(self.left, threading.TIMEOUT_MAX), self._ring)
+        timer.daemon = True
+        main, before = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGINT)
+        if main and before is signal.SIG_IGN:  # a job in the background of a script
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if main:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if timer.is_alive():  # it may be ringing: then the signal has to arrive here, not later
+                timer.join()
+            if main and before is signal.SIG_IGN:
+                signal.signal(signal.SIGINT, before)
+
+    def _ring(self) -> None:
+        self.rang = True
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+class Notes:
+    """What is kept of a race in its folder, so that the same command goes on. A damaged file counts as missing.
+
+    Attributes:
+        kept: as the file holds it.
+        left_out: encoder or recipe -> why it could not be tried.
+        clock: of the race.
+    """
+
+    def __init__(self, folder: Path, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._path, self.kept = folder / NOTES, dict[str, Any]()
+        if self._path.is_file():
+            with suppress(UserError):
+                self.kept = read_record(self._path, ["spent", "left_out"])
+        self.clock = Clock(seconds, self.kept.get("spent", 0.0), now)
+        self.left_out: dict[str, str] = self.kept.setdefault("left_out", {})
+
+    def keep(self, **more: Any) -> None:
+        """Write what is known by now, and the time that was used."""
+        self.kept |= more
+        write_json(self._path, self.kept | {"spent": self.clock.spent})
+
+    @property
+    def speed(self) -> float:
+        """Words that the model as it is reads in a second."""
+        return float(self.kept["speed"])
+
+    @property
+    def measuring(self) -> float:
+        """Seconds that it takes to measure one encoder."""
+        return float(self.kept["measuring"])
+
+    @property
+    def pairs_a_second(self) -> float:
+        """As the trainings so far were; before the first one, estimated from the speed of encoding."""
+        if trained := list(self.kept.get("trained", {}).values()):
+            return float(sum(of["pairs"] for of in trained) / sum(of["seconds"] for of in trained))
+        return self.speed / (PAIR_WORDS * STEP_COST)
+
+    def pairs_in(
+        self, stage: str, recipes: Sequence[str], share: float, measurements: int, most: int
+    ) -> dict[str, int]:
+        """Training -> how many pairs it gets in this stage. If the time is short, the last ones are left out.
+
+        The only one that is left may be as short as there is time for: a short training is better than none.
+
+        Args:
+            stage: its name. What was planned for it once is kept.
+            recipes: names of trainings.
+            share: of the time that is left.
+            measurements: of each training.
+            most: pairs of a training.
+        """
+        plans = self.kept.setdefault("plans", {})
+        if stage not in plans:
+            plans[stage] = {}
+            share = share if self.kept.get("trained") else min(share, UNSURE)
+            for count in range(len(recipes), 0, -1):
+                free, after = self.clock.left - self.measuring, measurements * self.measuring
+                if count == 1:  # nothing else has to fit into its share
+                    free, after = self.clock.left - after, 0
+                seconds = SAFETY * share * free / count - after - STARTING
+                pairs = min(int(self.pairs_a_second * seconds), most)
+                if pairs >= (FEWEST_PAIRS if count > 1 else FEWEST_OF_ONE):
+                    plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)
+                    break
+            self.keep()
+        return dict(plans[stage])
+
+    def needed(self, trainings: int, words: int) -> str:
+        """How much time a race with so many trainings needs; ``words`` are read for a measurement."""
+        measuring = self.kept.get("measuring") or words / self.speed
+        training = STARTING + FEWEST_PAIRS / self.pairs_a_second + measuring
+        seconds = trainings * training / (SAFETY * FIRST_SHARE) + 2 * measuring + self.clock.kept_back
+        return f"trainings of this model need about {max(1, round(seconds / 60))} minutes on this machine"

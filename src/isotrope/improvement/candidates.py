@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
 from isotrope.contract.features import language_model
 from isotrope.encoder.causal import sees_ahead
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
+from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
+from isotrope.text import Opened
+from isotrope.training.settings import RunSettings
 
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
@@ -94,32 +99,75 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One encoder that is measured once; each post step behind it is a candidate that costs nothing more.
+    """One encoder that is measured once; each post step after it is a candidate that costs nothing more.
 
     Attributes:
         name: of the encoder, as in tables.
-        alike: tasks that resemble its training.
+        pooling: as `isotrope.load` takes it.
         recipe: the name of its training; "" if it has none.
-        steps: names of the post steps that are tried behind it.
+        pairs: that it is trained on.
+        share: of the trained weights; the rest is the model before training.
+        steps: names of the post steps that are tried after it.
     """
 
     name: str
-    alike: frozenset[str] = frozenset()
+    pooling: str | None = None
     recipe: str = ""
-    steps: tuple[str, ...] = tuple(POST_STEPS)
+    pairs: int = 0
+    share: float = 1.0
+    steps: Sequence[str] = tuple(POST_STEPS)
 
     def candidates(self) -> Iterator[tuple[str, str]]:
-        """Candidate -> post step, as `linear_step` takes it; the encoder alone, with "", comes first."""
+        """Candidate -> post step, as `linear_step` takes it; the encoder without one, with "", comes first."""
         yield self.name, ""
         for words in self.steps:
             yield joined(self.name, words), POST_STEPS[words]
+
+    @property
+    def run(self) -> str:
+        """The name of its training's folder; "" if it has none."""
+        return f"{slug(self.recipe)}-{self.pairs}" if self.recipe else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the race begins with.
+
+    Attributes:
+        model, pooling: as `isotrope.load` takes them.
+        documents: opened.
+        held_out: documents that no candidate is trained or fitted on.
+        trained_on: how many others there are.
+        seed: of all random numbers.
+    """
+
+    model: str
+    pooling: str | None
+    documents: Opened
+    held_out: int
+    trained_on: int
+    seed: int
+
+
+def training_settings(start: Start, recipe: Training, output: Path, trial: Trial) -> RunSettings:
+    """The run of a recipe on so many pairs."""
+    rounds = -(-trial.pairs // start.trained_on)  # a short document may have fewer pairs: then training is shorter
+    return RunSettings(
+        corpus=list(start.documents.paths), output=output, preset=recipe.preset, backbone=start.model,
+        title=start.documents.title, text=start.documents.text,
+        held_out=start.held_out, dev="none", test="none", seed=start.seed, resume=True,
+        overrides=(
+            *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
+            f"train.epochs={trial.pairs / (rounds * start.trained_on):.4f}",
+            *([f"encoder.pooling={trial.pooling}"] if trial.pooling else []),
+        ),
+    )  # fmt: skip
 
 
 def linear_step(text: str) -> LinearStep:
     """A post step that can be saved with a model."""
     step = post_step(text, text)
-    if not isinstance(step, LinearStep):  # pragma: no cover  # a mistake in POST_STEPS
-        raise TypeError(f"{text} is not linear")
+    assert isinstance(step, LinearStep)
     return step
 
 
@@ -127,3 +175,8 @@ def joined(*parts: str) -> str:
     """The name of a candidate that does one thing after the other."""
     told = [part for part in parts if part and part != AS_IS]
     return ", ".join(told) or AS_IS
+
+
+def slug(name: str) -> str:
+    """A candidate's name as the name of a file."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")

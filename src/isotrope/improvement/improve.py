@@ -11,11 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
+from isotrope import text as text_room
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.given import GivenModel, located
 from isotrope.encoder.locate import check_hub, is_bare, locate
 from isotrope.encoder.origin import Base
 from isotrope.encoder.pooling import check_pooling
@@ -23,69 +25,64 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import read_domain
 from isotrope.evaluation.sts import Sets
-from isotrope.improvement.candidates import POST_STEPS, raw_poolings, recipes
-from isotrope.improvement.card import choice_card
-from isotrope.improvement.clock import Clock
-from isotrope.improvement.decide import AS_IS, CandidateGain, choose_candidate, mean_score
-from isotrope.improvement.guard import affordable_pairs, general_change, general_pairs, shipped_pairs
-from isotrope.improvement.judges import FEWEST_HELD_OUT, Judges, held_out_count, judges_of
+from isotrope.improvement.budget import Notes
+from isotrope.improvement.candidates import POST_STEPS, Start, raw_poolings, recipes
+from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score, race_verdict
+from isotrope.improvement.judges import (
+    FEWEST_HELD_OUT,
+    Judges,
+    affordable_pairs,
+    general_change,
+    general_pairs,
+    held_out_count,
+    judge_in_words,
+    judges_of,
+    shipped_pairs,
+)  # fmt: skip
 from isotrope.improvement.measure import words_read
-from isotrope.improvement.page import choice_page
-from isotrope.improvement.race import PLAN, Race, Start
-from isotrope.store.atomic import check_replaceable, write_json, write_text
-from isotrope.store.cache import cache_folder
-from isotrope.store.lock import hold
-from isotrope.store.mark import kind_of
+from isotrope.improvement.page import choice_card, choice_page
+from isotrope.improvement.race import Race
+from isotrope.report.outcome import MODEL, REPORT, Outcome
+from isotrope.store.atomic import write_text
+from isotrope.store.job import Job
 from isotrope.store.records import Record, read_record
-from isotrope.text.collection import Documents, documents_key, open_documents
+from isotrope.text import Opened
+from isotrope.text.collection import Documents
+from isotrope.text.opened import Given
 from isotrope.training.environment import environment
-from isotrope.training.inputs import refuse_output_in_corpus
 
-KIND, RESULT, IDENTITY, PAGE = "improve", "improve.json", "identity.json", "report.html"
+KIND = "improvement"
 MINUTES = 20.0
 FITTED_ON = 1500  # texts for the post steps
 FEWEST = 2 * FEWEST_HELD_OUT  # documents
 SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What `improve` found.
-
-    Attributes:
-        folder: what it wrote, with ``report.html``, ``improve.json`` and the model.
-        choice: the name of the chosen candidate; "keep": nothing is significantly better than the model as it is.
-        table: candidate → task → score, as a fraction.
-        gains: candidate → what it changes, and how sure that is.
-        record: all that ``improve.json`` holds.
-    """
-
-    folder: Path
-    choice: str
-    table: Mapping[str, Mapping[str, float]]
-    gains: Mapping[str, CandidateGain]
-    record: Mapping[str, Any]
+class Improvement(Outcome):
+    """What `improve` found: see `Outcome`. `table` has a row a candidate, and a column a task."""
 
     @property
-    def model(self) -> Path:
-        """The chosen model, a plain sentence-transformers folder. With "keep", it is the model as it was."""
-        return self.folder / "model"
+    def choice(self) -> str:
+        """The name of the chosen candidate; "keep": nothing is significantly better than the model as it is."""
+        return str(self.record["choice"])
 
 
 def improve(
-    model: str | Path,
-    documents: str | Path | Sequence[str | Path],
+    model: GivenModel,
+    documents: Given,
     *,
-    output: str | Path,
+    output: str | Path | None = None,
     minutes: float | None = None,
-    domain: str | Path | None = None,
+    labels: Any = None,
     data: str | Path | None = None,
     seed: int = 0,
     pooling: str | None = None,
     title: str | None = None,
     text: str | None = None,
+    plan: str | Path | Mapping[str, Any] | None = None,
+    restart: bool = False,
     console: Console | None = None,
-) -> Choice:
+) -> Improvement:
     """Make a model better for some documents, without labels, or find that it is best to keep it.
 
     Some documents are held out. Tasks are made from them: a title must find its text, a half its other half. Candidates
@@ -95,51 +92,54 @@ def improve(
     Called again after a stop or a kill, it goes on. After its end, it gives the same result again.
 
     Args:
-        model: as `isotrope.load` takes it.
-        documents: files and folders: see `isotrope.text.collection.open_documents`.
-        output: a folder for the model, the report and the work.
+        model: a loaded model, which is left as it was, or what `isotrope.load` takes.
+        documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame: see `isotrope.text.open`.
+        output: a folder for the model, the report and the work; None: a temporary one, which the result keeps.
         minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its count.
-        domain: labelled queries or texts of the user's own, which then judge: see
+        labels: labelled queries or texts of the user's own, which then judge: see
             `isotrope.evaluation.sets.labels.read_domain`.
         data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R; None takes
-            ISOTROPE_DATA. Without one, 330 graded pairs that ship are compared alone.
+            ISOTROPE_DATA. Without one, only the 330 graded pairs that ship are compared.
         seed: of all random numbers.
         pooling: as `isotrope.load` takes it.
         title: the column of the titles, in tables; None: ``title`` if there is one.
         text: the column of the texts, in tables.
+        plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is. Then there is no
+            clock, and the same documents and model give the same choice.
+        restart: forget what an earlier call left in the output.
         console: where to report; None reports to the terminal.
 
     Raises:
-        UserError: no such model or documents, too few of them to judge by, too little time for this model, an output
-            that is not ours, lies among the documents or holds the result of something else.
+        UserError: no such model or documents, too few of them to judge by, an output that is not ours, lies among the
+            documents or was begun with something else; the documents changed during the race.
         Stopped: Ctrl-C. The best candidate so far is in the folder, with its evidence.
     """
-    console, folder = console or plain_console(), Path(output)
+    console = console or plain_console()
     if minutes is not None and not 0 < minutes < 1e5:
         raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
-    if not str(output):  # an unset variable of the shell would mean the present folder
-        raise UserError("the output is empty", "name a folder")
     check_pooling(pooling)
-    check_hub(locate(str(model)))  # before the documents are read
-    paths = [documents] if isinstance(documents, str | Path) else list(documents)
-    refuse_output_in_corpus(folder, paths)
-    own = None if domain is None else read_domain(domain)
+    where = located(model)
+    check_hub(locate(where))  # before the documents are read
+    own = None if labels is None else read_domain(labels)
     guards = general_pairs(data)
+    if isinstance(plan, str | Path):
+        plan = read_record(Path(plan) / "result.json", ["plan"], "name the folder of a finished improvement")["plan"]
+    with watch("reading", console):
+        opened = text_room.open(documents, text=text, title=title)
+        found = opened.documents()
+    asked = {"seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan}
     identity = {
-        "model": files_checksum(str(model)), "documents": documents_key(paths, title=title, text=text),
-        "domain": own and own.checksum(), "pooling": pooling, "seed": seed,
-        "minutes": MINUTES if minutes is None else float(minutes),
+        **asked, "model": files_checksum(where), "documents": found.key, "labels": own and own.checksum()
     }  # fmt: skip
-    with hold(folder, KIND, again="give the same command again"):
-        _refuse_other(folder, identity)
-        if (folder / RESULT).is_file() and kind_of(folder / "model") == "model":
-            record = read_record(folder / RESULT, ["choice", "table", "gains", "finished"])
-            if record["finished"]:
-                if not (folder / PAGE).is_file():
-                    write_text(folder / PAGE, choice_page(record, Base.of(str(model)).name).html())
-                return _choice(folder, record)
-        check_replaceable(folder / "model", "model")
-        return _Improvement(str(model), paths, folder, identity, own, guards, pooling, title, text, console).made()
+    job = Job(output, KIND, identity, [opened], restart=restart)
+    with job.held():
+        record = job.result()
+        if record is None:
+            console.print(str(found.report))
+            record = _Work(job, where, opened, own, guards, console).done()
+        elif not (job.folder / REPORT).is_file():
+            write_text(job.folder / REPORT, choice_page(record).html())
+    return Improvement(job, record, choice_page)
 
 
 def fitting_texts(found: Documents, trained: npt.NDArray[np.int64]) -> list[str]:
@@ -156,123 +156,114 @@ def fitting_texts(found: Documents, trained: npt.NDArray[np.int64]) -> list[str]
     return list(dict.fromkeys(texts))[:FITTED_ON]
 
 
-def _choice(folder: Path, record: Record) -> Choice:
-    gains = {name: CandidateGain(**gain) for name, gain in record["gains"].items()}
-    return Choice(folder, record["choice"], record["table"], gains, record)
+@dataclass
+class _Work:
+    """One call of `improve`, in a folder that it holds."""
 
+    job: Job
+    model: str
+    opened: Opened
+    labels: Domain | None
+    guards: Sets
+    console: Console
 
-def _refuse_other(folder: Path, identity: Mapping[str, Any]) -> None:
-    path = folder / IDENTITY
-    if not path.is_file():
-        return
-    then = read_record(path, list(identity), "choose another --output")
-    for key, value in identity.items():
-        if then[key] != value:
-            what = (
-                f"{key} = {then[key]!r}, not {value!r}" if key in ("seed", "minutes", "pooling") else f"another {key}"
-            )
-            raise UserError(f"{folder} was begun with {what}", "choose another --output")
-
-
-class _Improvement:
-    """One call of `improve`."""
-
-    def __init__(
-        self, model: str, paths: Sequence[str | Path], folder: Path, identity: Mapping[str, Any],
-        domain: Domain | None, guards: Sets, pooling: str | None, title: str | None, text: str | None,
-        console: Console,
-    ) -> None:  # fmt: skip
-        self.model, self.paths, self.folder, self.identity, self.console = model, paths, folder, identity, console
-        self.domain, self.guards, self.pooling, self.title, self.text = domain, guards, pooling, title, text
-
-    def made(self) -> Choice:
+    def done(self) -> Record:
         """Race, decide, save."""
-        plan = self.folder / PLAN
-        clock = Clock(60 * self.identity["minutes"], read_record(plan).get("spent", 0.0) if plan.is_file() else 0.0)
-        encoder = load(self.model, self.pooling)  # first: it may be damaged
-        raw = is_bare(self.model) and self.pooling is None
-        poolings = raw_poolings(encoder) if raw else [self.pooling]
-        with watch("reading", self.console):
-            found = open_documents(self.paths, cache=cache_folder("documents"), title=self.title, text=self.text)
-        self.console.print(str(found.report))
-        start, judges, fitted_on = self._prepared(found)
+        asked, folder = self.job.identity, self.job.folder
+        seconds = 60 * asked["minutes"] if asked["minutes"] else float("inf")
+        notes = Notes(folder, seconds)
+        encoder = load(self.model, asked["pooling"])  # first: it may be damaged
+        raw = is_bare(self.model)
+        poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
+        start, judges, fitted_on = self._prepared(asked["pooling"], asked["seed"])
         self.console.print(threads_line())
-        race = Race(start, self.folder, judges.tasks, fitted_on, clock, self.console)
-        race.plan_size(encoder)
+        tried = recipes(raw, judges.titled, judges.short)
+        race = Race(start, folder, tried, judges.tasks, fitted_on, notes, self.console)
+        enough = bool(asked["plan"]) or race.plan_size(encoder)
         del encoder  # its memory
-        write_json(self.folder / IDENTITY, dict(self.identity))  # now that no mistake of the user's is left to be found
+        self.job.begin()
+        if not enough:
+            return self._decided(race, judges, finished=True)
         stopped = False
         try:
-            self._run(race, judges, poolings)
+            if asked["plan"]:
+                race.repeat(asked["plan"])
+            else:
+                self._run(race, poolings)
         except (Stopped, KeyboardInterrupt):
-            stopped = not clock.rang
-        race.note()
+            stopped = not notes.clock.rang
+        notes.keep()
         if AS_IS not in race.scores:
             raise Stopped("stopped before anything was measured; the same command goes on")
-        record = self._decided(race, judges, found, finished=not stopped)
+        record = self._decided(race, judges, finished=not stopped)
         if stopped:
-            raise Stopped(
-                f"stopped; the best so far ({record['choice']}) is in {self.folder}; the same command goes on"
-            )
-        return _choice(self.folder, record)
+            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}; the same command goes on")
+        return record
 
-    def _prepared(self, found: Documents) -> tuple[Start, Judges, list[str]]:
-        if self.domain is None and len(found) < FEWEST:
+    def _prepared(self, pooling: str | None, seed: int) -> tuple[Start, Judges, list[str]]:
+        found = self.opened.documents()
+        if self.labels is None and len(found) < FEWEST:
             problem = f"{len(found)} documents are too few: about {FEWEST} are needed, as half of them must judge"
-            raise UserError(problem, "give more documents, or your own judgements (--domain)")
-        held_out = held_out_count(found, self.identity["seed"])
-        trained, held = found.split(held_out, self.identity["seed"])
-        judges = judges_of(list(found.each(held)), self.domain, self.identity["seed"])
+            raise UserError(problem, "give more documents, or labels of your own (--labels)")
+        held_out = held_out_count(found, seed)
+        trained, held = found.split(held_out, seed)
+        judges = judges_of(list(found.each(held)), self.labels, seed)
         for line in judges.told:
             self.console.print(line)
-        start = Start(
-            self.model, self.pooling, self.paths, self.title, self.text, held_out, len(trained), self.identity["seed"]
-        )
+        start = Start(self.model, pooling, self.opened, held_out, len(trained), seed)
         return start, judges, fitting_texts(found, trained)
 
-    def _run(self, race: Race, judges: Judges, poolings: Sequence[str | None]) -> None:
+    def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
         pooling = race.poolings(poolings)
         self._keep_back(race)
-        steps = [name for name in POST_STEPS if self._helps(race, name)]
-        race.trainings(recipes(is_bare(self.model), judges.titled, judges.short), pooling, steps)
+        race.trainings(pooling, [name for name in POST_STEPS if _helps(race, name)])
+        race.widen()
 
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
-        found, seconds = affordable_pairs(self.guards, race.clock.seconds, race.speed)
-        if dropped := self.guards.keys() - found.keys():
-            race.told.append(f"to save time, what changes on {' and '.join(sorted(dropped))} is not measured")
-        self.guards = found
-        seconds += SAVING + words_read(race.fitted_on) / race.speed
+        self.guards, seconds = affordable_pairs(self.guards, race.clock.seconds, race.notes.speed)
+        seconds += SAVING + words_read(race.fitted_on) / race.notes.speed
         race.clock.kept_back = min(seconds, race.clock.seconds / 4)
         for line in race.told:
             self.console.print(line)
 
-    def _helps(self, race: Race, step: str) -> bool:
-        """Whether a post step raised the score of any model that is not trained."""
-        pairs = [(name, made) for name, made in race.made.items() if made.step == POST_STEPS[step] and not made.run]
-        alone = {made.pooling: name for name, made in race.made.items() if not made.step and not made.run}
-        return any(
-            name in race.scores and mean_score(race.scores[name]) > mean_score(race.scores[alone[made.pooling]])
-            for name, made in pairs
+    def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
+        self.opened.check()  # what changed may have been trained on by its own judges
+        asked, name = self.job.identity, Base.of(self.model).name
+        choice, gains = choose_candidate(race.scores, race.alike(), seed=asked["seed"]) if race.scores else (AS_IS, {})
+        before = load(self.model, asked["pooling"])
+        after = before if choice == AS_IS else race.model(choice)
+        judge, measure = judge_in_words(race.tasks)
+        verdict = race_verdict(
+            race.scores, gains, choice, model=name, judge=judge, measure=measure, needed=race.needed()
         )
-
-    def _decided(self, race: Race, judges: Judges, found: Documents, finished: bool) -> Record:
-        choice, gains = choose_candidate(race.scores, race.alike, seed=self.identity["seed"])
         self.console.print(f"saving the model: {choice}")
-        before, after = race.model(AS_IS), race.model(choice)
-        guards = self.guards if finished else shipped_pairs()  # after Ctrl-C, nobody wants to wait
         record: Record = {
-            **{key: value for key, value in self.identity.items() if key in ("seed", "minutes", "pooling")},
-            "choice": choice, "finished": finished, "seconds": race.clock.spent, "left_out": race.left_out,
-            "judged_by": [*judges.told, *race.told], "held_out": race.start.held_out,
+            "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
+            "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.clock.spent,
+            "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.start.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()},
-            "made": {name: asdict(made) for name, made in race.made.items()},
-            "similarity": general_change(before, after, guards) if choice != AS_IS else None,
+            "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
+            "plan": race.plan,
+            # after Ctrl-C, nobody wants to wait
+            "similarity": (
+                general_change(before, after, self.guards if finished else shipped_pairs())
+                if choice != AS_IS else None
+            ),
             "environment": environment(),
         }  # fmt: skip
-        card = choice_card(race, choice, record, found, after)
-        save(after, self.folder / "model", card=card.markdown(self.folder / "model"))
-        write_text(self.folder / PAGE, choice_page(record, Base.of(self.model).name).html())
-        write_json(self.folder / RESULT, record)
-        return record
+        card = choice_card(race, record, after)
+        save(after, self.job.folder / MODEL, card=card.markdown(self.job.folder / MODEL))
+        write_text(self.job.folder / REPORT, choice_page(record).html())
+        return self.job.finish(record) if finished else record
+
+
+def _helps(race: Race, step: str) -> bool:
+    """Whether a post step raised the score of any model that is not trained."""
+    return any(
+        made == POST_STEPS[step]
+        and not trial.recipe
+        and mean_score(race.scores[name]) > mean_score(race.scores[trial.name])
+        for name, (trial, made) in race.made.items()
+    )

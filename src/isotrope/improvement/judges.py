@@ -1,10 +1,15 @@
-"""What judges the candidates: tasks made from held-out documents, or the user's own labels."""
+"""What judges the candidates: tasks made from held-out documents, or the user's own labels.
+
+What a model knew before, general similarity, is looked at too. It has no part in the choice.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,14 +17,22 @@ from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, are_short, make_document_tasks, usable_documents
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.senteval import load_sts
+from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.evaluation.significance import compare
+from isotrope.evaluation.sts import Sets, main_pairs, similarities
 from isotrope.improvement.measure import Task
 from isotrope.text.collection import Documents
 from isotrope.text.document_rows import Document
 from isotrope.text.words import words_of
+from isotrope.types import Encoder
 
 TITLED = 0.5  # of the documents: with fewer titles, nothing is trained on titles
 HELD_OUT, FEWEST_HELD_OUT = 300, 50  # documents that judge
 MOST_HELD_OUT, LONG = 1000, 100  # where documents have fewer than 100 words, more of them cost the same time
+GRADED = "similarity"  # the graded pairs that ship
+GUARDS = ("STSBenchmark", "SICKRelatedness")  # their test pairs, where a data folder is known
+_MOST_TIME = 0.1  # of the time: what this check may take
 
 
 class Judge(Task, Protocol):
@@ -62,6 +75,15 @@ def held_out_count(documents: Documents, seed: int) -> int:
     return min(most, first * _judging_count(some) // max(1, len(some)))
 
 
+def judge_in_words(tasks: Sequence[Judge]) -> tuple[str, str]:
+    """What judges and what it measures, as a `Verdict` says it."""
+    size = max((task.size for task in tasks), default=0)
+    if any(isinstance(task, OwnTask) for task in tasks):
+        return f"{size:,} queries of {tasks[0].name}", "nDCG@10 × 100"
+    measure = "MRR@10 × 100" if len(tasks) == 1 else f"mean of {len(tasks)} tasks × 100"
+    return f"{size:,} of your own documents", measure
+
+
 def _judging_count(documents: Sequence[Document]) -> int:
     """How many documents like these are in a task."""
     words = [min(LONG, len(words_of(" ".join(document.paragraphs))[0])) for document in documents]
@@ -80,13 +102,54 @@ def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) ->
     short = are_short(held_out)
     if domain is not None:
         own = OwnTask(domain)
-        return Judges([own], titled, short, [f"{own.name}: your own judgements, nDCG@10 of {own.size:,} queries"])
+        return Judges([own], titled, short, [f"{own.name}: your own labels, nDCG@10 of {own.size:,} queries"])
     made = make_document_tasks(held_out, seed, most=_judging_count(held_out))
     if not made.tasks:
         why = next((line for line in made.told if line.startswith(HALVES)), made.told[0])
         problem = f"no task can be made from {len(held_out):,} held-out documents ({why})"
-        raise UserError(problem, "give more or longer documents, or your own judgements (--domain)")
+        raise UserError(problem, "give more or longer documents, or labels of your own (--labels)")
     if len(made.tasks) <= 2:
         return Judges(made.tasks, titled, short, made.told)
     told = [line for line in made.told if not line.startswith(f"{HALVES}:")]
     return Judges([task for task in made.tasks if task.name != HALVES], titled, short, told)
+
+
+def shipped_pairs() -> Sets:
+    """The graded pairs that ship, as the only set."""
+    return {GRADED: {"test": similarity_pairs()}}
+
+
+def general_pairs(data: str | Path | None = None) -> Sets:
+    """The shipped graded pairs; also the test pairs of STS-B and SICK-R, if a data folder is known.
+
+    Args:
+        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
+
+    Raises:
+        UserError: a data folder is named, and its pairs are missing or broken.
+    """
+    folder = data or os.environ.get("ISOTROPE_DATA")
+    return {**shipped_pairs(), **({task: load_sts(folder, task, ["test"]) for task in GUARDS} if folder else {})}
+
+
+def affordable_pairs(sets: Sets, seconds: float, speed: float) -> tuple[Sets, float]:
+    """The sets, or the shipped pairs alone if the others take too long; and the seconds that this takes.
+
+    Args:
+        sets: as `general_pairs` gives them.
+        seconds: the time of the whole race.
+        speed: words that the model reads in a second.
+    """
+    wanted = 2 * _words(sets) / speed  # the model before, and the choice
+    return (sets, wanted) if wanted <= _MOST_TIME * seconds else (shipped_pairs(), 2 * _words(shipped_pairs()) / speed)
+
+
+def general_change(before: Encoder, after: Encoder, sets: Sets) -> dict[str, Any]:
+    """What changes on these pairs: a `Comparison` as a dictionary, with each set under ``per_task``."""
+    old, new = (main_pairs(sets, similarities(encoder, sets)) for encoder in (before, after))
+    return asdict(compare(old, new))
+
+
+def _words(sets: Sets) -> int:
+    pairs = [each for parts in sets.values() for each in parts.values()]
+    return sum(len(text.split()) for text in {text for each in pairs for text in (*each.first, *each.second)})

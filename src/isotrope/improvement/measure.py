@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
+from isotrope.improvement.budget import Clock
 from isotrope.improvement.candidates import Trial, linear_step
-from isotrope.improvement.clock import Clock
 from isotrope.improvement.decide import TaskScores
 from isotrope.store.atomic import new_file
 from isotrope.text.permutation import evenly
@@ -88,7 +88,7 @@ def write_scores(path: Path, scores: Mapping[str, TaskScores]) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_scores(path: Path) -> dict[str, dict[str, Any]]:
+def read_scores(path: Path) -> Mapping[str, TaskScores]:
     """What `write_scores` wrote; {} if it is missing or damaged, since it can be measured again."""
     found: dict[str, dict[str, Any]] = {}
     try:

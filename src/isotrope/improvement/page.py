@@ -1,4 +1,4 @@
-"""What a race found: a table of all candidates, a page, and the verdict for the model's card."""
+"""What a race found: a table of all candidates, a page, and the card of the chosen model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sentence_transformers import SentenceTransformer
+
+from isotrope.components.citations import cited_keys
 from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.candidates import Trial, linear_step
 from isotrope.improvement.decide import AS_IS, judging
-from isotrope.improvement.guard import GRADED
+from isotrope.improvement.judges import GRADED
+from isotrope.improvement.race import Race
+from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
 from isotrope.report.page import Page
 from isotrope.report.tables import Table, best_marks
@@ -19,7 +25,6 @@ RULE = (
     "paired bootstrap over the queries gives p, corrected for the number of candidates (max-T)."
 )
 PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
-KEEP_ADVICE = "Keep your model: no candidate is significantly better on these documents."
 
 
 def candidates_table(record: Mapping[str, Any], title: str = "All candidates, the best mean first") -> Table:
@@ -46,38 +51,45 @@ def candidates_table(record: Mapping[str, Any], title: str = "All candidates, th
     return Table(title, header, rows, best_marks(columns, [False] * len(columns)), notes=notes)
 
 
-def choice_page(record: Mapping[str, Any], model: str) -> Page:
-    """The page of a race; ``model`` is the name of the model that it began with."""
+def choice_page(record: Mapping[str, Any]) -> Page:
+    """The page of a race."""
     return Page(
-        title=f"Improve: {model}",
+        title=f"Improve: {record['model']}",
         lead=_lead(record),
-        verdict=race_verdict(record),
-        tables=[candidates_table(record)],
+        verdict=Verdict.from_record(record["verdict"]),
+        tables=[candidates_table(record)] if record["table"] else [],
     )
 
 
-def evidence(record: Mapping[str, Any]) -> Table:
-    """For the card of the chosen model: all candidates, and how they were judged."""
+def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
+    """The card of the chosen candidate: that of the model or training that it comes from, and how it was chosen."""
+    start, choice, trial, step = race.start, record["choice"], Trial(AS_IS), ""
+    if choice in race.made:
+        trial, step = race.made[choice]
+    card = Card.of(race.trained_model(trial.run) if trial.recipe else start.model)
+    if choice != AS_IS:
+        settings = [
+            ("pooling", trial.pooling, "the model's own"),
+            ("share of the trained weights", f"{trial.share:g}" if trial.recipe else None, ""),
+            ("post step", step or None, "none"),
+        ]
+        documents = start.documents.documents()
+        done = Step(
+            action="Chosen by",
+            method="isotrope improve",
+            data=Data.of(start.documents.paths, len(documents), start.trained_on, documents.key),
+            settings=[(key, value or usual, "chosen in a race") for key, value, usual in settings if value or usual],
+            cites=cited_keys([type(linear_step(step))]) if step else [],
+            limits=["It was chosen for the documents above. It may fit other text less well."],
+        )
+        card = card.then(done, model)
+    return card.judged(Verdict.from_record(record["verdict"]), _evidence(record)) if record["table"] else card
+
+
+def _evidence(record: Mapping[str, Any]) -> Table:
     table = candidates_table(record)
     measured = "Each task has MRR@10 × 100 if no note says otherwise. Your own has nDCG@10 × 100."
     return replace(table, notes=[measured, *table.notes, *_lead(record)[1:]])
-
-
-def race_verdict(record: Mapping[str, Any], before: str = "your model") -> Verdict:
-    """The verdict on the choice; if the model is kept, on the candidate that came nearest."""
-    gains, choice = record["gains"], record["choice"]
-    if not gains:
-        return Verdict.not_tested(before=before, after=choice, advice=KEEP_ADVICE)
-    best = choice if choice != AS_IS else max(gains, key=lambda name: gains[name]["gain"])
-    table, gain = record["table"], gains[best]
-    judges = judging(list(table[AS_IS]))
-    old, new = (sum(table[name][task] for task in judges) / len(judges) for name in (AS_IS, best))
-    untried = f" {len(record['left_out'])} more had to be left out." if record["left_out"] else ""
-    return Verdict(
-        "no difference found" if choice == AS_IS else "better", before, best, "tasks made of your documents",
-        "points on average", (old, new), gain["gain"], gain["low"], gain["high"], gain["p"],
-        KEEP_ADVICE + untried if choice == AS_IS else "Use the new model for documents like these.",
-    )  # fmt: skip
 
 
 def _lead(record: Mapping[str, Any]) -> list[str]:

@@ -1,17 +1,18 @@
 """The race: cheap candidates first, then trainings, until the time is over.
 
 Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs, and
-averaged with the start model. If time is left then, recipes that did not fit at first are tried. The speed of this
-machine decides how many pairs fit into the time, and how much a candidate is measured on. The plan is kept: a stopped
-race goes on with it.
+averaged with the start model. If time is left then, recipes that did not fit at first are tried, and everything is
+measured on all queries if there were fewer before. The speed of this machine decides how many pairs fit into the time.
+
+What was done is a plan: how much was measured, and each trial with its pairs. Another race can repeat it, and needs no
+clock for that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,60 +26,26 @@ from isotrope.encoder.average import average
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.memory import freed_memory
 from isotrope.errors import UserError
-from isotrope.improvement.budget import Amount, Size, measurement_size
-from isotrope.improvement.candidates import SHARES, Training, Trial, joined, linear_step
-from isotrope.improvement.clock import Clock
+from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Notes, Size, measurement_size
+from isotrope.improvement.candidates import (
+    SHARES,
+    Start,
+    Training,
+    Trial,
+    joined,
+    linear_step,
+    slug,
+    training_settings,
+)  # fmt: skip
 from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
 from isotrope.improvement.judges import Judge
 from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
 from isotrope.post.saved import with_linear
-from isotrope.store.atomic import write_json
-from isotrope.store.records import read_record
 from isotrope.text.permutation import evenly
-from isotrope.training.folder import RunFolder
-from isotrope.training.settings import RunSettings
 from isotrope.training.train import run_training
 
-BATCH, FEWEST_PAIRS, MOST_ROUNDS = 64, 1024, 8
-FIRST_SHARE = 0.4  # of the time: the short trainings
-SAFETY = 0.85  # of the time that a training is planned for: one that is not done at the end is lost
-STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
-PAIR_WORDS = 32  # of two crops
+MOST_ROUNDS = 8
 NO_TIME = "too little time was left"
-PLAN = "race.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What the race begins with.
-
-    Attributes:
-        model, pooling: as `isotrope.load` takes them.
-        documents: files and folders.
-        title, text: their columns, in tables.
-        held_out: documents that no candidate is trained or fitted on.
-        trained_on: how many others there are.
-        seed: of all random numbers.
-    """
-
-    model: str
-    pooling: str | None
-    documents: Sequence[str | Path]
-    title: str | None
-    text: str | None
-    held_out: int
-    trained_on: int
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """How a candidate is made: an encoder, and a post step behind it."""
-
-    pooling: str | None
-    run: str = ""  # the name of its training; "" for the start model
-    share: float = 1.0  # of the trained weights
-    step: str = ""
 
 
 class Race:
@@ -86,215 +53,230 @@ class Race:
 
     Attributes:
         scores: candidate -> task -> (Q,).
-        alike: candidate -> tasks that resemble its training.
-        made: candidate -> how it is made.
+        made: candidate -> its encoder and its post step.
+        trials: the encoders that were measured, in order.
         left_out: encoder or recipe -> why it could not be tried.
         told: what was done to save time, in words.
     """
 
     def __init__(
-        self, start: Start, folder: Path, tasks: Sequence[Judge], fitted_on: Sequence[str], clock: Clock,
-        console: Console,
+        self, start: Start, folder: Path, recipes: Sequence[Training], tasks: Sequence[Judge],
+        fitted_on: Sequence[str], notes: Notes, console: Console,
     ) -> None:  # fmt: skip
-        self.start, self.folder, self.tasks, self.fitted_on = start, folder, tasks, fitted_on
-        self.clock, self.console = clock, console
+        self.start, self.folder, self.notes, self.clock, self.console = start, folder, notes, notes.clock, console
+        self.recipes = {recipe.name: recipe for recipe in recipes}
+        self._all_tasks, self._all_fitted_on = tasks, fitted_on
         self.scores: dict[str, TaskScores] = {}
-        self.alike: dict[str, frozenset[str]] = {}
-        self.made: dict[str, Made] = {}
-        self._recipes: dict[str, str] = {}  # candidate -> recipe
-        self._plan: dict[str, Any] = read_record(folder / PLAN) if (folder / PLAN).is_file() else {}
-        self.left_out: dict[str, str] = self._plan.setdefault("left_out", {})
-        self.told: list[str] = []
-        if "size" in self._plan:
-            self._cut(Size(**self._plan["size"]))
+        self.made: dict[str, tuple[Trial, str]] = {}
+        self.trials: list[Trial] = []
+        self._kept, self.left_out = notes.kept, notes.left_out
+        self.tasks: Sequence[Judge] = tasks
+        size = self._kept.get("size", {"queries": self._most, "fitted_on": len(fitted_on)})
+        self._cut(Size(**size))
 
     @property
-    def speed(self) -> float:
-        """Words that the model as it is reads in a second."""
-        return float(self._plan["speed"])
+    def plan(self) -> dict[str, Any]:
+        """What was done, for `repeat`."""
+        trials = [asdict(trial) for trial in self.trials]
+        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out}
 
-    def plan_size(self, model: SentenceTransformer) -> None:
+    def alike(self) -> dict[str, frozenset[str]]:
+        """Candidate -> tasks that resemble its training."""
+        trained = {name: trial.recipe for name, (trial, _) in self.made.items() if trial.recipe}
+        return {name: self.recipes[recipe].alike for name, recipe in trained.items()}
+
+    def plan_size(self, model: SentenceTransformer) -> bool:
         """Decide how much is measured, from the speed of the model as it is on a few texts. Nothing is written.
 
-        Raises:
-            UserError: this model is too slow for the time that there is.
+        Returns:
+            Whether there is time to measure anything.
         """
-        if "size" in self._plan:
-            return
+        if "size" in self._kept:
+            return True
         speed, dimensions = speed_of(model, self._texts(), self.clock)
+        self._kept["speed"] = speed
         fitted = Amount(len(self.fitted_on), words_read(self.fitted_on) / max(1, len(self.fitted_on)))
         tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
         size = measurement_size(self.clock.left, speed, fitted, tasks, dimensions)
         if size is None:
-            problem = f"minutes = {self.clock.seconds / 60:g} is too short: the model reads {speed:.0f} words a second"
-            raise UserError(problem, "give it more time, or choose a smaller model")
-        self._plan["size"] = asdict(size)
+            return False
+        self._kept["size"] = asdict(size)
         self._cut(size)
+        return True
+
+    def needed(self) -> str:
+        """If there was no time for any training: how much a race with all of them needs, by what is known by now."""
+        if (NO_TIME not in self.left_out.values() and self.scores) or any(trial.recipe for trial in self.trials):
+            return ""
+        return self.notes.needed(len(self.recipes), words_read(self._texts()))
 
     def poolings(self, poolings: Sequence[str | None]) -> str | None:
-        """Measure the model as it is, which comes first, and with other poolings -> the best of them alone."""
-        names = {AS_IS if place == 0 else f"pooling {pooling}": pooling for place, pooling in enumerate(poolings)}
-        for name, pooling in names.items():
-            self._measured(Trial(name), Made(pooling))
-        return names[max(self.scores.keys() & names.keys(), key=lambda name: mean_score(self.scores[name]))]
+        """Measure the model as it is, which comes first, and with other poolings -> the best of them."""
+        trials = [Trial(f"pooling {pooling}" if place else AS_IS, pooling) for place, pooling in enumerate(poolings)]
+        for trial in trials:
+            self._measured(trial)
+        measured = [trial for trial in trials if trial.name in self.scores]
+        return max(measured, key=lambda trial: mean_score(self.scores[trial.name])).pooling
 
-    def trainings(self, recipes: Sequence[Training], pooling: str | None, steps: Sequence[str]) -> None:
+    def trainings(self, pooling: str | None, steps: Sequence[str]) -> None:
         """Train and measure: recipes for a short time, then the better half for longer, then the other recipes.
 
         Args:
-            recipes: those that come first are kept where the time is too short for all.
             pooling: of the students.
-            steps: post steps behind the trained models.
+            steps: post steps after the trained models.
         """
-        by_name = {recipe.name: recipe for recipe in recipes}
-        first = self._pairs("first", list(by_name), FIRST_SHARE, SHARES[:1])
+        most = MOST_ROUNDS * self.start.trained_on
+        first = self.notes.pairs_in("first", list(self.recipes), FIRST_SHARE, 1, most)
         for name, pairs in first.items():
-            self._trained(by_name[name], pairs, pooling, steps, SHARES[:1])
-        done = [name for name in first if name in self._recipes.values()]
+            self._tried(name, pairs, pooling, steps, SHARES[:1])
+        done = [name for name in first if any(trial.recipe == name for trial in self.trials)]
         best = sorted(done, key=self._best_of, reverse=True)[: (len(first) + 1) // 2]
         for place, name in enumerate(best):
             share = 2 / (len(best) - place + 1)  # of the time left: of three, the best gets 3 : 2 : 1
-            pairs = max(self._pairs(f"second: {name}", [name], share, SHARES).values(), default=0)
-            self._trained(by_name[name], pairs if pairs > 1.5 * first[name] else first[name], pooling, steps, SHARES)
-        why = "there are too few documents" if MOST_ROUNDS * self.start.trained_on < FEWEST_PAIRS else NO_TIME
-        for name in (name for name in by_name if name not in first and name not in self.left_out):
-            if last := self._pairs(f"last: {name}", [name], 1, SHARES[:1]):
-                self._trained(by_name[name], min([*last.values(), *first.values()]), pooling, steps, SHARES[:1])
+            pairs = max(self.notes.pairs_in(f"second: {name}", [name], share, len(SHARES), most).values(), default=0)
+            self._tried(name, pairs if pairs > 1.5 * first[name] else first[name], pooling, steps, SHARES)
+        for name in [name for name in self.recipes if name not in first and name not in self.left_out]:
+            if last := self.notes.pairs_in(f"last: {name}", [name], 1, 1, most):
+                self._tried(name, min([*last.values(), *first.values()]), pooling, steps, SHARES[:1])
             else:
-                self._leave_out(name, why)
+                self._leave_out(name, "there are too few documents" if most < FEWEST_OF_ONE else NO_TIME)
+
+    def repeat(self, plan: Mapping[str, Any]) -> None:
+        """Do what another race has done."""
+        self._cut(Size(**plan["size"]))
+        self.left_out |= plan["left_out"]
+        trials = [Trial(**of) for of in plan["trials"]]
+        if others := sorted({trial.recipe for trial in trials} - {"", *self.recipes}):
+            problem = f"the plan has the training {others[0]}, which is not one for this model and these documents"
+            raise UserError(problem, "repeat it with the model and the documents that it was made with")
+        for trial in trials:
+            if not trial.recipe or self._trained(trial, 1):
+                self._measured(trial)
+
+    def widen(self) -> None:
+        """Measure everything on all queries, if there were fewer to save time and if there is time for it now."""
+        if self._size.queries >= self._most:
+            return
+        part, self.tasks = self.tasks, self._all_tasks
+        words = words_read(self._texts())
+        self.tasks = part
+        if not self._kept.get("widened"):
+            if SAFETY * self.clock.left < len(self.trials) * words / self.notes.speed:
+                return
+            self.notes.keep(widened=True)
+        before, trials = (self.scores, self._size), self.trials
+        self._cut(Size(self._most, self._size.fitted_on))
+        self.scores, self.trials = {}, []
+        try:
+            for trial in trials:
+                self._measured(trial)
+        except KeyboardInterrupt:  # some on all queries and others on a part cannot be compared
+            (self.scores, size), self.trials = before, trials
+            self._cut(size)
+            raise
 
     def model(self, candidate: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
-        encoder = self._encoder(made := self.made[candidate])
-        if not made.step:
+        trial, step = self.made[candidate]
+        encoder = self._encoder(trial)
+        if not step:
             return encoder
         with cut(encoder, JUDGED_LENGTH):
             vectors = vectors_of(encoder, list(self.fitted_on), batch_size=32)
-        return with_linear(encoder, *linear_step(made.step).linear(np.asarray(vectors, dtype=np.float64)))
+        return with_linear(encoder, *linear_step(step).linear(np.asarray(vectors, dtype=np.float64)))
 
-    def run(self, name: str) -> RunFolder:
-        """The folder of a training."""
-        return RunFolder(self.folder / "runs" / name)
+    def trained_model(self, run: str) -> Path:
+        """The model of a training."""
+        return self.folder / "runs" / run / "model"
 
-    def _encoder(self, made: Made) -> SentenceTransformer:
-        start = load(self.start.model, made.pooling)
-        trained = load(self.run(made.run).model) if made.run else start
-        return trained if made.share == 1 else average(start, trained, made.share)
+    @property
+    def _most(self) -> int:
+        return max((task.size for task in self._all_tasks), default=0)
 
-    def _measured(self, trial: Trial, made: Made) -> None:
+    def _encoder(self, trial: Trial) -> SentenceTransformer:
+        start = load(self.start.model, trial.pooling)
+        trained = load(self.trained_model(trial.run)) if trial.recipe else start
+        return trained if trial.share == 1 else average(start, trained, trial.share)
+
+    def _measured(self, trial: Trial) -> None:
         """Add the scores of a trial's candidates."""
-        path = self.folder / "scores" / f"{_slug(trial.name)}.npz"
-        if not (found := read_scores(path)):
-            first = trial.name == AS_IS  # without it there is no choice
-            if not first and self._plan["measuring"] > self.clock.left:
+        name = f"{slug(trial.name)}-{self._size.queries}-{self._size.fitted_on}.npz"
+        path, first = self.folder / "scores" / name, trial.name == AS_IS
+        found: Mapping[str, TaskScores] = {}
+        if not first or "measuring" in self._kept:
+            found = read_scores(path)
+        if not found:
+            if not first and self.notes.measuring > self.clock.left:
                 self._leave_out(trial.name, NO_TIME)
                 return
             freed_memory.give_back()  # what trainings and measurements have left
             began = self.clock.spent
             with watch("measuring", self.console, trial.name), nullcontext() if first else self.clock.alarm():
-                measured = measure_trial(self._encoder(made), trial, self.tasks, self.fitted_on)
+                found = measure_trial(self._encoder(trial), trial, self.tasks, self.fitted_on)
             if first:
                 seconds = self.clock.spent - began
-                self.note(measuring=seconds, speed=words_read(self._texts()) / seconds)
+                self.notes.keep(measuring=seconds, speed=words_read(self._texts()) / seconds)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_scores(path, measured)
-            self.note()
-        self.scores |= found or measured
-        for name, step in trial.candidates():
-            if name in self.scores:
-                self.made[name], self.alike[name] = Made(made.pooling, made.run, made.share, step), trial.alike
-                self._recipes[name] = trial.recipe
+            write_scores(path, found)
+            self.notes.keep()
+        self.scores |= found
+        self.made |= {name: (trial, step) for name, step in trial.candidates() if name in self.scores}
+        self.trials.append(trial)
         self.console.print(f"{trial.name}: {100 * mean_score(self.scores[trial.name]):.2f}")
 
     def _cut(self, size: Size) -> None:
         """Measure so much from now on, all candidates alike."""
-        self.told = size.told(max((task.size for task in self.tasks), default=0), len(self.fitted_on))
-        self.tasks = [task.part(size.queries) for task in self.tasks]
-        self.fitted_on = [self.fitted_on[place] for place in evenly(len(self.fitted_on), size.fitted_on)]
+        self._size = size
+        self.told = size.told(self._most, len(self._all_fitted_on))
+        self.tasks = [task.part(size.queries) for task in self._all_tasks]
+        rows = evenly(len(self._all_fitted_on), size.fitted_on)
+        self.fitted_on = [self._all_fitted_on[place] for place in rows]
 
-    def _trained(
-        self, recipe: Training, pairs: int, pooling: str | None, steps: Sequence[str], shares: Sequence[float] = SHARES
+    def _tried(
+        self, recipe: str, pairs: int, pooling: str | None, steps: Sequence[str], shares: Sequence[float]
     ) -> None:
-        told = joined(recipe.name, f"{pairs:,} pairs")
-        if told in self.left_out:
+        """Train with a recipe, and measure the trained weights by themselves and averaged with the start."""
+        name = joined(recipe, f"{pairs:,} pairs")
+        if name in self.left_out or not self._trained(Trial(name, pooling, recipe, pairs), len(shares)):
             return
-        name = f"{_slug(recipe.name)}-{pairs}"
-        run, kept = self.run(name), self._plan.setdefault("trained", {})
-        seconds = pairs / self._pairs_a_second()  # planned
-        if not run.finished:
-            if seconds + len(shares) * self._plan["measuring"] > self.clock.left:
-                self._leave_out(told, NO_TIME)
-                return
-            begun, began = run.begun, self.clock.spent
-            self.note()
-            try:
-                with self.clock.alarm():
-                    run_training(training_settings(self.start, recipe, run.path, pairs, pooling), self.console)
-            except UserError as error:  # of this recipe, such as texts that are too long for the model
-                if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
-                    raise
-                self._leave_out(told, error.problem)
-                return
-            seconds = max(self.clock.spent - began, seconds if begun else 0)  # of one that was killed, a part is lost
-        if name not in kept:
-            kept[name] = {"pairs": pairs, "seconds": seconds}
-            self.note()
+        known = {trial.name for trial in self.trials}
         for share in shares:
-            trial = joined(told, "averaged" if share != 1 else "")
-            self._measured(Trial(trial, recipe.alike, recipe.name, tuple(steps)), Made(pooling, name, share))
+            trial = Trial(joined(name, "averaged" if share != 1 else ""), pooling, recipe, pairs, share, tuple(steps))
+            if trial.name not in known:
+                self._measured(trial)
+
+    def _trained(self, trial: Trial, measurements: int) -> bool:
+        """Train, if that is not done already -> whether there is a trained model."""
+        kept, path = self._kept.setdefault("trained", {}), self.trained_model(trial.run).parent
+        if trial.run in kept:
+            return True
+        seconds, begun = trial.pairs / self.notes.pairs_a_second, path.is_dir()
+        if seconds + measurements * self.notes.measuring > self.clock.left and not (path / "model").is_dir():
+            self._leave_out(trial.name, NO_TIME)
+            return False
+        began = self.clock.spent
+        self.notes.keep()
+        try:
+            with self.clock.alarm():
+                run_training(training_settings(self.start, self.recipes[trial.recipe], path, trial), self.console)
+        except UserError as error:  # of this recipe, such as texts that are too long for the model
+            if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
+                raise
+            self._leave_out(trial.name, error.problem)
+            return False
+        spent = max(self.clock.spent - began, seconds if begun else 0)  # of one that was killed, a part is lost
+        kept[trial.run] = {"pairs": trial.pairs, "seconds": spent}
+        self.notes.keep()
+        return True
 
     def _leave_out(self, name: str, why: str) -> None:
         self.left_out[name] = why
         self.console.print(f"{name}: left out, {why}")
-        self.note()
+        self.notes.keep()
 
     def _texts(self) -> list[str]:
         """All that is read to measure one encoder."""
         return list(dict.fromkeys([*self.fitted_on, *(text for task in self.tasks for text in task.texts)]))
 
-    def _pairs(self, stage: str, recipes: Sequence[str], share: float, shares: Sequence[float]) -> Mapping[str, int]:
-        """Training -> how many pairs it gets in this stage; the last ones are left out if the time is too short."""
-        plans = self._plan.setdefault("plans", {})
-        if stage not in plans:
-            plans[stage] = {}
-            for count in range(len(recipes), 0, -1):
-                seconds = SAFETY * share * (self.clock.left - self._plan["measuring"]) / count
-                seconds -= len(shares) * self._plan["measuring"]
-                pairs = min(int(self._pairs_a_second() * seconds), MOST_ROUNDS * self.start.trained_on)
-                if pairs >= FEWEST_PAIRS:
-                    plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)
-                    break
-            self.note()
-        return dict(plans[stage])
-
-    def _pairs_a_second(self) -> float:
-        """As the trainings so far were; before the first one, estimated from the speed of encoding."""
-        if trained := list(self._plan.get("trained", {}).values()):
-            return float(sum(of["pairs"] for of in trained) / sum(of["seconds"] for of in trained))
-        return self.speed / (PAIR_WORDS * STEP_COST)
-
     def _best_of(self, recipe: str) -> float:
-        return max(mean_score(scores) for name, scores in self.scores.items() if self._recipes[name] == recipe)
-
-    def note(self, **more: Any) -> None:
-        """Keep the plan and the time that was used."""
-        self._plan |= more
-        write_json(self.folder / PLAN, self._plan | {"spent": self.clock.spent})
-
-
-def training_settings(start: Start, recipe: Training, output: Path, pairs: int, pooling: str | None) -> RunSettings:
-    """The run of a recipe on so many pairs."""
-    rounds = -(-pairs // start.trained_on)  # a short document may have fewer pairs: then training is shorter
-    return RunSettings(
-        corpus=start.documents, output=output, preset=recipe.preset, backbone=start.model, title=start.title,
-        text=start.text, held_out=start.held_out, dev="none", test="none", seed=start.seed, resume=True,
-        overrides=(
-            *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
-            f"train.epochs={pairs / (rounds * start.trained_on):.4f}",
-            *([f"encoder.pooling={pooling}"] if pooling else []),
-        ),
-    )  # fmt: skip
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+        return max(mean_score(self.scores[name]) for name, (trial, _) in self.made.items() if trial.recipe == recipe)

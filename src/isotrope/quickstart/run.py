@@ -88,12 +88,12 @@ def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, co
         pooling=pooling, console=console,
     )  # fmt: skip
     with watch("measuring", console, "both models on the other packages"):
-        old, new = measure_model(before, text), measure_model(load(found.model), text)
+        old, new = measure_model(before, text), measure_model(found.model, text)
     tests = compare_measures(old, new, seed)
     result = {
         **identity,
         "choice": found.choice,
-        "candidates": len(found.table),
+        "candidates": len(found.record["table"]),
         "text": {
             "packages": len(text.packages), "held_out_packages": text.held_out, "documents_found": text.found,
             "documents_shared_with_held_out": text.shared, "documents": len(text.titles), "queries": len(text.queries),

@@ -21,12 +21,12 @@ from isotrope.cli.main import app
 from isotrope.cli.whiten import whiten as command
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.evaluation.document_tasks import HALVES_OF_SHORT, SCATTERED, tasks_of_texts
+from isotrope.evaluation.self_made import usable
+from isotrope.improvement.whiten import WHITEN_RECORD, whiten
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
 from isotrope.store.records import Record, read_record
 from isotrope.text.corpus import open_corpus
 from isotrope.text.sample import Sample
-from isotrope.training.whiten import WHITEN_RECORD, whiten
 
 TEXTS = ["A man is eating.", "Two dogs run through the snow.", "It rains.", "A man is eating food, and it rains."]
 
@@ -108,12 +108,10 @@ def test_the_comparison_is_made_on_texts_that_the_fit_has_not_seen(
 ) -> None:
     seen: dict[str, list[str]] = {}
     monkeypatch.setattr(
-        "isotrope.training.whiten.whitening",
+        "isotrope.improvement.whiten.whitening",
         lambda vectors, *args: seen.update(fit=list(map(str, vectors.round(6).tolist()))) or whitening(vectors, *args),
     )
-    monkeypatch.setattr(
-        "isotrope.training.whiten.tasks_of_texts", lambda texts: seen.update(held=texts) or tasks_of_texts(texts)
-    )
+    monkeypatch.setattr("isotrope.improvement.whiten.usable", lambda texts: seen.update(held=texts) or usable(texts))
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"{a} and {b}" for a, b in itertools.pairwise(sentences(401, seed=3))))
     record = record_of(whiten(tiny_model, text, tmp_path / "white"))
@@ -122,7 +120,7 @@ def test_the_comparison_is_made_on_texts_that_the_fit_has_not_seen(
     assert len(held) == record["held_out"]["texts"] == 80
     assert not set(held) & set(seen["fit"])
     assert record["self_made"]["verdict"] == record["verdict"]
-    assert set(record["self_made"]["per_task"]) == {HALVES_OF_SHORT, SCATTERED}
+    assert set(record["self_made"]["per_task"]) == {"half → half", "span → rest"}
 
 
 def test_a_worse_model_is_written_with_a_warning(
@@ -131,7 +129,7 @@ def test_a_worse_model_is_written_with_a_warning(
     """A fit that keeps noise alone: what it says of the texts is lost."""
     generator = np.random.default_rng(0)
     monkeypatch.setattr(
-        "isotrope.training.whiten.whitening",
+        "isotrope.improvement.whiten.whitening",
         lambda x, *rest: (x.mean(axis=0), 1e-9 * generator.standard_normal((32, 1))),
     )
     text = tmp_path / "text.txt"
@@ -139,7 +137,7 @@ def test_a_worse_model_is_written_with_a_warning(
     result = CliRunner().invoke(app, ["whiten", str(tiny_model), str(text), "--output", str(tmp_path / "white")])
     assert result.exit_code == 0, result.output
     assert "warning: the new model is worse; keep the old model" in result.output
-    assert max(len(line) for line in result.output.splitlines() if line.startswith(" ")) <= 90, "the table fits"
+    assert max(len(line) for line in result.output.splitlines() if line.startswith(" ")) <= 80, "the table fits"
     assert load(tmp_path / "white").get_embedding_dimension() == 1
 
 

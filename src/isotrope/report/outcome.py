@@ -1,0 +1,61 @@
+"""What a command gives back in Python: the model, the verdict, the numbers, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+
+from isotrope.encoder import load, save
+from isotrope.evaluation.verdict import Verdict
+from isotrope.report.page import Page
+from isotrope.store.atomic import write_text
+from isotrope.store.job import Job
+
+MODEL, REPORT = "model", "report.html"  # in the folder of the job
+
+
+class Outcome:
+    """A finished job that made a model.
+
+    Attributes:
+        folder: where the work lies; a temporary folder, which lives as long as this object, if no output was named.
+        record: all that ``result.json`` holds.
+    """
+
+    def __init__(self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]) -> None:
+        self._job, self._page = job, page  # a temporary folder goes with its job
+        self.folder, self.record = job.folder, record
+
+    @cached_property
+    def model(self) -> SentenceTransformer:
+        """The model, loaded."""
+        return load(self.folder / MODEL)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the model is better than the one that was given, and what judged."""
+        return Verdict.from_record(self.record["verdict"])
+
+    @property
+    def table(self) -> Any:
+        """The scores as fractions, a row each: a pandas DataFrame if pandas is installed, else row → column → score."""
+        try:
+            import pandas  # type: ignore[import-untyped]
+        except ImportError:
+            return self.record["table"]
+        return pandas.DataFrame.from_dict(self.record["table"], orient="index")
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model with its card, in plain sentence-transformers format."""
+        card = (self.folder / MODEL / "README.md").read_text(encoding="utf-8")
+        save(self.model, Path(folder), card=card)
+        return Path(folder)
+
+    def report(self, file: str | Path) -> Path:
+        """Write the report: one HTML file without scripts or anything from outside."""
+        write_text(Path(file), self._page(self.record).html())
+        return Path(file)
