@@ -3,7 +3,7 @@
     python benchmarks/engines.py WORK --data DATA      # docs/results/performance/engines.json; 1 hour on two cores
 
 The model has one layer and random weights, so that everything but the model is what costs. A line is four to eight
-words of Wikipedia. One process with one thread encodes 10⁵, 10⁶ and 10⁷ lines: their cost a line is what docs/scale.md
+words of Wikipedia. One process with one thread encodes 10⁵, 10⁶ and 10⁷ lines: their cost a line is what docs/encode.md
 counts with. Then two Ray workers with one thread each encode the 10⁷ lines, and one of them is killed in the middle.
 Last, one process with two threads and the two workers take turns on 10⁶ lines: the ratio of their speed.
 """

@@ -5,7 +5,7 @@
     python benchmarks/methods.py tiny wiki_train_00.txt.xz --data DATA --methods zoo --output zoo-tiny.json
 
 Each method is its preset, head included, through isotrope's trainer, at batch 64 and length 32 from the same backbone,
-on the same sentences, turn by turn. ``--methods zoo``: the further methods of docs/methods/zoo.md, or name presets;
+on the same sentences, turn by turn. ``--methods zoo``: the further methods of docs/methods/others.md, or name presets;
 SimCSE runs with them. One that reads a template has its own length. Teachers are two, isotrope/tiny and
 all-MiniLM-L6-v2 (DCLR's complementary model is the first); their embeddings of the sentences are made before the clock
 runs. SGW has two channels a group, as the paper has them. A ratio is a method's time over SimCSE's.

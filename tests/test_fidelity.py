@@ -101,12 +101,13 @@ METHODS = {
     ("rankcse", "3"): "GloVe|Skip-thought|last avg.|IS|SimCSE|ArcCSE|DiffCSE|PCL|listNet|listMLE",
     ("rankcse", "5"): "SimCSE base|SimCSE large|DiffCSE base",
 }
-PAGES = [ROOT / "docs" / "fidelity.md", *(ROOT / "docs" / "fidelity" / f"{paper}.md" for paper in PAPERS)]
+LISTS = ROOT / "docs" / "results" / "fidelity"
+PAGES = [ROOT / "docs" / "fidelity.md", *(LISTS / f"{paper}.md" for paper in PAPERS)]
 STATES = ("as published", "our choice, because ", "not done")
 
 
 def page(paper: str) -> str:
-    return (ROOT / "docs" / "fidelity" / f"{paper}.md").read_text(encoding="utf-8")
+    return (LISTS / f"{paper}.md").read_text(encoding="utf-8")
 
 
 def items(text: str) -> list[list[str]]:

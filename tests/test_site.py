@@ -26,7 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_is_whole(site: Path) -> None:
     home, rank = ((site / name).read_text(encoding="utf-8") for name in ("index.html", "methods/rankcse.html"))
     assert "isotrope makes a sentence-embedding model better" in home
-    assert 'href="tutorials/own-text.html"' in home
+    assert 'href="improve.html"' in home
     assert rank.count("<math") == 4
     assert "\\frac" not in re.sub("<math.*?</math>", "", rank, flags=re.DOTALL)
     assert 'href="../reference/terms.html#isotrope.terms.listnet"' in rank

@@ -1,13 +1,11 @@
-"""Every snippet of the README and of the site is run, or the page says why it is not.
+"""Every snippet of the README and of the site is run, or a comment before it says why it is not.
 
-Small stand-ins lie under the names that the pages use: texts, pairs, models. A page that says "not run by the tests: …"
-before a block, or in it, gives the reason; the options of such a command are still checked.
+There are small stand-ins for the names that the pages use: texts, pairs, models. After a comment "not run by the
+tests: …", a block is not run, but the options of its commands are still checked.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 import shlex
 import shutil
@@ -27,10 +25,8 @@ from isotrope.encoder.locate import SHIPPED
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "results" not in page.parts and page.name != "log.md"]
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
-REASON = re.compile(r"not run by the tests: \w+", re.IGNORECASE)
+REASON = re.compile(r"<!-- not run by the tests: \w+")
 MODELS = ["MODEL", "OTHER-MODEL", "OLD-MODEL", "YOUR-MODEL", "bert-base-uncased"]
-MODELS += ["sentence-transformers/all-MiniLM-L6-v2"]
-PROMPTED = "Qwen/Qwen3-Embedding-0.6B"
 PROMPTED = "Qwen/Qwen3-Embedding-0.6B"
 SHELL = ("", "bash", "sh")
 TEXTS = ["notes.txt", "text.txt", "corpus.txt", "YOUR-TEXT.txt"]
@@ -49,7 +45,7 @@ def snippets(page: Path) -> list[Snippet]:
     found = []
     for block in BLOCK.finditer(text):
         before = text[: block.start()].rstrip().rpartition("\n\n")[2]  # the paragraph before it
-        excused = bool(REASON.search(" ".join(before.split())) or REASON.search(block[3]))
+        excused = bool(REASON.search(before))
         found.append(Snippet(block[1], block[2] or "", block[3], excused))
     return found
 
@@ -61,37 +57,32 @@ def commands(text: str) -> Iterator[list[str]]:
             yield words
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, tiny_model: Path, pairs_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path, pairs_file: Path) -> Path:
     """A folder with what the pages speak of."""
-    small = tmp_path / "small"
+    place = tmp_path_factory.mktemp("snippets")
     model = load(tiny_model, "mean")
-    model.save_pretrained(str(small))
-    model.prompts = {"query": "query: ", "document": "passage: "}
-    model.save_pretrained(str(tmp_path / "place" / PROMPTED))
-    for name in SHIPPED:
-        monkeypatch.setitem(SHIPPED, name, ("isotrope", str(small), "", ""))
-    place = tmp_path / "place"
-    for name in MODELS:
-        shutil.copytree(small, place / name)
-    model = load(tiny_model, "mean")
-    model.prompts = {"query": "Query:", "document": ""}
+    for name in (*MODELS, "run/model", "small"):
+        model.save_pretrained(str(place / name))
+    model.prompts = {"query": "Query:", "document": "Passage:"}
     model.save_pretrained(str(place / PROMPTED))
     texts = sentences(200)
     for name in TEXTS:
         (place / name).write_text("\n".join(texts) + "\n", encoding="utf-8")
-    (place / "more").mkdir()
-    with gzip.open(place / "more" / "some.jsonl.gz", "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps({"body": text}) + "\n" for text in sentences(50, seed=3))
-    (place / "DOCS").mkdir()
-    for number in range(90):
-        title, *rest = sentences(7, seed=number + 10)
-        body = " ".join(f"{sentence.capitalize()}." for sentence in rest)
-        (place / "DOCS" / f"{number}.md").write_text(f"# {title} {number}\n\n{body}\n", encoding="utf-8")
     for name in ("pairs.tsv", "my_pairs.tsv", "YOUR-PAIRS.tsv"):
         shutil.copy(pairs_file, place / name)
     rows = [f"{text},{i % 3}" for i, text in enumerate(texts)]
     (place / "my_labelled_texts.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to work in; the shipped models are small ones."""
+    place = tmp_path / "place"
+    shutil.copytree(stand_ins, place)
+    for name in SHIPPED:
+        monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), "", ""))
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)
@@ -111,7 +102,8 @@ def run(words: list[str], place: Path) -> None:
 
 def check_options(words: list[str]) -> None:
     """A command that is not run: its options exist."""
-    if words[0] != "isotrope":
+    words = words[words.index("isotrope") :] if "isotrope" in words else []
+    if not words:
         return
     command = typer.main.get_command(app)
     name, *rest = words[1:]
@@ -129,11 +121,8 @@ def test_snippets_run(page: Path, request: pytest.FixtureRequest) -> None:
         return
     assert {one.language for one in found} <= {"python", "toml", *SHELL}
     place: Path = request.getfixturevalue("workplace")
-    made = any(
-        "--output run" in " ".join(words) for one in found if one.language in SHELL for words in commands(one.text)
-    )
-    if not made:
-        shutil.copytree(place / "MODEL", place / "run" / "model")
+    if any("--output run" in " ".join(words) for one in found if one.language in SHELL for words in commands(one.text)):
+        shutil.rmtree(place / "run")  # the page makes it
     for one in found:
         if one.title:  # a file, which a later snippet uses
             (place / one.title).write_text(one.text, encoding="utf-8")
@@ -149,7 +138,7 @@ def test_snippets_run(page: Path, request: pytest.FixtureRequest) -> None:
 def test_a_block_without_a_reason_would_be_run(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "Not run by the tests: it takes days.\n\n```\na b \\\n  c  # d\n```\n\n```\ne\n```\n", encoding="utf-8"
+        "<!-- not run by the tests: it takes days -->\n\n```\na b \\\n  c  # d\n```\n\n```\ne\n```\n", encoding="utf-8"
     )
     first, second = snippets(page)
     assert (first.excused, second.excused) == (True, False)

@@ -6,16 +6,14 @@ python tools/scale.py 100_000_000 --model small --cores 64 --price 2.5
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-HERE = Path(__file__).resolve().parent.parent / "docs" / "results" / "performance"
+from grid import grid, read
+
 MODELS = ("small", "minilm")
 WIDTH, NUMBER = 384, 4  # of their vectors, and bytes of a float32
 CORES, PRICE = 64, 2.5  # an example: cores of a machine, and its price an hour in any currency
 SIZES = [10**power for power in range(6, 10)]
-MISSING = "No measurement is committed yet."
 
 
 class Cost(NamedTuple):
@@ -27,12 +25,6 @@ class Cost(NamedTuple):
     training: float  # bytes of memory that a training on as many lines needs for its corpus
 
 
-def read(name: str) -> dict[str, Any] | None:
-    """A result file, if it is there."""
-    path = HERE / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
 def line_of(small: tuple[int, float], large: tuple[int, float]) -> tuple[float, float]:
     """Two runs (lines, seconds) -> seconds to start, and seconds a line."""
     each = (large[1] - small[1]) / (large[0] - small[0])
@@ -40,10 +32,8 @@ def line_of(small: tuple[int, float], large: tuple[int, float]) -> tuple[float, 
 
 
 def cost(lines: int, model: str, cores: int = CORES, price: float = PRICE) -> Cost:
-    """With as many processes as cores, each as fast as one alone."""
-    speed, corpus = read(f"encode-{model}"), read("corpus")
-    if not (speed and corpus):
-        raise SystemExit("run benchmarks/encode.py and benchmarks/corpus.py first")
+    """With as many processes as cores, each as fast as a single one."""
+    speed, corpus = read(f"performance/encode-{model}"), read("performance/corpus")
     hours = lines / (speed["sentences_a_second"]["ours"] * cores) / 3600
     a_line = sum(corpus["slope"][of] for of in ("opening", "training"))
     return Cost(hours, hours * price, lines * WIDTH * NUMBER, lines * a_line)
@@ -51,36 +41,34 @@ def cost(lines: int, model: str, cores: int = CORES, price: float = PRICE) -> Co
 
 def scale_checked() -> str:
     """The largest run, predicted from the two smaller ones."""
-    if not (found := read("engines")):
-        return MISSING
+    found = read("performance/engines")
     runs = [(of["lines"], of["seconds"]) for of in found["one"]]
     start, each = line_of(*runs[:2])
-    lines = ["| lines | seconds | predicted | off by | memory of the command, MB |", "|--:|--:|--:|--:|--:|"]
+    rows = []
     for (count, seconds), of in zip(runs, found["one"], strict=True):
-        told = start + count * each
+        guess = start + count * each
         fitted = count < runs[2][0]
-        cells = ("", "") if fitted else (f"{told:,.0f}", f"{100 * (told / seconds - 1):+.0f} %")
-        lines.append(f"| {count:,} | {seconds:,.0f} | {cells[0]} | {cells[1]} | {of['memory_mb']:,.0f} |")
+        guesses = ["", ""] if fitted else [f"{guess:,.0f}", f"{100 * (guess / seconds - 1):+.0f} %"]
+        rows.append([f"{count:,}", f"{seconds:,.0f}", *guesses, f"{of['memory_mb']:,.0f}"])
     ray, (low, middle, high) = found["ray"], found["ratio"]
-    same = "the same bytes" if found["equal"] else "other bytes"
-    told = f"""Two Ray workers wrote {same} for the {ray["lines"]:,} lines, in {ray["seconds"]:,.0f} seconds. One of
-them was killed in the middle. The command itself held at most {ray["memory_mb"]:,.0f} MB. On {runs[1][0]:,} lines, the
-two workers are {middle:.2f} times as fast as one process with two threads ({low:.2f} … {high:.2f} in three rounds)."""
-    return "\n".join([*lines, "", told])
+    return f"""{grid(["lines", "seconds", "predicted", "off by", "memory of the command, MB"], rows)}
+
+Two Ray workers wrote {"the same bytes" if found["equal"] else "other bytes"} for the {ray["lines"]:,} lines in \
+{ray["seconds"]:,.0f} seconds, although one of them was killed in the
+middle. On {runs[1][0]:,} lines they are {middle:.2f} times as fast as one process with two threads \
+({low:.2f} … {high:.2f} in three rounds)."""
 
 
 def scale_costs() -> str:
-    """A row a size and model, on the machine of the example."""
-    if not all(map(read, (*(f"encode-{model}" for model in MODELS), "corpus"))):
-        return MISSING
-    lines = ["| texts | model | hours | price | vectors, GB | corpus in memory, in training, GB |"]
-    lines.append("|--:|---|--:|--:|--:|--:|")
+    """A row a size, with isotrope/small on the machine of the example."""
+    rows = []
     for count in SIZES:
-        for model in MODELS:
-            of = cost(count, model)
-            cells = [f"{of.hours:,.2f}", f"{of.price:,.2f}", f"{of.vectors / 1e9:,.2f}", f"{of.training / 1e9:,.3f}"]
-            lines.append(f"| {count:,} | isotrope/{model} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        of = cost(count, "small")
+        rows.append([
+            f"{count:,}", f"{of.hours:,.2f}", f"{of.price:,.2f}", f"{of.vectors / 1e9:,.1f}",
+            f"{of.training / 1e9:,.2f}",
+        ])  # fmt: skip
+    return grid(["texts", "hours", "price", "vectors, GB", "corpus in memory, in training, GB"], rows)
 
 
 def main() -> None:

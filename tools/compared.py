@@ -1,0 +1,180 @@
+"""The tables of the committed studies: what was run, what the rows differ in, which claims hold."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from grid import RESULTS, grid, signed
+
+STS, SEARCH = "Avg.", "nDCG Avg."
+MAIN = ("first-search", "first-minilm-search")  # the studies whose rows the README shows
+WHITENED = ", then whitening"  # behind the name of a row
+SHOWN = [  # these rows only: the page of each study has all
+    "Before training", f"Before training{WHITENED}", "SimCSE", f"SimCSE{WHITENED}", "WhitenedCSE", "DCLR",
+    "RankCSE-listNet", f"RankCSE-listNet{WHITENED}",
+]  # fmt: skip
+# what is compared, the row and the one it is compared with; the guide shows the first ones
+PAIRS = [
+    ("train at all", "SimCSE", "Before training"),
+    ("whiten, and do not train", f"Before training{WHITENED}", "SimCSE"),
+    ("train, then whiten, against only whitening", f"SimCSE{WHITENED}", f"Before training{WHITENED}"),
+    ("a ranking teacher", "RankCSE-listNet", "SimCSE"),
+    ("a ranking teacher, both whitened", f"RankCSE-listNet{WHITENED}", f"SimCSE{WHITENED}"),
+    ("DCLR", "DCLR", "SimCSE"),
+    ("whitening inside training", "WhitenedCSE, a pass a view", "SimCSE"),
+    ("all three papers together", "All three", "SimCSE"),
+    ("more text (three times as much, on MiniLM twice)", "simcse", "SimCSE"),
+    ("no head", "Plain contrast", "SimCSE"),
+    ("a guide that takes false negatives out", "Plain contrast, guided", "Plain contrast"),
+    ("three views", "Dropout, three views", "SimCSE"),
+    ("train, then whiten", f"SimCSE{WHITENED}", "SimCSE"),
+    ("a ranking teacher (ListMLE)", "RankCSE-listMLE", "SimCSE"),
+    (
+        "a ranking teacher, then whiten, against only whitening",
+        f"RankCSE-listNet{WHITENED}",
+        f"Before training{WHITENED}",
+    ),
+    ("no consistency", "RankCSE-listNet, no consistency", "RankCSE-listNet"),
+    ("no contrast", "RankCSE-listNet, no contrast", "RankCSE-listNet"),
+    ("no ascent of the noise", "DCLR, no ascent", "DCLR"),
+    ("whitening inside training, one pass", "WhitenedCSE", "SimCSE"),
+    ("no shuffling", "WhitenedCSE, a pass a view, unshuffled", "WhitenedCSE, a pass a view"),
+]
+IN_GUIDE = 8
+FEW = [
+    (f"{share} of the text", f"{row}, sentences = {at}", f"{row}, sentences = 1")
+    for row in ("SimCSE", "DCLR", "RankCSE")
+    for share, at in (("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03), ("1 %", 0.01), ("0.3 %", 0.003))
+]
+FEW += [
+    (f"whiten with {share}, and do not train", f"Whitened, not trained, sentences = {at}", "Before training")
+    for share, at in (("all of the text", 1), ("30 %", 0.3), ("10 %", 0.1), ("3 %", 0.03))
+]
+
+
+@cache
+def studies() -> dict[str, dict[str, Any]]:
+    """Folder -> record of every committed study, its tests computed again from its scores."""
+    from isotrope.study.analyse import recomputed  # takes seconds, since it imports torch
+
+    found = sorted(RESULTS.glob("studies/*/study.json"))
+    return {path.parent.name: recomputed(json.loads(path.read_text(encoding="utf-8"))) for path in found}
+
+
+def scores(record: dict[str, Any], label: str, column: str) -> dict[str, float]:
+    """Seed -> score of a row; empty if it was not measured."""
+    of: dict[str, Any] = next((row["scores"] for row in record["rows"] if row["label"] == label), {})
+    return {seed: found[column] for seed, found in of.items() if column in found}
+
+
+def difference(record: dict[str, Any], row: str, than: str, column: str) -> str:
+    """The mean difference of two rows in points, with its 95 % interval over seeds; "" if one has no scores."""
+    from isotrope.study.statistics import paired_test
+
+    first, second = scores(record, row, column), scores(record, than, column)
+    if not first or not second:
+        return ""
+    if len(second) == 1:  # a backbone or a teacher: one model, whatever the seed
+        second = dict.fromkeys(first, next(iter(second.values())))
+    elif len(first) == 1:
+        first = dict.fromkeys(second, next(iter(first.values())))
+    seeds = sorted(first.keys() & second.keys())
+    found = paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+    if found.low is None or found.high is None:  # one seed
+        return signed(found.mean)
+    return f"{signed(found.mean)} ({signed(found.low)} … {signed(found.high)})"
+
+
+def methods() -> str:
+    """The main studies' chosen rows, the best of a column in bold."""
+    columns = [(name, column) for name in MAIN for column in (studies()[name]["column"], SEARCH)]
+    table = [[list(scores(studies()[name], row, column).values()) for name, column in columns] for row in SHOWN]
+    best = [max(np.mean(of) for of in column if of) for column in zip(*table, strict=True)]
+    rows = [[row, *map(_spread, of, best)] for row, of in zip(SHOWN, table, strict=True)]
+    judges = ["search" if column == SEARCH else column for _, column in columns]
+    places = [f"[{_backbones(studies()[name])}](docs/results/studies/{name}/table.md)" for name, _ in columns]
+    return grid(["", *map(", ".join, zip(places, judges, strict=True))], rows)
+
+
+def _spread(values: list[float], best: float) -> str:
+    """Mean ± standard deviation over seeds."""
+    if not values:
+        return ""
+    mean = float(np.mean(values))
+    text = f"{mean:.2f} ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else f"{mean:.2f}"
+    return f"**{text}**" if mean == best else text
+
+
+def _backbones(record: dict[str, Any]) -> str:
+    return ", ".join(record["scale"]["backbones"])
+
+
+def ran() -> str:
+    """What was run, on what, and how long it took."""
+    rows = []
+    for name, record in studies().items():
+        seeds = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0}
+        hours = sum(cell["seconds"].get("cell", 0) for cell in record["cells"].values()) / 3600
+        rows.append([
+            f"[{name}]({name}/table.md)", record["title"], _backbones(record), f"{record['scale']['sentences']:,}",
+            " to ".join(map(str, sorted({min(seeds), max(seeds)}))), record["scale"]["finished"], f"{hours:.1f}",
+        ])  # fmt: skip
+    return grid(["study", "question", "model", "sentences a run", "seeds", "cells", "hours on 2 cores"], rows)
+
+
+def claims(names: tuple[str, ...] = (), papers_only: bool = False) -> str:
+    """Each claim with its answer in every study that asked it; the zoo's are in its own folder."""
+    names = names or tuple(name for name, record in studies().items() if record["claims"] and name != "zoo")
+    rows: dict[tuple[str, str], dict[str, str]] = {}  # claim and what it compares -> study -> answer
+    for name in names:
+        for one in studies()[name]["claims"]:
+            answer = one["answer"]
+            if seeds := one["seeds"]:
+                answer += f": {signed(seeds['mean'])}"
+                answer += "" if seeds["low"] is None else f" ({signed(seeds['low'])} … {signed(seeds['high'])})"
+            elif papers_only:
+                continue
+            if not papers_only or one["source"] != "ours":
+                text = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
+                rows.setdefault((text, f"{one['row']} − {one['than']}"), {})[name] = answer
+    lines = [[*claim, *(answers.get(name, "") for name in names)] for claim, answers in rows.items()]
+    if papers_only:
+        return grid(["claim", *names], [[text, *answers] for text, _, *answers in lines if answers[0]])
+    return grid(["claim", "difference", *names], lines)
+
+
+def guide(shown: int | None = None) -> str:
+    """What each choice changes, by the first studies."""
+    judged = {"first": STS, "first-minilm": "STS-B"}
+    names = [f"{name}, {column}" for name, column in judged.items()]
+    rows = []
+    for what, row, than in PAIRS[:shown]:
+        found = [difference(studies()[name], row, than, column) for name, column in judged.items()]
+        rows.append([what, *([] if shown else [f"{row} − {than}"]), *found])
+    return grid(["what is compared", *([] if shown else ["row − row"]), *names], rows)
+
+
+def few() -> str:
+    """What less text costs."""
+    rows = [[what, f"{row} − {than}", difference(studies()["few"], row, than, STS)] for what, row, than in FEW]
+    return grid(["what is compared", "row − row", "few, Avg."], rows)
+
+
+def zoo(whitened_only: bool = False) -> str:
+    """The further methods' claims, and their differences to SimCSE: as they are, and both whitened."""
+    record = studies()["zoo"]
+    other = {"row": "WhitenedCSE", "text": "WhitenedCSE is better than SimCSE", "answer": "see the other studies"}
+    rows = []
+    for claim in [*record["claims"], other]:
+        pairs = [(claim["row"], "SimCSE"), (claim["row"] + WHITENED, f"SimCSE{WHITENED}")]
+        found = [difference(record, *pair, column) for pair in pairs for column in (STS, SEARCH)]
+        if not whitened_only:
+            rows.append([claim["text"], claim["answer"], *found])
+        elif "(+" in found[2]:
+            rows.append([claim["row"], *found])
+    head = ["method"] if whitened_only else ["claim", "answer"]
+    return grid([*head, "STS, to SimCSE", "search, to SimCSE", "STS, both whitened", "search, both whitened"], rows)

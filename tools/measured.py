@@ -1,0 +1,302 @@
+"""The tables of single measurements: choices, students, whitening, baselines, ranking, the quickstart."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from grid import ARROW, RESULTS, change, grid, points, read, signed
+
+MODELS = {"tiny": "isotrope/tiny", "small": "isotrope/small", "minilm": "MiniLM"}
+SHORT = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
+BEST = "the best by labels"
+
+
+def cells() -> list[dict[str, Any]]:
+    """What `isotrope improve` chose, by model and collection: benchmarks/choice.py."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS / "choice").glob("*.json")]
+    return sorted(found, key=lambda cell: (list(MODELS).index(cell["model"]), cell["collection"]))
+
+
+def choices() -> str:
+    """A row a cell: what was chosen, how labels judge it, and how far it is from the best candidate."""
+    rows = []
+    for cell in cells():
+        chosen, best = cell["policies"]["improve"], cell["policies"][BEST]
+        pairs = [(of["self_made"], of["labels"]) for of in cell["candidates"].values()]
+        order = spearmanr(*zip(*pairs, strict=True)).statistic if len(pairs) > 2 else float("nan")
+        rows.append([
+            MODELS[cell["model"]], cell["collection"], points(chosen["before"]), chosen["candidate"],
+            points(chosen["after"]) + ARROW[chosen["verdict"]], best["candidate"], points(best["after"]),
+            points(best["after"] - chosen["after"]), f"{order:.2f}",
+        ])  # fmt: skip
+    return grid(["model", "collection", "keep", "chosen", "labels", "best by labels", "labels", "lost", "order"], rows)
+
+
+def policies() -> str:
+    """A row a policy: each model's mean gain over the collections, and how often it is better and worse."""
+    rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for cell in cells():
+        for policy, of in cell["policies"].items():
+            rows[policy][cell["model"]].append(of)
+    names = {"improve": "`improve`", "whiten": "always full whitening", "crops": "always crops"}
+    lines = []
+    for policy, of in rows.items():
+        if policy == "keep":
+            continue
+        line = [names.get(policy, policy)]
+        for model in MODELS:
+            verdicts = [one["verdict"] for one in of[model]]
+            gain = float(np.mean([one["difference"] for one in of[model]]))
+            line.append(f"{signed(100 * gain)} ({verdicts.count('better')} / {verdicts.count('worse')})")
+        lines.append(line)
+    return grid(["policy", *MODELS.values()], lines)
+
+
+def halves() -> str:
+    """Races that "half → half" still judged: each task's order of the candidates against the labels' order."""
+    rows = []
+    for path in sorted((RESULTS / "choice" / "halves").glob("*.json")):
+        cell = json.loads(path.read_text(encoding="utf-8"))
+        found = [of for name, of in cell["candidates"].items() if "full whitening" not in name]
+        chosen = 100 * cell["policies"]["improve"]["difference"]
+        for task in found[0]["tasks"]:
+            order = spearmanr([of["tasks"][task] for of in found], [of["labels"] for of in found]).statistic
+            rows.append([cell["collection"], task, signed(order), signed(chosen)])
+    return grid(["collection", "task", "correlation with labels", "what improve chose then"], rows)
+
+
+def kept() -> str:
+    """isotrope/small beside its teacher: quality, speed, size. benchmarks/small.py."""
+    found = read("compress/small")
+    head = ["model", "STS, seven sets", "SciFact", "CACM", "NPL", "nDCG@10, mean", "Banking77, V-measure", "transfer"]
+    rows = [[name, *_measured(of), points(of["transfer_fast_average"])] for name, of in found["models"].items()]
+    cost = found["cost"]
+    low, median, high = (cost["faster"][key] for key in ("low", "median", "high"))
+    disk, weights, memory = ([f"{size / 1e6:.0f}" for size in cost[key]] for key in ("on_disk", "weights", "memory"))
+    return f"""{grid(head, rows)}
+
+isotrope/small is {median:.1f} times as fast as its teacher ({low:.1f} … {high:.1f} in five rounds). Its folder has
+{disk[1]} MB ({disk[0]}), its weights take {weights[1]} MB of memory ({weights[0]}), and loading and encoding add \
+{memory[1]} MB
+to a process ({memory[0]})."""
+
+
+def static_peer() -> str:
+    """Static models beside model2vec's. benchmarks/static_peer.py."""
+    head = ["model", "STS, seven sets", "SciFact", "CACM", "NPL", "nDCG@10, mean", "Banking77, V-measure"]
+    return grid(head, ([name, *_measured(of)] for name, of in read("compress/static")["models"].items()))
+
+
+def _measured(of: dict[str, Any]) -> list[str]:
+    """STS, search and clustering, as points."""
+    return [
+        points(s)
+        for s in (of["sts_average"], *of["ndcg@10"].values(), of["ndcg@10_average"], *of["v_measure"].values())
+    ]
+
+
+def domain_student() -> str:
+    """A student of one domain's documents. benchmarks/domain_student.py."""
+    found = read("compress/scifact")
+    scores = found["ndcg@10"]
+    rows = [
+        [name, points(score), f"{100 * score / scores['teacher']:.0f} %",
+         "" if name == "teacher" else change(found["to the teacher"][name])]
+        for name, score in scores.items()
+    ]  # fmt: skip
+    return grid(["model", "nDCG@10", "of the teacher's", "to the teacher"], rows)
+
+
+def whitening(judges: tuple[str, ...] = ("labelled", "self_made")) -> str:
+    """What each exponent does; an arrow marks a significant change. benchmarks/whiten.py."""
+    rows: dict[tuple[str, str, str], dict[float, dict[str, Any]]] = {}
+    for row in read("whiten/result")["rows"]:
+        for key in judges:
+            judge = f"labels, {row['measure']}" if key == "labelled" else "tasks from the text, MRR@10"
+            text = row["task"].upper() if row["task"].islower() else row["task"]
+            rows.setdefault((row["model"], text, judge), {})[row["exponent"]] = row[key]
+    exponents = sorted(next(iter(rows.values())))
+    lines = [
+        [*names, points(found[exponents[0]]["before"]),
+         *(f"{points(found[e]['after'])}{ARROW[found[e]['verdict']]}" for e in exponents)]
+        for names, found in rows.items()
+    ]  # fmt: skip
+    return grid(["model", "text", "judged by", "as it is", *(f"{e:g}" for e in exponents)], lines)
+
+
+def whitening_by_labels() -> str:
+    """The same, judged by labels only."""
+    return whitening(("labelled",))
+
+
+def shrink() -> str:
+    """Whitening fitted on few texts: the plain covariance → the shrunk one. benchmarks/shrink.py."""
+    rows, exponents = [], list[float]()
+    for found in read("whiten/shrink")["measured"]:
+        scores = {(row["texts"], row["exponent"], row["shrink"]): row["score"] for row in found["rows"]}
+        exponents = sorted({exponent for _, exponent, _ in scores})
+        for count in sorted({texts for texts, _, _ in scores}):
+            both = [[scores.get((count, e, way)) for way in (False, True)] for e in exponents]
+            pairs = [" → ".join("–" if score is None else points(score) for score in pair) for pair in both]
+            rows.append([found["model"], found["collection"], f"{count:,}", points(found["as it is"]), *pairs])
+    return grid(["model", "collection", "texts", "as it is", *(f"{e:g}: plain → shrunk" for e in exponents)], rows)
+
+
+def post_steps() -> str:
+    """What each step after a model does; the highest score of a row is bold. benchmarks/post.py."""
+    rows = []
+    found = read("post/result")["rows"]
+    for row in found:
+        for key, judge in (("labelled", "labels, nDCG@10"), ("self_made", "tasks from the documents, MRR@10")):
+            steps = [step[key] for step in row["steps"].values()]
+            scores = [steps[0]["before"], *(one["after"] for one in steps)]
+            signs = ["", *(ARROW[one["verdict"]] for one in steps)]
+            shown = [f"**{points(s)}**" if s == max(scores) else points(s) for s in scores]
+            rows.append([row["model"], row["collection"], judge, *map("".join, zip(shown, signs, strict=True))])
+    return grid(["model", "collection", "judged by", "as it is", *found[0]["steps"]], rows)
+
+
+def post_choices() -> str:
+    """The step that tasks from documents score highest, and how labels judge it."""
+    rows = []
+    for row in read("post/result")["rows"]:
+        first = next(iter(row["steps"].values()))
+        scores = {
+            by: {"as it is": first[by]["before"]} | {name: step[by]["after"] for name, step in row["steps"].items()}
+            for by in ("labelled", "self_made")
+        }
+        chosen, best = (max(scores[by], key=scores[by].__getitem__) for by in ("self_made", "labelled"))
+        labels = scores["labelled"]
+        gain, lost = 100 * (labels[chosen] - labels["as it is"]), 100 * (labels[best] - labels[chosen])
+        rows.append([row["model"], row["collection"], chosen, signed(gain), best, f"{lost:.2f}"])
+    return grid(["model", "collection", "tasks choose", "labels change by", "best by labels", "lost against it"], rows)
+
+
+def first_step(models: tuple[str, ...] = ()) -> str:
+    """The first step of WhitenedCSE in one pass and in a pass a view. benchmarks/first_step.py."""
+    columns = {
+        "loss": "loss a positive", "gradient": "gradient norm", "feature_diversity": "diversity of features",
+        "diversity": "after whitening", "disturbance": "disturbance",
+    }  # fmt: skip
+    chosen = [row for row in read("first-step")["rows"] if not models or row["model"] in models]
+    rows = [
+        [row["model"], row["method"], *(f"{row[key]:.2g}" if key in row else "" for key in columns)] for row in chosen
+    ]
+    return grid(["model", "method", *columns.values()], rows)
+
+
+def first_step_short() -> str:
+    """The same for isotrope/tiny's [CLS], which learns in a pass a view."""
+    return first_step(("isotrope/tiny@cls",))
+
+
+def baselines() -> str:
+    """Each backbone, and what whitening and flow change on the seven STS sets. benchmarks/baselines.py."""
+    found = read("baselines")["rows"]
+    rows = [
+        [f"`{row['name']}`", row["fitted_on"] or "", *map(points, row["tasks"].values()), points(row["average"]),
+         change(row["against"]) if row["fitted_on"] else ""]
+        for row in found
+    ]  # fmt: skip
+    tasks = [SHORT.get(task, task) for task in found[0]["tasks"]]
+    return grid(["encoder", "fitted on", *tasks, "average", "change (95 %)"], rows)
+
+
+def baselines_short() -> str:
+    """The average, with steps that were fitted on 20,000 sentences of Wikipedia."""
+    rows = [
+        [f"`{row['name']}`", points(row["average"]), change(row["against"]) if row["fitted_on"] else ""]
+        for row in read("baselines")["rows"]
+        if not row["fitted_on"] or row["fitted_on"].startswith("wiki")
+    ]
+    return grid(["encoder", "seven STS sets", "change (95 %)"], rows)
+
+
+def ranking() -> str:
+    """KCC and NDCG of each model, then the averages under the other choices. benchmarks/baselines.py ranking."""
+    models: dict[str, Any] = read("ranking")["models"]
+    parts = []
+    for setting in ("test", "all"):
+        first = next(iter(models.values()))[setting]
+        tasks = [task for task in first if task != "average"]
+        rows = [
+            [name, title, *(points(of[setting][task][key]) for task in [*tasks, "average"])]
+            for key, title in (("kendall", "KCC"), ("ndcg", "NDCG"))
+            for name, of in models.items()
+        ]
+        names = [f"{SHORT.get(task, task)} ({first[task]['lists']})" for task in tasks]
+        parts.append(grid([f"setting `{setting}`", "", *names, "average"], rows))
+    others = next(iter(models.values()))["choices"]
+    rows = [["the defaults", *(_both(of["test"]["average"]) for of in models.values())]]
+    for at, other in enumerate(others):
+        title = ", ".join(f"`{key} = {value}`" for key, value in other["choices"].items())
+        rows.append([title, *(_both(of["choices"][at]) for of in models.values())])
+    return "\n\n".join([*parts, grid(["average of the test setting with", *models], rows)])
+
+
+def ranking_short() -> str:
+    """The averages of the test setting."""
+    rows = [
+        [name, *(points(of["test"]["average"][key]) for key in ("kendall", "ndcg"))]
+        for name, of in read("ranking")["models"].items()
+    ]
+    return grid(["model", "KCC", "NDCG"], rows)
+
+
+def _both(average: dict[str, float]) -> str:
+    return f"{points(average['kendall'])} / {points(average['ndcg'])}"
+
+
+def tsdae() -> str:
+    """Our TSDAE beside sentence-transformers', in points; a mean over the seeds. benchmarks/tsdae.py."""
+    rows = []
+    for name, found in read("tsdae").items():
+        if "before" not in found:
+            continue
+        seeds = [run.removeprefix("ours-") for run in found if run.startswith("ours-")]
+        for key, what in (("ndcg@10", "search, nDCG@10 on CACM"), ("stsb-dev", "STS-B, dev pairs")):
+            means = [float(np.mean([found[f"{who}-{seed}"][key] for seed in seeds])) for who in ("ours", "theirs")]
+            rows.append([name, what, *(f"{100 * s:.1f}" for s in (found["before"][key], *means)), len(seeds)])
+    return grid(["model, pooling, steps", "judged by", "before", "isotrope", "sentence-transformers", "seeds"], rows)
+
+
+def runs() -> str:
+    """Two single runs of SimCSE from MiniLM, before and after."""
+    rows, tasks = [], list[str]()
+    for name in ("minilm-cls-simcse-20k", "minilm-mean-simcse-20k"):
+        c = read(f"{name}/result")["comparison"]
+        tasks = [SHORT.get(task, task) for task in c["per_task"]]
+        for moment in ("before", "after"):
+            scores = [points(task[moment]) for task in c["per_task"].values()]
+            rows.append([name, moment, *scores, points(c[moment]), change(c) if moment == "after" else ""])
+    return grid(["run", "", *tasks, "average", "change (95 %)"], rows)
+
+
+def quickstart() -> str:
+    """What `make quickstart` measured before and after."""
+    found = read("quickstart/quickstart")
+    measures, text = found["measures"], found["text"]
+    titles = {
+        "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
+        "similarity": "Spearman × 100, 330 graded pairs",
+    }
+    rows = [
+        [title, *map(points, (m["before"], m["after"])), change(m)]
+        for key, title in titles.items()
+        for m in [measures[key]]
+    ]
+    for name in ("alignment", "uniformity"):
+        m = measures[name]
+        rows.append(
+            [f"{name} (lower is better)", f"{m['before']:.3f}", f"{m['after']:.3f}", f"{m['after'] - m['before']:+.3f}"]
+        )
+    return f"""{grid(["measure", "before", "after", "change (95 %)"], rows)}
+
+Chosen from {found["candidates"]} candidates: {found["choice"]}. {text["documents"]:,} documents,
+{found["seconds"] / 60:.1f} minutes on {found["environment"]["cores"]} cores, at most \
+{found["peak_memory_mb"]:,} MB of memory."""
