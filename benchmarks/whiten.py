@@ -24,9 +24,10 @@ from scipy.sparse import csr_array
 
 from isotrope import load
 from isotrope.encoder.embed import vectors_of
+from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.retrieval import evaluate_domain
-from isotrope.evaluation.self_made import compare_self_made, make_tasks, usable
+from isotrope.evaluation.self_made import compare_on_documents
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.sets.labels import read_domain
@@ -79,7 +80,7 @@ def measure(name: str, pooling: str | None, corpus: list[str], judged: tuple[lis
     order = np.random.default_rng(0).permutation(len(corpus))
     mixed = [corpus[i] for i in order]
     held, rest = mixed[:HELD_OUT], mixed[HELD_OUT:]
-    tasks = make_tasks(usable(held))
+    tasks = tasks_of_texts(held)
     texts = list(dict.fromkeys([*rest, *judged[0], *(text for task in tasks for text in task.texts)]))
     before = Known(texts, vectors_of(load(name, pooling, max_length=MAX_LENGTH), texts, batch_size=BATCH))
     fitted_on = np.asarray(before.encode(rest), dtype=np.float64)
@@ -87,11 +88,9 @@ def measure(name: str, pooling: str | None, corpus: list[str], judged: tuple[lis
     for exponent in EXPONENTS:
         mean, matrix = whitening(fitted_on, exponent=exponent)
         after = Known(texts, (before.vectors - mean) @ matrix)
-        labelled, self_made = judged[1](before, after), compare_self_made(before, after, tasks)
+        labelled, self_made = judged[1](before, after), compare_on_documents(before, after, tasks)
         numbers = {"exponent": exponent, "dimensions": list(matrix.shape), "fitted_on": len(rest)}
-        found.append(
-            {**numbers, "labelled": asdict(labelled), "self_made": asdict(self_made), "texts": len(tasks[0].queries)}
-        )
+        found.append({**numbers, "labelled": asdict(labelled), "self_made": asdict(self_made), "texts": tasks[0].size})
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from conftest import sentences
 from isotrope.encoder import load
-from isotrope.evaluation.self_made import make_tasks
+from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.improvement.budget import Clock
 from isotrope.improvement.candidates import POST_STEPS, Trial, linear_step
 from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
@@ -17,7 +17,7 @@ from isotrope.post.fitted import FittedEncoder
 
 def test_the_scores_are_those_of_the_steps_behind_the_encoder(tiny_model: Path) -> None:
     model, fitted_on = load(tiny_model), sentences(200, seed=3)
-    tasks = make_tasks([" ".join(sentences(3, seed=place)) for place in range(40)])
+    tasks = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
     found = measure_trial(model, Trial("keep"), tasks, fitted_on)
     assert list(found) == ["keep", *POST_STEPS]
     for name, step in Trial("keep").candidates():
@@ -27,7 +27,7 @@ def test_the_scores_are_those_of_the_steps_behind_the_encoder(tiny_model: Path) 
 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
-    tasks = make_tasks(sentences(4))
+    tasks = tasks_of_texts(sentences(4), fewest=1)
     found = measure_trial(load(tiny_model), Trial("keep"), tasks, sentences(1, seed=3))
     assert "keep" in found
     assert "full whitening" not in found, "one text has no variance"

@@ -11,8 +11,9 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.compression.cost import COST_LENGTH
 from isotrope.encoder.embed import cut, vectors_of
+from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_self_made, make_tasks, usable
+from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
@@ -35,7 +36,7 @@ def compare_quality(
         teacher: the large model.
         start: the student before training.
         student: the student.
-        held_out: texts that it was not trained on: tasks are made of them (`isotrope.evaluation.self_made`), if there
+        held_out: texts that it was not trained on: tasks are made of them (`document_tasks`), if there
             are enough.
         sets: graded pairs beside the 330 that ship with isotrope.
         known: the cosines of ``sets`` by the start and by the student.
@@ -45,13 +46,11 @@ def compare_quality(
         "after" is the student.
     """
     models, found = (teacher, start, student), dict[str, Any]()
-    chosen = usable(held_out)
-    if len(chosen) >= FEWEST_TEXTS:
-        tasks = make_tasks(chosen)
+    if tasks := tasks_of_texts(held_out):
         old, begun, new = (_known(model, tasks) for model in models)
         found[PARTS] = {
-            "teacher": asdict(compare_self_made(old, new, tasks)),
-            "start": asdict(compare_self_made(begun, new, tasks)),
+            "teacher": asdict(compare_on_documents(old, new, tasks)),
+            "start": asdict(compare_on_documents(begun, new, tasks)),
         }
     own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
     of_sets = [similarities(teacher, sets) if sets else {}, *known]

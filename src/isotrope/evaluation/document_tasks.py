@@ -10,30 +10,30 @@ Four tasks ask whether a part of a document finds another part of it, among the 
 Where most documents are short, half of the words, drawn from all places, must find the others, in place of the spans.
 Each task has the documents that allow it, so tasks have different documents. The measure is MRR@10; the queries of a
 document count as one. Queries are short, as a user's are: with long ones, a good model finds nearly every answer, and
-nothing is left to compare. What such tasks see and miss: docs/whiten.md.
+nothing is left to compare.
+
+Such tasks see large harm, such as full whitening of a model that was trained on labels. They miss smaller harm: they
+preferred centring where labels show a loss (docs/whiten.md).
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from isotrope.evaluation.self_made import (
-    FEWEST_TEXTS,
-    FEWEST_WORDS,
-    MOST_TEXTS,
-    SelfMadeTask,
-    halves_of,
-    usable_rows,
-)  # fmt: skip
+from isotrope.evaluation.distinct import distinct_rows
+from isotrope.evaluation.self_made import SHARE, SelfMadeTask
 from isotrope.text.document_rows import Document
 from isotrope.text.words import words_of
 
+FEWEST_WORDS = 12  # of a text: each half then has six
+FEWEST_TEXTS = 50  # with fewer, only a change of many points shows
+MOST_TEXTS = 700  # more texts cost time and narrow the interval little
 FEW_WORDS = 6  # of a document, where most are shorter than 12 words: each half then has three
 WORDS_USED = 600  # words of a document that are used: more than models read
 FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too little to be found among the first ten
@@ -46,7 +46,7 @@ SCATTERED = "half of the words → the others"
 _MARKS = " \t.:;,!?…-–—|"  # between a title and the text
 
 _Pair = tuple[str, str]  # query and answer
-_Asked = tuple[list[str], str]  # queries and their answer
+_Asked = tuple[int, list[str], str]  # document, queries and their answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,52 +80,50 @@ def make_document_tasks(
     """
     bodies = [_body(document) for document in documents]
     shortest = _shortest(bodies)
-    rows = usable_rows(bodies, most, shortest)
+    rows = distinct_rows(bodies, most, shortest)
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
     few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts) > 0
-    halves = _single([halves_of(text) for text in texts]), "two different halves"
-    parts: dict[str, tuple[list[_Asked], str]]  # name -> what the documents ask, and what a document must have
+    parts: dict[str, tuple[list[_Asked], str]] = {}  # name -> what documents ask, and what a document must have
+    titles = [_titled(document, text) for document, text in zip(chosen, texts, strict=True)]
+    parts[TITLE] = _single(titles), "a title of their own"
+    parts[HALVES_OF_SHORT if few_to_find else HALVES] = _single(map(halves_of, texts)), "two different halves"
     if few_to_find:
-        scattered = _single([scattered_of(text, seed) for text in texts])
-        parts = {HALVES_OF_SHORT: halves, SCATTERED: (scattered, "two different halves of their words")}
+        scattered = _single(scattered_of(text, seed) for text in texts)
+        parts[SCATTERED] = scattered, "two different halves of their words"
     else:
-        parts = {HALVES: halves, SPANS: ([spans_of(text, seed) for text in texts], "a span of their own")}
-    titles = _single([_titled(d, text) for d, text in zip(chosen, texts, strict=True)])
-    neighbours = _single([_neighbours(d, seed) for d in chosen])
-    parts = {TITLE: (titles, "a title of their own"), **parts}
-    parts[NEIGHBOURS] = neighbours, "two paragraphs that follow each other"
+        parts[SPANS] = [(i, *spans_of(text, seed)) for i, text in enumerate(texts)], "a span of their own"
+    parts[NEIGHBOURS] = _single(_neighbours(d, seed) for d in chosen), "two paragraphs that follow each other"
     tasks, told = [], []
     for name, (asked, need) in parts.items():
         kept = _unambiguous(asked)
         if len(kept) < fewest:
-            told.append(
-                f"{name}: left out, {len(kept):,} of {len(chosen):,} documents have {need}, {fewest} are needed"
-            )
+            count = f"{len(kept):,} of {len(chosen):,} documents"
+            told.append(f"{name}: left out, {count} have {need}, {fewest} are needed")
             continue
         told.append(f"{name}: {len(kept):,} documents")
-        queries = [query for own, _ in kept for query in own]
-        places = np.repeat(np.arange(len(kept)), [len(own) for own, _ in kept])
-        answers = [answer for _, answer in kept]
-        tasks.append(SelfMadeTask(name, queries, answers, places, few_to_find and name != TITLE))
+        queries = [query for _, own, _ in kept for query in own]
+        places = np.repeat(np.arange(len(kept)), [len(own) for _, own, _ in kept])
+        answers, of = [answer for _, _, answer in kept], np.array([document for document, _, _ in kept])
+        tasks.append(SelfMadeTask(name, queries, answers, places, few_to_find and name != TITLE, of))
     if few_to_find and any(task.name != TITLE for task in tasks):
-        told.append(
-            "most documents are short: without titles, a score is the share of the other answers behind the right one"
-        )
+        told.append(f"most documents are short: without titles, a score is the {SHARE}")
     few = sum(len(words_of(body)[0]) < shortest for body in bodies)
     others = "they are near-duplicates" + (f", or {most:,} are enough without them" if len(chosen) >= most else "")
-    for left, why in (
-        (few, f"they have fewer than {shortest} words"),
-        (len(documents) - few - len(chosen), others),
-    ):
+    for left, why in ((few, f"they have fewer than {shortest} words"), (len(documents) - few - len(chosen), others)):
         if left:
             told.append(f"{left:,} of {len(documents):,} documents are in no task: {why}")
     return DocumentTasks(tasks, told)
 
 
+def tasks_of_texts(texts: Sequence[str], seed: int = 0, fewest: int = FEWEST_TEXTS) -> list[SelfMadeTask]:
+    """`make_document_tasks` of texts without titles; [] if there are too few."""
+    return make_document_tasks([Document("", [text]) for text in texts], seed, fewest=fewest).tasks
+
+
 def usable_documents(documents: Sequence[Document], most: int = MOST_TEXTS) -> list[Document]:
     """Those that `make_document_tasks` makes tasks from."""
     bodies = [_body(document) for document in documents]
-    return [documents[row] for row in usable_rows(bodies, most, _shortest(bodies))]
+    return [documents[row] for row in distinct_rows(bodies, most, _shortest(bodies))]
 
 
 def are_short(documents: Sequence[Document]) -> bool:
@@ -168,6 +166,13 @@ def _neighbours(document: Document, seed: int) -> _Pair | None:
     return found[int(drawn)]
 
 
+def halves_of(text: str) -> tuple[str, str]:
+    """The first half of a text's words, and the second."""
+    words, between = words_of(text)
+    middle = (len(words) + 1) // 2
+    return between.join(words[:middle]), between.join(words[middle:])
+
+
 def spans_of(text: str, seed: int) -> tuple[list[str], str]:
     """One to three spans of the text, and what is left without them, at least half of the text.
 
@@ -196,8 +201,8 @@ def scattered_of(text: str, seed: int) -> _Pair:
     return between.join(one), between.join(other)
 
 
-def _single(pairs: Sequence[_Pair | None]) -> list[_Asked]:
-    return [([query], answer) for query, answer in filter(None, pairs)]
+def _single(pairs: Iterable[_Pair | None]) -> list[_Asked]:
+    return [(document, [pair[0]], pair[1]) for document, pair in enumerate(pairs) if pair]
 
 
 def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
@@ -205,14 +210,14 @@ def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
 
     A title may stand in its text, as "Python" does in any text on it. Longer queries that do are copies.
     """
-    queries = Counter(query.casefold() for own, _ in asked for query in own)
-    answers = Counter(answer.casefold() for _, answer in asked)
+    queries = Counter(query.casefold() for _, own, _ in asked for query in own)
+    answers = Counter(answer.casefold() for _, _, answer in asked)
     clear = [
-        ([query for query in own if queries[query.casefold()] == 1 and not _copied(query, answer)], answer)
-        for own, answer in asked
+        (document, [q for q in own if queries[q.casefold()] == 1 and not _copied(q, answer)], answer)
+        for document, own, answer in asked
         if answers[answer.casefold()] == 1
     ]
-    return [(own, answer) for own, answer in clear if own]
+    return [one for one in clear if one[1]]
 
 
 def _copied(query: str, answer: str) -> bool:

@@ -19,8 +19,9 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.locate import public_name
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
+from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.self_made import FEWEST_TEXTS, SelfMadeTask, compare_self_made, make_tasks, usable
+from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents, measure_in_words
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -88,7 +89,7 @@ def whiten(
         prompt_name: the same, by its name in the model.
         dev: labelled pairs that judge: ``stsb``, ``sickr``, files (.tsv, .csv).
         data: the folder that holds ``senteval/``, for sets by name.
-        compare: compare also on tasks made from texts that are kept from the fit (`isotrope.evaluation.self_made`).
+        compare: compare also on tasks made from texts that are kept from the fit (`document_tasks`).
         console: shows the progress; None: nothing is shown.
 
     Returns:
@@ -121,8 +122,7 @@ def whiten(
     kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0
     fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
     wanted = check_size(len(fitted_on), dim, k, exponent)
-    chosen = usable(held)
-    tasks = make_tasks(chosen) if len(chosen) >= FEWEST_TEXTS else []
+    tasks = tasks_of_texts(held)
     judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
     texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
     with writing(folder.parent, again="run the same command again"):
@@ -138,7 +138,8 @@ def whiten(
             "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
             "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": len(fitted_on)},
             "dimensions": {"before": dim, "after": matrix.shape[1], "left_out": wanted - matrix.shape[1]},
-            "unit_length": isinstance(encoder[-1], Normalize), "held_out": {"texts": len(held), "used": len(chosen)},
+            "unit_length": isinstance(encoder[-1], Normalize),
+            "held_out": {"texts": len(held), "used": max((task.size for task in tasks), default=0)},
             **_verdict(old, new, tasks, judging),
         }  # fmt: skip
         card = whiten_card(model, paths, record, encoder)
@@ -152,7 +153,11 @@ def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging:
     scored = [main_pairs(sets, similarities(encoder, sets)) for encoder in (old, new)] if sets else []
     found = {
         "pairs": asdict(compare_pairs(scored[0], scored[1])) if scored else None,
-        "self_made": asdict(compare_self_made(old, new, tasks)) if tasks else None,
+        "self_made": asdict(compare_on_documents(old, new, tasks)) if tasks else None,
     }
     verdict = (found["pairs"] or found["self_made"] or {"verdict": NOT_JUDGED})["verdict"]
-    return found | {"verdict": verdict, "advice": _ADVICE[verdict] + ("" if sets else _MORE)}
+    return found | {
+        "measure": measure_in_words(tasks),
+        "verdict": verdict,
+        "advice": _ADVICE[verdict] + ("" if sets else _MORE),
+    }

@@ -28,8 +28,8 @@ from isotrope.training.processes import process_count
 SET = "set for this run"
 HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
 HOW_SELF_MADE = (
-    "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on {count:,} texts that the fit did "
-    "not see. Nobody graded these tasks."
+    "Parts of texts: how well the rest of a text is found by a part of it ({measure}), on {count:,} texts that the fit "
+    "did not see. Nobody graded these tasks."
 )
 HEAD_KEPT = "The new model is judged with its training head, which is part of it."
 HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed."
@@ -91,10 +91,10 @@ def whiten_card(
     if not found:
         return card
     how = [HOW_GRADED] if record["pairs"] else []
-    how += [HOW_SELF_MADE.format(count=count)] if record["self_made"] else []
+    how += [HOW_SELF_MADE.format(count=count, measure=record["measure"])] if record["self_made"] else []
     rows = [row for comparison in found for row in comparison_rows(with_average(comparison))]
     judge, measure = (
-        ("graded pairs", "Spearman × 100") if record["pairs"] else (f"{count:,} of its texts", "MRR@10 × 100")
+        ("graded pairs", "Spearman × 100") if record["pairs"] else (f"{count:,} of its texts", record["measure"])
     )
     before = _before(card, card.base.name)
     verdict = Verdict.of(Comparison(**found[0]), before=before, after=NEW, judge=judge, measure=measure)
