@@ -126,7 +126,7 @@ def cases(base: Path) -> dict[str, Case]:
         "encode parts": Case(5, lambda f: [*vectors, *out(f)], (), files("out/part-00000.parquet")),
         "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], (), files("out/2_Dense/model.safetensors")),
         "improve": Case(12, lambda f: [*improve, *out(f)], (), choice),
-        "study": Case(4, lambda f: ["study", str(study), "--jobs", "1", *out(f)], (), scores),
+        "study": Case(4, lambda f: ["study", str(study), "--workers", "1", *out(f)], (), scores),
     }
     if os.environ.get("ISOTROPE_DATA"):
         found["evaluate"] = Case(

@@ -17,4 +17,4 @@ def small(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factor
 
 @pytest.fixture(scope="session")
 def finished(small: Path) -> Study:
-    return study(small, output=small.parent / "out", jobs=2, console=quiet())
+    return study(small, output=small.parent / "out", workers=2, console=quiet())

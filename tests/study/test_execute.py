@@ -64,13 +64,15 @@ def test_a_stopped_study_shows_what_is_finished(small: Path, tmp_path: Path, mon
 RAW = "[rows.raw]\ntrain = false\n"
 
 
-def test_the_number_of_jobs_changes_no_score(
+def test_the_number_of_workers_changes_no_score(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
     """A process uses as many threads as the study says, however many run beside it."""
     rows = f'[rows.SimCSE]\n{RAW}then = "whitening"\n'
     file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=2)
-    one, two = (study(file, output=tmp_path / str(jobs), jobs=jobs, console=quiet()).record for jobs in (1, 2))
+    one, two = (
+        study(file, output=tmp_path / str(workers), workers=workers, console=quiet()).record for workers in (1, 2)
+    )
     assert [row["scores"] for row in numbers(one["rows"])] == [row["scores"] for row in numbers(two["rows"])]
     assert numbers(one) == numbers(two)
     assert {environment["threads"] for environment in one["environments"]} == {1}
@@ -107,6 +109,8 @@ def test_nothing_foreign_is_deleted_or_written_to(
         (folder / "run").mkdir(parents=True)
         (folder / "run" / "mine.txt").write_text("mine")
     put_mark(tmp_path / "out", "study")
+    (tmp_path / "out" / "job.json").write_text("{}")
+    raw.job.begin()
     put_mark(raw.folder, "cell")
     done = study(file, output=tmp_path / "out", console=quiet())
     assert done.failed.keys() == {trained.key}, "what is not trained needs no run"
@@ -114,7 +118,7 @@ def test_nothing_foreign_is_deleted_or_written_to(
     assert [path.name for path in trained.folder.iterdir()] == ["run"]
     put_mark(trained.folder, "cell")
     done = study(file, output=tmp_path / "out", console=quiet())
-    assert "is not empty and holds no run" in done.failed[trained.key]
+    assert "holds run, but no job.json" in done.failed[trained.key]
     for folder in (trained.folder, raw.folder):
         assert (folder / "run" / "mine.txt").read_text() == "mine"
 

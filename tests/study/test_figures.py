@@ -32,7 +32,7 @@ def made(request: Any, corpus_file: Path, tmp_path: Path) -> StudyPlan:
     figure = f'[figures.f]\nkind = "{request.param}"\ntitle = "T"\n{KINDS[request.param]}'
     made = planned(spec_of(tmp_path, corpus_file, SWEPT + figure), tmp_path)
     for cell in made.cells.values():
-        cell.folder.mkdir(parents=True)
+        cell.numbers.mkdir(parents=True)
         finish(cell)
     return made
 
@@ -44,8 +44,8 @@ class _Pairs:
 def finish(cell: Cell) -> None:
     """Give a cell all that a figure may read."""
     sets: Any = {"STSBenchmark": {"test": _Pairs()}}
-    write_cosines(cell.folder / "after.npz", sets, {"STSBenchmark": {"test": np.linspace(-0.5, 1, 30)}})
-    log = RecordLog(cell.folder / "metrics.jsonl")
+    write_cosines(cell.numbers / "after.npz", sets, {"STSBenchmark": {"test": np.linspace(-0.5, 1, 30)}})
+    log = RecordLog(cell.numbers / "metrics.jsonl")
     for step in (10, 20):
         log.add({"step": step, "uniformity": -1.0, "score": 0.5})
     given = {"scores": {"Avg.": 50.0 + cell.seed, "alignment": 0.2, "uniformity": -2.0}, "in_batch": [1] * 40}
@@ -62,8 +62,8 @@ def test_a_figure_is_drawn_and_the_same_for_the_same_numbers(made: StudyPlan, tm
 
 def test_damaged_cells_are_left_out(made: StudyPlan, tmp_path: Path) -> None:
     for cell in list(made.cells.values())[1:]:
-        (cell.folder / "after.npz").write_bytes(b"PK")
+        (cell.numbers / "after.npz").write_bytes(b"PK")
     assert draw(made, study_record(made), tmp_path) == {"T": "f.svg"}
     for cell in made.cells.values():
-        cell.result.write_text("{}")
+        (cell.folder / "result.json").write_text("{}")
     assert draw(made, study_record(made), tmp_path) == {}

@@ -10,6 +10,7 @@ import pytest
 from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
+from isotrope.study import study
 from isotrope.study.plan import Place, corpus_files, has_component, plan_study
 from isotrope.study.spec import read_study, study_names
 from studies import planned, spec_of
@@ -141,7 +142,7 @@ def test_other_pairs_under_the_same_name_make_another_cell(
         keys()
 
 
-def test_threads_decide_a_result_and_jobs_do_not(corpus_file: Path, tmp_path: Path) -> None:
+def test_threads_decide_a_result_and_workers_do_not(corpus_file: Path, tmp_path: Path) -> None:
     spec = spec_of(tmp_path, corpus_file, "[rows.A]\n[rows.raw]\ntrain = false\n")
     more = spec.model_copy(update={"run": spec.run.model_copy(update={"threads": 2})})
     one, two = (planned(each, tmp_path).cells for each in (spec, more))
@@ -163,10 +164,10 @@ def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path, mo
 def test_a_study_does_not_write_into_its_corpus(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("\n".join(sentences(100)))
-    spec = spec_of(tmp_path, tmp_path / "text", "[rows.A]\n")
-    assert planned(spec, tmp_path / "out").cells
-    with pytest.raises(UserError, match="lies in the corpus folder"):
-        planned(spec, tmp_path / "text" / "out")
+    (tmp_path / "spec.toml").write_text('title = "t"\n[run]\ntest = "none"\ndev = "none"\n[rows.A]\n')
+    with pytest.raises(UserError, match=r"out lies in .*text, which is read: choose an --output elsewhere"):
+        study(tmp_path / "spec.toml", output=tmp_path / "text" / "out", documents=[str(tmp_path / "text")])
+    assert [path.name for path in (tmp_path / "text").iterdir()] == ["a.txt"]
 
 
 def test_a_component_of_a_third_party_is_checked_before_a_cell_runs(corpus_file: Path, tmp_path: Path) -> None:
@@ -182,8 +183,8 @@ def test_a_split_or_kept_duplicates_make_other_cells(tiny_model: Path, corpus_fi
         run = {"corpus": [str(corpus_file)], "backbone": str(tiny_model), "test": "none", "dev": ["none"], "seeds": 1}
         spec = read_study(tmp_path / "spec.toml", run | {key: value})
         (made[value],) = plan_study(spec, Place(tmp_path / "out", None)).cells.values()
-    assert made["sentences"].split == "sentences"
-    assert made[True].keep_duplicates
+    assert made["sentences"].corpus.split == "sentences"
+    assert made[True].corpus.keep_duplicates
     assert len({cell.key for cell in made.values()}) == 3
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import isotrope.text as text
 from conftest import WORDS, sentences
 from isotrope.encoder import load
 from isotrope.encoder.word_vectors import WordVectors
@@ -123,7 +124,7 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
 def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, corpus_file: Path) -> None:
     encoder = load(tiny_model, "mean")
     for then in ("", "whitening:k=4", "whitening:k=4,fit=target"):
-        judged = with_post_step(encoder, then, [str(corpus_file)], 96, 0)
+        judged = with_post_step(encoder, then, text.open(corpus_file), 96, 0)
         texts = sentences(20)
         before = judged.encode(texts)
         with reading(encoder, 4, "fp32"):

@@ -15,7 +15,7 @@ from studies import measured, planned, spec_of
 def test_progress_shows_rows_seeds_and_means(corpus_file: Path, tmp_path: Path) -> None:
     made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 4\n[rows.A]\n"), tmp_path)
     *_, last = measured(made, lambda cell: {"Avg.": 50.0 + cell.seed}).cells.values()
-    last.result.unlink()
+    (last.folder / "result.json").unlink()
     shown = Console(width=120, record=True, file=io.StringIO())
     shown.print(Board(made, 2, shown))
     text = shown.export_text()
@@ -60,7 +60,7 @@ def test_where_there_is_no_terminal_a_line_says_now_and_then_what_runs(
 def test_a_damaged_cell_is_said_and_counts_as_not_finished(corpus_file: Path, tmp_path: Path) -> None:
     made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n"), tmp_path)
     first, second = measured(made, lambda _: {"Avg.": 50.0}).cells.values()
-    first.result.write_text("{}")
+    (first.folder / "result.json").write_text("{}")
     said = Console(record=True, width=400, file=io.StringIO())
     assert Board(made, 1, said).results.keys() == {second.key}
     (line,) = said.export_text().splitlines()

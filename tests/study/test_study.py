@@ -104,7 +104,7 @@ def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, t
     """SIGKILL of the study when its second cell is done, none of its processes lives on; the same call ends alike."""
     code = (
         "import sys, torch; from isotrope.study import study\n"
-        "if __name__ == '__main__':\n    study(sys.argv[1], output=sys.argv[2], jobs=2)\n"
+        "if __name__ == '__main__':\n    study(sys.argv[1], output=sys.argv[2], workers=2)\n"
     )
     script = tmp_path / "go.py"
     script.write_text(code)
@@ -117,5 +117,5 @@ def test_killed_and_resumed_gives_the_same_table(finished: Study, small: Path, t
     os.kill(running.pid, signal.SIGKILL)
     running.wait()
     assert 2 <= len(done) < 8, "killed in the middle"
-    resumed = study(small, output=tmp_path / "out", jobs=2, console=quiet())
+    resumed = study(small, output=tmp_path / "out", workers=2, console=quiet())
     assert numbers(json.loads(json.dumps(resumed.record))) == numbers(json.loads(json.dumps(finished.record)))

@@ -12,7 +12,7 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 
 if TYPE_CHECKING:
-    from isotrope.study.options import Options
+    from isotrope.study.study import Options
 
 console, errors = plain_console(), plain_console(stderr=True)
 
@@ -20,13 +20,13 @@ console, errors = plain_console(), plain_console(stderr=True)
 def study(
     file: Annotated[str, typer.Argument(help="A .toml file, or the name of a study that comes with isotrope.")],
     output: Annotated[str, typer.Option(help="Folder for the runs, the table and the figures.")],
-    corpus: Annotated[
+    documents: Annotated[
         list[str] | None, typer.Option(help="File or folder of text, instead of the study's; again for more.")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="The data folder; it holds senteval/.", envvar="ISOTROPE_DATA")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="Model to begin with, in every row.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model to begin with, in every row.")] = None,
     vectors: Annotated[
         str | None, typer.Option(help="File of word vectors (GloVe, word2vec), for rows with vectors = true.")
     ] = None,
@@ -38,7 +38,7 @@ def study(
         list[str] | None,
         typer.Option(help="What chooses the checkpoint: stsb, sickr, transfer-dev (slow), a .tsv file, none."),
     ] = None,
-    test: Annotated[
+    labels: Annotated[
         str | None, typer.Option(help="Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none.")
     ] = None,
     rows: Annotated[list[str] | None, typer.Option(help="Only this row; several with commas, or again.")] = None,
@@ -47,8 +47,11 @@ def study(
     ] = None,
     sweep: Annotated[list[str] | None, typer.Option(help="key=value,value: every row with each value.")] = None,
     tuned: Annotated[str | None, typer.Option(help="A search.toml, made by --search: use its best settings.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time; the result is the same.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at the same time; the result is the same.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads for each run.")] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew: delete what an earlier call left in the folder.")
+    ] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Search for the best values of the keys in [search], on the dev pairs.")
     ] = False,
@@ -57,18 +60,19 @@ def study(
 
     It runs what is left of the study. Then it writes the table, the tests, and the answers to the papers' claims.
     """
-    from isotrope.study.options import Options
+    from isotrope.study.study import Options
     from isotrope.study.study import study as run
 
     options = Options(
-        output=output, corpus=corpus, data=data, backbone=backbone, vectors=vectors, sentences=sentences,
-        dev=dev, rows=_rows(file, rows or []), overrides=set_ or [], jobs=jobs, threads=threads, console=console,
+        output=output, documents=documents, data=data, model=model, vectors=vectors, sentences=sentences,
+        dev=dev, rows=_rows(file, rows or []), overrides=set_ or [], workers=workers, threads=threads, restart=restart,
+        console=console,
     )  # fmt: skip
     try:
         if search:
-            _search(file, options, {"--seeds": seeds, "--test": test, "--sweep": sweep, "--tuned": tuned})
+            _search(file, options, {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned})
             return
-        done = run(file, seeds=seeds, test=test, sweep=_sweeps(sweep or []), tuned=tuned, **options)
+        done = run(file, seeds=seeds, labels=labels, sweep=_sweeps(sweep or []), tuned=tuned, **options)
     except Stopped:
         line = "isotrope: stopped; finished cells are kept, and the same command goes on"
         errors.print(line, style="bold")

@@ -1,4 +1,8 @@
-"""A cell of a study: what it runs, and the only code that reads and writes its folder."""
+"""A cell of a study: what it runs, and the only code that reads and writes its folder.
+
+The folder is a job (`isotrope.store.job`). Its result is ``result.json``. What is too long for it is in ``numbers/``:
+the cosines of the test pairs, their bootstrap draws and the training curve.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.errors import UserError
-from isotrope.store.atomic import new_file, write_json
-from isotrope.store.cache import file_checksum
-from isotrope.store.records import Record, RecordLog, read_record
+from isotrope.store.atomic import new_file
+from isotrope.store.job import RESULT, Job
+from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import SuiteSettings
+from isotrope.text import Opened
 from isotrope.training.cosines import read_cosines
 
-KEYS = {
-    "label": str, "key": str, "preset": str, "seed": int, "settings": dict, "environment": dict, "scores": dict,
-    "data": dict, "seconds": dict, "files": dict,
-}  # fmt: skip
-COSINES, DRAWS, METRICS = FILES = ("after.npz", "draws.npz", "metrics.jsonl")  # files whose checksums are in the record
+MODEL, NUMBERS = "model", "numbers"
+COSINES, DRAWS, METRICS = "after.npz", "draws.npz", "metrics.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,7 @@ class Cell:
     teachers: Mapping[str, tuple[str, ...]]
     seed: int
     sentences: int | None
-    corpus: tuple[str, ...]
-    split: str | None
-    keep_duplicates: bool
+    corpus: Opened
     data: str | None
     dev: tuple[str, ...] | None
     test: str | None
@@ -54,45 +53,55 @@ class Cell:
     @property
     def model(self) -> Path:
         """The folder of the trained model, if it is kept."""
-        return self.folder / "model"
+        return self.folder / MODEL
 
     @property
-    def result(self) -> Path:
-        """The file of the record."""
-        return self.folder / "result.json"
+    def numbers(self) -> Path:
+        """The folder of the files beside the record."""
+        return self.folder / NUMBERS
 
     @property
-    def finished(self) -> bool:
-        """Whether nothing is left to do. If the model is needed and was not kept, it must be trained again."""
-        return self.record() is not None and (not self.keep_model or self.model.is_dir())
+    def log(self) -> Path:
+        """What its process said."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    @property
+    def error(self) -> Path:
+        """One line, if its process failed."""
+        return self.folder.with_name(f"{self.folder.name}.error.txt")
+
+    @property
+    def job(self) -> Job:
+        """The folder as a job."""
+        return Job(self.folder, "cell", {"key": self.key})
 
     @property
     def damaged(self) -> bool:
-        """Whether there is a record, but it is damaged or outdated."""
-        return self.result.exists() and self.record() is None
+        """Whether there is a record that does not count, since it or a file that it names is damaged."""
+        return (self.folder / RESULT).is_file() and self.job.result() is None
 
     def record(self) -> Record | None:
-        """What ``result.json`` holds; None if there is none, or if it or a file that it names is damaged."""
-        try:
-            record = read_record(self.result, KEYS)
-        except UserError:
-            return None
-        return record if record["key"] == self.key and record["files"] == self._files() else None
+        """What came out; None if something is left to do, also if the model is needed and was not kept."""
+        record = self.job.result()
+        return record if record and (not self.keep_model or record["kept_model"]) else None
 
-    def finish(self, record: Mapping[str, Any]) -> None:
+    def finish(self, record: Mapping[str, Any]) -> Record:
         """Write the record. From then on the cell is finished."""
-        write_json(self.result, {**record, "label": self.label, "key": self.key, "files": self._files()})
+        self.numbers.mkdir(exist_ok=True)
+        kept = self.model.is_dir()
+        whole = {**record, "label": self.label, "key": self.key, "kept_model": kept}
+        return self.job.finish(whole, [NUMBERS, MODEL] if kept else [NUMBERS])
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
         """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the cell."""
         return {
             task: (np.concatenate([gold for gold, _ in parts.values()]), np.concatenate([c for _, c in parts.values()]))
-            for task, parts in read_cosines(self.folder / COSINES).items()
+            for task, parts in read_cosines(self.numbers / COSINES).items()
         }
 
     def draws(self) -> dict[str, Any]:
         """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""
-        path = self.folder / DRAWS
+        path = self.numbers / DRAWS
         if not path.is_file():
             return {}
         with np.load(path, allow_pickle=False) as file:
@@ -100,12 +109,10 @@ class Cell:
 
     def keep_draws(self, draws: Mapping[str, Any]) -> None:
         """Write what `draws` reads."""
-        with new_file(self.folder / DRAWS) as file:
+        self.numbers.mkdir(parents=True, exist_ok=True)
+        with new_file(self.numbers / DRAWS) as file:
             np.savez(file, **draws)
 
     def metrics(self) -> list[Record]:
         """The records that the run logged."""
-        return RecordLog(self.folder / METRICS, writing=False).records
-
-    def _files(self) -> dict[str, str]:
-        return {name: file_checksum(self.folder / name) for name in FILES if (self.folder / name).is_file()}
+        return RecordLog(self.numbers / METRICS, writing=False).records

@@ -23,12 +23,10 @@ from isotrope.console.threads import usable_cores
 from isotrope.errors import Stopped, UserError
 from isotrope.store.atomic import write_text
 from isotrope.store.log import open_log
-from isotrope.store.mark import claim
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 from isotrope.study.progress import Board
 
-ERROR, LOG = "error.txt", "log.txt"
 PATIENCE = 120  # seconds that a stopped cell has to save its checkpoint
 
 
@@ -39,28 +37,25 @@ class _Running:
     slot: int
 
 
-def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
+def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     """Run all cells that are not finished. If one fails, only the cells that need its model are not run.
 
     Args:
         plan: the cells.
-        jobs: processes at a time. The number changes no result: each uses the plan's number of threads. With GPUs, the
-            processes take them in turn.
+        workers: processes at a time. The number changes no result: each uses the plan's number of threads. They take
+            GPUs in turn.
         console: where progress is shown.
 
     Returns:
         Key -> one line, for each cell that failed or could not begin.
 
     Raises:
-        UserError: ``jobs`` is below 1.
         Stopped: Ctrl-C; every running cell has saved a checkpoint, and the same command goes on.
     """
-    if jobs < 1:
-        raise UserError(f"jobs = {jobs}", "choose 1 or more")
-    board = Board(plan, jobs, console)
+    board = Board(plan, workers, console)
     waiting = _in_order(plan, board)
     running: list[_Running] = []
-    if hint := _hint(jobs, waiting):
+    if hint := _hint(workers, waiting):
         board.say(hint)
     context = _processes()
     try:
@@ -70,22 +65,18 @@ def run_plan(plan: StudyPlan, jobs: int, console: Console) -> dict[str, str]:
                     waiting.remove(cell)
                     board.failed(cell, "a model that it needs failed")
                 for cell in [c for c in waiting if board.results.keys() >= set(c.needs)]:
-                    if len(running) == jobs:
+                    if len(running) == workers:
                         break
                     waiting.remove(cell)
-                    slot = min(set(range(jobs)) - {one.slot for one in running})
-                    try:
-                        running.append(_started(context, cell, slot))
-                    except UserError as error:
-                        board.failed(cell, str(error))
-                    else:
-                        board.started(cell)
+                    slot = min(set(range(workers)) - {one.slot for one in running})
+                    running.append(_started(context, cell, slot))
+                    board.started(cell)
                 multiprocessing.connection.wait([one.process.sentinel for one in running], timeout=1)
                 board.tick()
                 for one in [one for one in running if not one.process.is_alive()]:
                     running.remove(one)
                     one.process.join()
-                    if (record := one.cell.record()) and one.cell.finished:
+                    if record := one.cell.record():
                         board.finished(one.cell, record)
                     else:
                         board.failed(one.cell, _why(one))
@@ -102,13 +93,15 @@ def _in_order(plan: StudyPlan, board: Board) -> list[Cell]:
     return sorted(waiting, key=lambda cell: cell.key not in needed)
 
 
-def _hint(jobs: int, waiting: list[Cell]) -> str:
-    """Advice on --jobs if cores would be idle; else ""."""
+def _hint(workers: int, waiting: list[Cell]) -> str:
+    """Advice on --workers if cores would be idle; else ""."""
     if not waiting or torch.cuda.is_available():
         return ""
     threads, cores = waiting[0].threads, usable_cores()
     possible = min(len(waiting), cores // threads)
-    return f"{jobs * threads} of {cores} cores are used: --jobs {possible} is faster" if possible > jobs else ""
+    return (
+        f"{workers * threads} of {cores} cores are used: --workers {possible} is faster" if possible > workers else ""
+    )
 
 
 def _processes() -> Any:
@@ -121,8 +114,7 @@ def _processes() -> Any:
 
 
 def _started(context: Any, cell: Cell, slot: int) -> _Running:
-    """Mark the cell's folder as ours and start its process."""
-    claim(cell.folder, "cell")
+    cell.log.parent.mkdir(exist_ok=True)
     process = context.Process(target=_work, args=(cell, slot), name=cell.key)
     process.start()
     return _Running(cell, process, slot)
@@ -130,9 +122,8 @@ def _started(context: Any, cell: Cell, slot: int) -> _Running:
 
 def _why(one: _Running) -> str:
     """One line for a cell that ended without a result."""
-    path = one.cell.folder / ERROR
-    if path.is_file():
-        return path.read_text(encoding="utf-8").strip()
+    if one.cell.error.is_file():
+        return one.cell.error.read_text(encoding="utf-8").strip()
     code = one.process.exitcode or 0
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
     return f"its process ended with {name} (out of memory?); see {_log(one.cell)}"
@@ -140,7 +131,7 @@ def _why(one: _Running) -> str:
 
 def _log(cell: Cell) -> str:
     """The path of the log within the study's folder: records must not hold paths of this machine."""
-    return f"cells/{cell.folder.name}/{LOG}"
+    return f"cells/{cell.log.name}"
 
 
 def _stop(running: Iterable[_Running]) -> None:
@@ -167,8 +158,8 @@ def _work(cell: Cell, slot: int) -> None:
     torch.set_num_threads(cell.threads)
     if gpus := torch.cuda.device_count():
         os.environ["CUDA_VISIBLE_DEVICES"] = _visible(slot % gpus)
-    (cell.folder / ERROR).unlink(missing_ok=True)
-    with open_log(cell.folder / LOG) as log:
+    cell.error.unlink(missing_ok=True)
+    with open_log(cell.log) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
@@ -176,14 +167,14 @@ def _work(cell: Cell, slot: int) -> None:
         except (Stopped, KeyboardInterrupt):
             sys.exit(130)
         except UserError as error:
-            _fail(cell.folder, str(error))
+            _fail(cell.error, str(error))
         except Exception as error:
             traceback.print_exc(file=log)
-            _fail(cell.folder, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
+            _fail(cell.error, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
 
 
-def _fail(folder: Path, line: str) -> None:
-    write_text(folder / ERROR, line)
+def _fail(file: Path, line: str) -> None:
+    write_text(file, line)
     sys.exit(1)
 
 

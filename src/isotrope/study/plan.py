@@ -11,6 +11,7 @@ from typing import Any
 
 import xxhash
 
+import isotrope.text as text
 from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
@@ -30,7 +31,7 @@ from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sent
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import corpus_key
-from isotrope.training.inputs import STUDENT, refuse_output_in_corpus
+from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
 
@@ -70,9 +71,9 @@ class _Planner:
         self.spec, self.place, self.used = spec, place, set[str]()
         self.read, self.checksum = cache(read_preset), cache(_source_checksum)
         run = spec.run
-        self.corpus = corpus_files(run.corpus, place.data)
-        refuse_output_in_corpus(place.output, self.corpus)
-        self.text = corpus_key(self.corpus, split=run.split, cleaning=Cleaning(dedupe=not run.keep_duplicates))
+        self.corpus = corpus_of(spec, place)
+        cleaning = Cleaning(dedupe=not run.keep_duplicates)
+        self.text = corpus_key(self.corpus.paths, split=run.split, cleaning=cleaning)
         for suite, asked in run.suites.items():
             if suite not in COLUMN_SUITES:
                 raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
@@ -96,10 +97,10 @@ class _Planner:
             except UserError as error:
                 raise UserError(f"study {spec.name}: row {label!r}: {error.problem}", error.remedy) from error
         left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
-        for text in (*run.set, *place.forced):
-            unused = text not in self.used
-            if unused and (text in place.forced or not any(has_component(_key(text), recipe) for recipe in left_out)):
-                raise UserError(f"{text}: no row has such a component", "correct the key, or leave it out")
+        for one in (*run.set, *place.forced):
+            unused = one not in self.used
+            if unused and (one in place.forced or not any(has_component(_key(one), recipe) for recipe in left_out)):
+                raise UserError(f"{one}: no row has such a component", "correct the key, or leave it out")
 
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key."""
@@ -161,7 +162,7 @@ class _Planner:
                 entry.label, key, _folder(self.place, row, seed, key),
                 settings, row.preset, overrides, path(start),
                 {label: tuple(map(path, models)) for label, models in teachers.items()},
-                seed, sentences, self.corpus, run.split, run.keep_duplicates, self.place.data, run.dev,
+                seed, sentences, self.corpus, self.place.data, run.dev,
                 _test(run.test), run.suites, run.positives,
                 row.train, row.then, run.threads, (run.keep_models or bool(needed_by)) and not row.vectors,
                 tuple(dict.fromkeys(needs)),
@@ -211,10 +212,10 @@ class _Planner:
 
     def _fitting(self, overrides: Iterable[str], recipe: Preset) -> Iterable[str]:
         """Only the overrides whose component the preset has: a common setting must not add one."""
-        for text in overrides:
-            if has_component(_key(text), recipe):
-                self.used.add(text)
-                yield text
+        for override in overrides:
+            if has_component(_key(override), recipe):
+                self.used.add(override)
+                yield override
 
 
 def _source_checksum(name: str) -> str:
@@ -260,6 +261,12 @@ def _test(name: str) -> str | None:
     return None if name == "dev-half" else name
 
 
+def corpus_of(spec: Spec, place: Place) -> text.Opened:
+    """The text of all rows, not read yet; UserError as `corpus_files`."""
+    run = spec.run
+    return text.open(corpus_files(run.corpus, place.data), split=run.split, keep_duplicates=run.keep_duplicates)
+
+
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
     """Files that a study's patterns name, in the current folder or else in the data folder.
 
@@ -267,7 +274,7 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
         UserError: there is no pattern, or one names nothing.
     """
     if not patterns:
-        raise UserError("the study names no corpus", "add --corpus FILE, or run.corpus")
+        raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
         if is_url(pattern):
@@ -281,6 +288,6 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
         matches = sorted(here.glob(pattern.removeprefix(str(here)) if here.root else pattern))
         matches = matches or (sorted(Path(data).glob(pattern)) if data else [])
         if not matches:
-            raise UserError(f"corpus {pattern} does not exist", "check the path, or give --corpus or --data")
+            raise UserError(f"corpus {pattern} does not exist", "check the path, or give --documents or --data")
         found += map(str, matches)
     return tuple(found)

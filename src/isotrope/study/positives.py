@@ -11,10 +11,7 @@ from isotrope.encoder import load
 from isotrope.encoder.prompts import used_prompt
 from isotrope.evaluation.geometry import diversity
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.store.cache import cache_folder
 from isotrope.study.cell import Cell
-from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import open_corpus
 from isotrope.text.sample import Sample
 from isotrope.views.mlp import MLP
 
@@ -42,11 +39,7 @@ def positives_scores(cell: Cell, model: str) -> dict[str, float]:
     )
     torch.manual_seed(cell.seed)
     objective = build_objective(recipe, student, cell.seed).train()
-    corpus = open_corpus(
-        list(cell.corpus), cache=cache_folder("corpora"), split=cell.split,
-        cleaning=Cleaning(dedupe=not cell.keep_duplicates),
-    )  # fmt: skip
-    texts = Sample(corpus, cell.sentences, cell.seed).texts(BATCHES * size)
+    texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(BATCHES * size)
     found: dict[str, list[float]] = {"feature diversity": [], "diversity": []}
     for number in range(len(texts) // size):
         objective.step = number  # the shuffles of that step

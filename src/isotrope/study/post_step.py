@@ -5,17 +5,13 @@ The step is fitted on the sentences that the row has, or with ``fit=target`` on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.models import RememberingEncoder
 from isotrope.post.fitted import TARGET, FittedEncoder, PostStep
 from isotrope.post.names import post_step
 from isotrope.post.sif import Sif
-from isotrope.store.cache import cache_folder
-from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import open_corpus
+from isotrope.text import Opened
 from isotrope.text.sample import Sample
 from isotrope.types import Encoder
 
@@ -33,15 +29,7 @@ def check_post_step(then: str, words: bool = False) -> None:
         raise UserError(f"then = {then!r} weighs words", "write it in a row with vectors = true")
 
 
-def with_post_step(
-    encoder: Encoder,
-    then: str,
-    corpus: Sequence[str],
-    sentences: int | None,
-    seed: int,
-    split: str | None = None,
-    cleaning: Cleaning | None = None,
-) -> Encoder:
+def with_post_step(encoder: Encoder, then: str, corpus: Opened, sentences: int | None, seed: int) -> Encoder:
     """``encoder`` with the step ``then`` after it, which encodes no sentence twice.
 
     Without ``fit=target``, the step is fitted on the sentences that this seed trains on. An empty ``then`` is no step.
@@ -51,8 +39,7 @@ def with_post_step(
     step = _step(then)
     if "fit" in step.model_fields_set:  # the step wants the target whole
         return step.behind(encoder if isinstance(encoder, WordVectors) else RememberingEncoder(encoder))
-    cleaned = open_corpus(list(corpus), cache=cache_folder("corpora"), split=split, cleaning=cleaning)
-    return RememberingEncoder(step.behind(encoder).fit(Sample(cleaned, sentences, seed).texts(MOST)))
+    return RememberingEncoder(step.behind(encoder).fit(Sample(corpus.texts(), sentences, seed).texts(MOST)))
 
 
 def fresh(encoder: Encoder) -> Encoder:

@@ -24,9 +24,9 @@ class Board:
         lost: key -> one line, for each cell that failed or could not begin.
     """
 
-    def __init__(self, plan: StudyPlan, jobs: int, console: Console) -> None:
+    def __init__(self, plan: StudyPlan, workers: int, console: Console) -> None:
         """Read the finished cells; report damaged records."""
-        self.plan, self.jobs, self.console = plan, jobs, console
+        self.plan, self.workers, self.console = plan, workers, console
         self.results: dict[str, Record] = {}
         self.lost: dict[str, str] = {}
         self.begun: dict[str, float] = {}
@@ -34,10 +34,10 @@ class Board:
         self.due = time.monotonic() + FIRST  # when a line says what runs, where there is no terminal
         self.drawn = ExitStack()
         for cell in plan.cells.values():
-            if (record := cell.record()) and cell.finished:
+            if record := cell.record():
                 self.results[cell.key] = record
             elif cell.damaged:
-                self.say(f"{cell.result} or a file beside it is damaged: {_name(cell)} is run again")
+                self.say(f"{cell.folder} is damaged: {_name(cell)} is run again")
 
     def __enter__(self) -> Board:
         if self.console.is_terminal:
@@ -91,7 +91,7 @@ class Board:
             return count
         mean, now = sum(self.seconds) / len(self.seconds), time.monotonic()
         needed = sum(max(0.0, mean - (now - self.begun[key])) if key in self.begun else mean for key in missing)
-        return f"{count}, {duration(needed / self.jobs)}"
+        return f"{count}, {duration(needed / self.workers)}"
 
     def __rich__(self) -> TerminalTable:
         teachers = {f"teacher {name}": {0: key} for name, key in self.plan.models.items()}

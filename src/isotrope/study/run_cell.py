@@ -23,16 +23,14 @@ from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.report.space import pair_cosines
-from isotrope.store.atomic import clear_drafts, new_file
-from isotrope.store.disk import writing
+from isotrope.store.atomic import new_file
 from isotrope.store.lock import in_turn
-from isotrope.store.mark import claim, kind_of, remove
-from isotrope.store.records import Record, read_record
+from isotrope.store.mark import kind_of, remove
+from isotrope.store.records import Record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.positives import positives_scores
 from isotrope.study.post_step import fresh, with_post_step
-from isotrope.text.cleaning import Cleaning
 from isotrope.training.cosines import write_cosines
 from isotrope.training.environment import environment
 from isotrope.training.folder import KIND, RunFolder
@@ -53,21 +51,21 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
         UserError: the cell's folder is not ours; or as `isotrope.train`, `isotrope.load` and the suites.
         Stopped: Ctrl-C; the same cell can be run again.
     """
-    with writing(cell.folder, again="run the same command again"), in_turn(cell.folder):
-        claim(cell.folder, "cell")
-        clear_drafts(cell.folder)
+    job = cell.job
+    with in_turn(cell.folder), job.held():
+        job.begin()
         run = RunFolder(cell.folder / "run")
-        if not cell.finished:
+        if (record := cell.record()) is None:
             began = time.monotonic()
             record = _trained(cell, run, console) if cell.train else _measured(cell)
             if judged := cell.cosines():
                 # with the draws, any two cells can be compared without encoding again
                 cell.keep_draws(resample(judged))
             record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since the last start
-            cell.finish(_head(cell) | record)
+            record = cell.finish(_head(cell) | record)
         if kind_of(run.path) == KIND:
             remove(run.path)
-    return read_record(cell.result)
+    return record
 
 
 def _head(cell: Cell) -> Record:
@@ -82,7 +80,7 @@ def _head(cell: Cell) -> Record:
 
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
-        corpus=cell.corpus, split=cell.split, keep_duplicates=cell.keep_duplicates, output=run.path,
+        corpus=cell.corpus.paths, split=cell.corpus.split, keep_duplicates=cell.corpus.keep_duplicates, output=run.path,
         preset=cell.preset, backbone=cell.backbone,
         teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
         overrides=cell.overrides, resume=True,
@@ -93,7 +91,8 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     memory = 0.0 if trained_before else _peak_memory()
     for source in (run.path / COSINES, run.metrics_file):
         if source.is_file():
-            with new_file(cell.folder / source.name) as file:
+            cell.numbers.mkdir(exist_ok=True)
+            with new_file(cell.numbers / source.name) as file:
                 file.write(source.read_bytes())
     trained = load(run.model)
     if cell.keep_model:
@@ -146,8 +145,7 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:
     """The model to judge. It remembers vectors, since the suites share sentences."""
-    cleaning = Cleaning(dedupe=not cell.keep_duplicates)
-    return with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed, cell.split, cleaning)
+    return with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed)
 
 
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
@@ -158,7 +156,8 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     if not sets:
         return {}
     cosines = similarities(model, sets)
-    write_cosines(cell.folder / COSINES, sets, cosines)
+    cell.numbers.mkdir(exist_ok=True)
+    write_cosines(cell.numbers / COSINES, sets, cosines)
     return sts_scores(score(sets, cosines))
 
 

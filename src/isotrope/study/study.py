@@ -2,26 +2,78 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Required, TypedDict, Unpack
+
+from rich.console import Console
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped
 from isotrope.store.atomic import write_json
-from isotrope.store.disk import writing
-from isotrope.store.mark import claim
+from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
 from isotrope.study.figures import draw
-from isotrope.study.options import Options, with_options
-from isotrope.study.plan import StudyPlan, plan_study
-from isotrope.study.spec import with_tuned
+from isotrope.study.plan import Place, StudyPlan, corpus_of, plan_study
+from isotrope.study.spec import Spec, read_study, with_tuned
 
 RECORD = "study.json"
+
+
+class Options(TypedDict, total=False):
+    """The study's file decides what is left out here.
+
+    output: the study's folder.
+    documents: text to learn from, as ``run.corpus``. This option and the next five replace keys of ``[run]``.
+    model: what to begin with, in place of every preset's.
+    vectors: a file of word vectors, for the rows that take it.
+    sentences: of a run.
+    dev: pairs that select.
+    threads: processor threads of each cell. The number is part of a cell's key, so another number makes new cells.
+    data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
+    rows: only these.
+    overrides: ``key=value`` over every cell whose preset has that component.
+    workers: processes at a time; they change no result.
+    restart: forget what an earlier call left in the folder.
+    console: where to report; None reports to the terminal.
+    """
+
+    output: Required[str | Path]
+    documents: Sequence[str] | None
+    model: str | None
+    vectors: str | None
+    sentences: int | None
+    dev: Sequence[str] | None
+    threads: int | None
+    data: str | Path | None
+    rows: Sequence[str]
+    overrides: Sequence[str]
+    workers: int
+    restart: bool
+    console: Console | None
+
+
+def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
+    """The study, with the options and ``run`` in place of keys of its ``[run]``; and where it reads and writes.
+
+    Raises:
+        UserError: a mistake in the file or the options.
+    """
+    changes = {
+        "corpus": options.get("documents") or None,
+        "backbone": options.get("model"),
+        "vectors": options.get("vectors"),
+        "sentences": options.get("sentences"),
+        "dev": options.get("dev") or None,
+        "threads": options.get("threads"),
+    }
+    data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
+    return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +90,7 @@ def study(
     file: str | Path,
     *,
     seeds: int | None = None,
-    test: str | None = None,
+    labels: str | None = None,
     sweep: Mapping[str, Sequence[Any]] | None = None,
     tuned: str | Path | None = None,
     **options: Unpack[Options],
@@ -53,30 +105,36 @@ def study(
     Args:
         file: a shipped study's name, or a .toml file.
         seeds: how many, from 0.
-        test: pairs that judge: sts, stsb, stsb-dev, dev-half, none.
+        labels: pairs that judge: sts, stsb, stsb-dev, dev-half, none.
         sweep: key -> values, over every row.
         tuned: the ``search.toml`` of a search. Its best settings are added to the rows.
-        options: see `isotrope.study.options.Options`.
+        options: see `Options`.
 
     Raises:
         UserError: a mistake of the user's; raised before long work.
         Stopped: Ctrl-C; the pages show what is finished, and the same call goes on.
     """
-    spec, place = with_options(file, options, seeds=seeds, test=test)
+    spec, place = with_options(file, options, seeds=seeds, test=labels)
     console = options.get("console") or plain_console()
     with watch("planning", console):
         planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
-    with writing(place.output, again="run the same command again"):
-        claim(place.output, "study")
+    job = study_job(options, spec, place)
+    with job.held():
+        job.begin()
         try:
-            failed = run_plan(planned, options.get("jobs", 1), console)
+            failed = run_plan(planned, options.get("workers", 1), console)
         except Stopped:
-            if any(cell.finished for cell in planned.cells.values()):
+            if any(cell.record() for cell in planned.cells.values()):
                 done = write_study(planned, place.output, {})
                 raise Stopped(f"stopped; finished cells are kept, {done.pages[0]} shows them") from None
             raise
         with watch("testing the differences, drawing and writing", console):
             return write_study(planned, place.output, failed)
+
+
+def study_job(options: Options, spec: Spec, place: Place) -> Job:
+    """The folder of a study. It has no identity of its own, since more rows and seeds, and other studies, add cells."""
+    return Job(options["output"], "study", {}, [corpus_of(spec, place)], restart=options.get("restart", False))
 
 
 def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
