@@ -123,7 +123,7 @@ def main() -> None:
     given.work.mkdir(parents=True)
     make_model(given.work)
     write_lines(given.data, given.work)
-    ray = ("--engine", "ray", "--jobs", str(WORKERS))
+    ray = ("--engine", "ray", "--workers", str(WORKERS))
     record: dict[str, Any] = {"workers": WORKERS, "width": WIDTH, "one": []}
     for size in SIZES:
         record["one"].append(run(given.work, size, 1))

@@ -260,7 +260,7 @@ def test_11_the_model_needs_no_isotrope(user: User) -> None:
 def test_12_onnx(user: User) -> None:
     """The graph holds pooling and whitening; its README's snippet runs."""
     user.types("whiten model notes.txt --output whitened --no-compare")
-    said = user.types("export whitened --to onnx --output onnx")
+    said = user.types("export whitened --output onnx")
     assert "written to onnx" in said
     readme = Path("onnx/README.md").read_text(encoding="utf-8")
     snippet = readme.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", "onnx")

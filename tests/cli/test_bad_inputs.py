@@ -268,11 +268,11 @@ MODEL: dict[str, Mistake] = {
 PAIRS: dict[str, Mistake] = {
     "unknown dev set": (lambda b: b.train("--dev", "stsx"), "dev set 'stsx' is unknown … stsb"),
     "no dev set": (lambda b: b.train("--dev", ""), "dev set '' is unknown … a .tsv file"),
-    "missing dev file": (lambda b: b.train("--dev", "no.tsv"), "no.tsv does not exist … one pair a line"),
-    "dev: columns": (lambda b: b.dev(ROWS + "one\ttwo\n"), "dev.tsv, line 21: 2 column(s) instead of 3 … tab"),
+    "missing dev file": (lambda b: b.train("--dev", "no.tsv"), "no.tsv does not exist … name"),
+    "dev: columns": (lambda b: b.dev(ROWS + "one\ttwo\n"), "dev.tsv, line 21: 2 column(s) instead of 3 … give"),
     "dev: score": (lambda b: b.dev(ROWS + "one\ttwo\tgood\n"), "dev.tsv, line 21: the score 'good' … correct"),
     "dev: equal scores": (lambda b: b.dev("one a\ttwo b\t3\n" * 20), "dev.tsv: every score is 3 … differ"),
-    "dev: too few": (lambda b: b.dev("one a\ttwo b\t3\n"), "dev.tsv has 1 pair(s) … at least 10"),
+    "dev: too few": (lambda b: b.dev("one a\ttwo b\t3\n"), "dev.tsv: 1 pair(s) … at least 10"),
     "dev: two of one name": (
         lambda b: b.train("--dev", b.file("x/dev.tsv", ROWS), "--dev", b.file("y/dev.tsv", ROWS)),
         "two dev sets are called 'dev' … rename a file",

@@ -50,7 +50,7 @@ def test_an_error_is_one_line_with_its_code(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An early end of a file is not taken for Ctrl-D; data is shown as it is."""
-    monkeypatch.setattr("isotrope.training.page.write_report", raising(error))
+    monkeypatch.setattr("isotrope.compression.page.write_student_report", raising(error))
     assert ended(["report", "somewhere"], monkeypatch) == code
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -58,7 +58,7 @@ def test_an_error_is_one_line_with_its_code(
 
 
 def test_what_is_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.training.page.write_report", raising(ZeroDivisionError()))
+    monkeypatch.setattr("isotrope.compression.page.write_student_report", raising(ZeroDivisionError()))
     monkeypatch.setattr(sys, "argv", ["isotrope", "report", "somewhere"])
     with pytest.raises(ZeroDivisionError):
         cli.main()
@@ -74,12 +74,16 @@ def test_a_shell_can_complete_commands(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "--install-completion" in capsys.readouterr().out
 
 
-def test_a_value_that_is_not_among_those_named_is_one_plain_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--backbone x", "it is --model here"), ("--lr 1", "it is --set train.learning_rate=RATE here")],
+)
+def test_a_word_of_another_tool_gets_the_word_of_here(
+    words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ended(["export", "isotrope/tiny", "--to", "onnxx", "--output", "here"], monkeypatch) == 2
-    expected = "isotrope: Invalid value for '--to': 'onnxx' is not one of 'onnx': see isotrope export --help\n"
-    assert capsys.readouterr().err == expected
+    assert ended(["improve", "a", "b", "--output", "c", *words.split()], monkeypatch) == 2
+    option = words.split()[0]
+    assert capsys.readouterr().err == f"isotrope: there is no option {option}: {said}\n"
 
 
 def test_every_argument_and_option_has_its_words() -> None:

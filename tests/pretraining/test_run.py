@@ -284,7 +284,7 @@ def test_the_output_may_not_lie_in_the_folder_of_the_text(corpus, tmp_path):
 
 
 def test_a_cold_start_differs_and_needs_no_vectors(corpus, finished, tmp_path):
-    run_toy(corpus, tmp_path, warm_start=False, tokens=10 * TOY.step_tokens)
+    run_toy(corpus, tmp_path, cold_start=True, tokens=10 * TOY.step_tokens)
     assert not (tmp_path / "prepared" / "vectors").exists()
     assert curve(tmp_path)[0]["held_out_loss"] != curve(finished)[0]["held_out_loss"]
     assert "cold" in (tmp_path / "model" / "README.md").read_text()

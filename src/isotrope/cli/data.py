@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from isotrope.cli.options import command
+from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
@@ -15,18 +17,19 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
 
-Folder = Annotated[str | None, typer.Argument(help="The data folder.", envvar="ISOTROPE_DATA")]
-Only = Annotated[str | None, typer.Option(help="Data sets or groups (sts, transfer, …), several with commas.")]
+FOLDER = Word("The data folder.", variable="ISOTROPE_DATA")
+ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.")
 
 
 @app.command("list")
-def data_list(
-    only: Only = "all",
-    addresses: Annotated[bool, typer.Option("--addresses", help="Show where every file comes from.")] = False,
-) -> None:
+@command(light=True, only=ONLY)
+def data_list(*, only: str = "all", addresses: bool = False) -> None:
     """List the data sets.
 
     Each has its rows, its size in megabytes, its licence, and how a download is verified.
+
+    Args:
+        addresses: Show where every file comes from.
     """
     from isotrope.datasets.sources import choose
     from isotrope.report.tables import Table, print_table
@@ -43,17 +46,17 @@ def data_list(
 
 
 @app.command("fetch")
+@command(light=True, folder=FOLDER, only=ONLY)
 def data_fetch(
-    folder: Folder = None,
-    only: Only = None,
-    mirror: Annotated[str | None, typer.Option(help="Address of a copy of the data folder, to download from.")] = None,
-    official: Annotated[
-        bool, typer.Option("--official", help="Download the makers' own archives, where there are any.")
-    ] = False,
+    folder: str | None = None, *, only: str | None = None, mirror: str | None = None, official: bool = False
 ) -> None:
     """Download data sets, and verify each file.
 
     Without --only, it downloads all but the training corpus. A download goes on where it stopped.
+
+    Args:
+        mirror: Address of a copy of the data folder, to download from.
+        official: Download the makers' own archives, where there are any.
     """
     from isotrope.console.progress import progress
     from isotrope.datasets.fetch import fetch_data
@@ -66,7 +69,8 @@ def data_fetch(
 
 
 @app.command("check")
-def data_check(folder: Folder = None, only: Only = None) -> None:
+@command(light=True, folder=FOLDER, only=ONLY)
+def data_check(folder: str | None = None, *, only: str | None = None) -> None:
     """Say which files are missing or wrong, and what to do.
 
     The exit code is 2 if a file is missing or wrong.
@@ -97,11 +101,8 @@ def _note(one: Checked) -> str:
 
 
 @app.command("prepare")
-def data_prepare(
-    folder: Folder = None,
-    output: Annotated[str | None, typer.Option(help="Where senteval/ is written; default: the data folder.")] = None,
-    only: Only = None,
-) -> None:
+@command(light=True, folder=FOLDER, only=ONLY, output=Word("Where senteval/ is written; default: the data folder."))
+def data_prepare(folder: str | None = None, *, output: str | None = None, only: str | None = None) -> None:
     """Make senteval/ from the official files of STS and SICK.
 
     The texts are then as SentEval has them. ISOTROPE_DATA may point to the folder.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from isotrope.cli.options import command
+from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
@@ -16,68 +16,49 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import write_json
 from isotrope.store.disk import writing
 
-Models = Annotated[
-    list[str],
-    typer.Argument(
-        help="Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors."
+MODELS = Word("Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors.")
+
+
+@command(
+    models=MODELS,
+    labels=Word(
+        "Your own labels: a .tsv, .csv or .jsonl file of graded pairs (first, second, score), questions (question, "
+        "answer) or texts (text, label), or a folder with queries and qrels; again for more."
     ),
-]
-Prompt = Annotated[
-    str | None, typer.Option(help="Words before every text, such as 'query: '; default: the model's prompt.")
-]
-PromptName = Annotated[str | None, typer.Option(help="One of the model's own prompts, by its name.")]
-QueryPrompt = Annotated[str | None, typer.Option(help="Words before queries; default: the model's prompt for them.")]
-DocumentPrompt = Annotated[
-    str | None, typer.Option(help="Words before documents; default: the model's prompt for them.")
-]
-Data = Annotated[
-    str | None, typer.Option(help="The data folder; it holds senteval/ and domain/.", envvar="ISOTROPE_DATA")
-]
-
-
+    json_file=Word("Write all results to this .json file.", "json"),
+)
 def evaluate(
-    models: Models,
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            help="sts, transfer, transfer:fast, ranking, geometry, retrieval; several with commas. "
-            "Default: sts; with --labels, those alone."
-        ),
-    ] = None,
-    tasks: Annotated[
-        str | None, typer.Option(help="Only these tasks of the suites, such as STS12,MR; several with commas.")
-    ] = None,
-    data: Data = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Your own labels: a .tsv, .csv or .jsonl file of graded pairs (first, second, score), questions "
-            "(question, answer) or texts (text, label), or a folder with queries and qrels; again for more."
-        ),
-    ] = None,
-    pooling: Annotated[
-        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
-    ] = None,
-    prompt: Prompt = None,
-    prompt_name: PromptName = None,
-    query_prompt: QueryPrompt = None,
-    document_prompt: DocumentPrompt = None,
-    truncate: Annotated[
-        str | None, typer.Option(help="Also score the first dimensions of the vectors: 64,128.")
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="Also score vectors of 8-bit numbers or of bits: int8,binary.")
-    ] = None,
-    compare: Annotated[bool, typer.Option("--compare", help="A verdict on each model against the first.")] = False,
-    intervals: Annotated[bool, typer.Option("--intervals", help="Show 95 % intervals of the STS scores.")] = False,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write all results to this .json file.")] = None,
-    table: Annotated[
-        list[str] | None, typer.Option(help="Write the tables to this file: .md, .tex or .html; again for more.")
-    ] = None,
+    models: list[str],
+    *,
+    suite: str | None = None,
+    tasks: str | None = None,
+    data: str | None = None,
+    labels: Sequence[str] = (),
+    pooling: str | None = None,
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    truncate: str | None = None,
+    precision: str | None = None,
+    compare: bool = False,
+    intervals: bool = False,
+    json_file: str | None = None,
+    table: Sequence[str] = (),
 ) -> None:
     """Score models on the papers' tasks or on your own data.
 
     The tables show correlations, accuracies and nDCG times 100.
+
+    Args:
+        suite: `sts`, transfer, transfer:fast, ranking, geometry, retrieval; several with commas. Default: sts; with
+            --labels, those alone.
+        tasks: Only these tasks of the suites, such as STS12,MR; several with commas.
+        truncate: Also score the first dimensions of the vectors: 64,128.
+        precision: Also score vectors of 8-bit numbers or of bits: int8,binary.
+        compare: A verdict on each model against the first.
+        intervals: Show 95 % intervals of the STS scores.
+        table: Write the tables to this file: .md, .tex or .html; again for more.
     """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.models import EvaluationRequest, check_widths, evaluate_models
@@ -87,8 +68,8 @@ def evaluate(
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
     check_widths(models, steps, pooling, prompts)
-    asked = EvaluationRequest.read(suite, tasks, data, [read_labels(path) for path in labels or []])
-    targets = [table_files.check_table_file(path) for path in table or []]
+    asked = EvaluationRequest.read(suite, tasks, data, [read_labels(path) for path in labels])
+    targets = [table_files.check_table_file(path) for path in table]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
@@ -112,23 +93,25 @@ def evaluate(
         console.print(f"written to {written}")
 
 
+@command(models=MODELS, query=Word("A sentence of the task. With --candidate: any sentence.", required=True))
 def case(
-    models: Models,
-    query: Annotated[str, typer.Option(help="A sentence of the task. With --candidate: any sentence.")],
-    task: Annotated[
-        str, typer.Option(help="The task that has the query: STS12 to STS16, STSBenchmark or SICKRelatedness.")
-    ] = "SICKRelatedness",
-    candidate: Annotated[list[str] | None, typer.Option(help="A sentence to rank; again for more.")] = None,
-    data: Data = None,
-    pooling: Annotated[
-        str | None, typer.Option(help="How token vectors become one: cls, mean, first_last, …; default: the model's.")
-    ] = None,
-    query_prompt: QueryPrompt = None,
-    document_prompt: DocumentPrompt = None,
+    models: list[str],
+    *,
+    query: str,
+    task: str = "SICKRelatedness",
+    candidate: Sequence[str] = (),
+    data: str | None = None,
+    pooling: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> None:
     """Show how models rank the sentences of one query.
 
     The sentences are those that people compared with the query in the task. Or give your own with --candidate.
+
+    Args:
+        task: The task that has the query: STS12 to STS16, STSBenchmark or SICKRelatedness.
+        candidate: A sentence to rank; again for more.
     """
     from isotrope.encoder.prompts import Prompts
     from isotrope.evaluation.ranking import case_table, find_list, ranking_lists

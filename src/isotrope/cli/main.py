@@ -14,6 +14,7 @@ import time
 import warnings
 from contextlib import nullcontext
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ from isotrope.cli.search import search
 from isotrope.cli.study import study
 from isotrope.cli.train import train
 from isotrope.cli.whiten import whiten
+from isotrope.cli.words import OLD
 from isotrope.cli.working import working
 from isotrope.console.plain import plain_console
 from isotrope.console.threads import let_threads_sleep
@@ -53,11 +55,9 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
-COMMANDS = (
-    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain, study,
-)  # fmt: skip
-for command in COMMANDS:
-    app.command()(working(command, alone=command is not train))
+for command in (quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain,
+                study):  # fmt: skip
+    app.command()(command if hasattr(command, "__signature__") else working(command, alone=command is not train))
 errors = plain_console(stderr=True)
 
 
@@ -82,6 +82,7 @@ PATIENCE = 120  # seconds in which the first process finds the same mistake, and
 
 def main() -> None:
     """Run the command line; every outcome has its exit code."""
+    _open_streams()
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     if several:
         hear_launcher()
@@ -89,31 +90,50 @@ def main() -> None:
         _run()
 
 
+def _open_streams() -> None:
+    """A stream that the shell has closed (``>&-``) leads nowhere; else the next file that is opened would get it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w"))
+
+
 def _run() -> None:
     _quiet()
     try:
+        Path.cwd()
+    except FileNotFoundError:
+        _fail("the folder that you are in was deleted: change to another one", 2)
+    try:
         if app(prog_name="isotrope", standalone_mode=False) == 130:  # what typer makes of Ctrl-C
             raise KeyboardInterrupt
+        sys.stdout.flush()
     except UserError as error:
         _fail(str(error), 2)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except typer.TyperException as error:
         context, problem = getattr(error, "ctx", None), error.format_message().replace("Value error, ", "")
+        if word := OLD.get(getattr(error, "option_name", "")):
+            _fail(f"there is no option {error.option_name}: it is {word} here", 2)  # type: ignore[attr-defined]
         if problem.startswith("Usage: "):  # a command without a word more gets its help
             errors.print(problem)
             sys.exit(2)
         _fail(f"{problem.rstrip('.')}: see {context.command_path if context else 'isotrope'} --help", 2)
-    except BrokenPipeError:  # the reader of the output has gone, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader of the output has gone, as head does
         sys.exit(0)
     except OSError as error:
         if error.filename is None and error.errno not in FULL:
             raise
         _fail(_system_line(error), 2)
     except Stopped as stopped:
-        line = f"{stopped}; go on with the same command and --resume"
-        _fail(line, stopped.code)
+        line = str(stopped)
+        _fail(line if "goes on" in line else f"{line}; go on with the same command and --resume", stopped.code)
     except (KeyboardInterrupt, typer.Abort):
         _fail("stopped; nothing finished is lost: give the same command again (train and compress: with --resume)", 130)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Sequence
 
 import typer
 
+from isotrope.cli.options import command
+from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 
-Name = Annotated[str, typer.Argument(help="A name from `isotrope presets list`, or a .toml file.")]
+NAME = Word("A name from `isotrope presets list`, or a .toml file.")
 
 app = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 console = plain_console()
 
 
 @app.command("list")
+@command(light=True)
 def presets_list() -> None:
     """List the presets, one line each."""
     from isotrope.preset.tables import preset_descriptions
@@ -26,20 +29,17 @@ def presets_list() -> None:
 
 
 @app.command("show")
-def presets_show(
-    name: Name,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="key=value: change a setting; again for more.")
-    ] = None,
-) -> None:
+@command(light=True, name=NAME)
+def presets_show(name: str, *, overrides: Sequence[str] = ()) -> None:
     """Show all settings of a preset, each with its source."""
     from isotrope.preset.sources import annotated
 
-    console.print(annotated(name, set_ or []))
+    console.print(annotated(name, overrides))
 
 
 @app.command("diff")
-def presets_diff(first: Name, second: Name) -> None:
+@command(light=True, first=NAME, second=NAME)
+def presets_diff(first: str, second: str) -> None:
     """Show the settings that differ between two presets."""
     from isotrope.preset.preset import read_preset
     from isotrope.preset.sources import flat

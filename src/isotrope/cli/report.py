@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
+from isotrope.cli.options import command
+from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 
 
-def report(
-    run: Annotated[str, typer.Argument(help="A run's folder, finished or not.")],
-    output: Annotated[str | None, typer.Option(help="The page, .html; default: report.html in the run.")] = None,
-) -> None:
+@command(
+    "isotrope.compression.page:write_student_report",
+    run=Word("A run's folder, finished or not."),
+    output=Word("The page, .html; default: report.html in the run."),
+)
+def report(page: Path) -> None:
     """Show a run on one page.
 
     It has the verdict, the curves, and the vectors before and after. The figures are also written as .svg and .png.
     """
-    from isotrope.compression.page import write_student_report
-
-    plain_console().print(f"written to {write_student_report(run, output)}")
+    plain_console().print(f"written to {page}")

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from isotrope.cli.options import command
+from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
@@ -21,28 +21,32 @@ if TYPE_CHECKING:
 SHOWN = 200  # characters of a text
 
 
+@command(
+    model=Word("The model that encoded the texts: a folder or a hub name."),
+    top=Word("Rows for each query.", low=1),
+    json_file=Word("Write all results to this .json file.", "json"),
+)
 def search(
-    model: Annotated[str, typer.Argument(help="The model that encoded the texts: a folder or a hub name.")],
-    index: Annotated[str, typer.Argument(help="What isotrope encode wrote: OUT.npy, OUT.parquet or a folder.")],
-    queries: Annotated[
-        list[str] | None, typer.Argument(metavar="[QUERY]...", help="Default: the lines of the standard input.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows for each query.")] = 10,
-    engine: Annotated[str, typer.Option(help="exact (torch), or faiss (needs isotrope[faiss]).")] = "exact",
-    texts: Annotated[
-        list[str] | None, typer.Option(help="For OUT.npy: a file that was encoded; again for more, in their order.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="In tables of --texts: the column of the texts; default: the only one, or text.")
-    ] = None,
-    query_prompt: Annotated[
-        str | None, typer.Option(help="Words before queries; default: the model's prompt for them.")
-    ] = None,
-    json_file: Annotated[str | None, typer.Option("--json", help="Write all results to this .json file.")] = None,
+    model: str,
+    index: str,
+    queries: list[str] | None = None,
+    *,
+    top: int = 10,
+    engine: str = "exact",
+    texts: Sequence[str] = (),
+    text: str | None = None,
+    query_prompt: str | None = None,
+    json_file: str | None = None,
 ) -> None:
     """Show the encoded texts that are nearest to a query.
 
     Every vector is compared. The memory does not grow with their number.
+
+    Args:
+        index: What isotrope encode wrote: OUT.npy, OUT.parquet or a folder.
+        queries: Default: the lines of the standard input.
+        engine: `exact` (torch), or faiss (needs isotrope[faiss]).
+        texts: For OUT.npy: a file that was encoded; again for more, in their order.
     """
     from isotrope.encoding.search import search as run
     from isotrope.report.table_files import check_file
@@ -53,7 +57,7 @@ def search(
     target = check_file(Path(json_file)) if json_file else None
     queries = queries or _lines()
     found = run(
-        model, index, queries, top=top, engine=engine, texts=texts or (), text=text, query_prompt=query_prompt,
+        model, index, queries, top=top, engine=engine, texts=texts, text=text, query_prompt=query_prompt,
         console=plain_console(stderr=True),
     )  # fmt: skip
     console = plain_console()

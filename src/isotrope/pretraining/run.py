@@ -44,7 +44,7 @@ def pretrain(
     size: str | Recipe = "tiny",
     output: Path,
     seed: int = 0,
-    warm_start: bool = True,
+    cold_start: bool = False,
     tokens: int | None = None,
     held_out: Sequence[str | Path] = (),
     split: str | None = None,
@@ -66,7 +66,7 @@ def pretrain(
         size: a name in `recipe.RECIPES`, or a Recipe of one's own.
         output: the run's folder.
         seed: of the weights, the order of the text and the masks.
-        warm_start: begin from word vectors (factorised co-occurrences of the corpus) instead of random embeddings.
+        cold_start: begin with random embeddings, not with word vectors (factorised co-occurrences of the corpus).
         tokens: the budget (default: the size's); over its last part the learning rate falls to zero.
         held_out: files whose loss is told (default: the corpus's last blocks, which are then not trained on).
         split: "sentences" frames each sentence of a text alone: see `isotrope.text.split.language_of`.
@@ -95,7 +95,7 @@ def pretrain(
     identity = {
         "recipe": asdict(recipe) | {"tokens": None},
         "seed": seed,
-        "warm_start": warm_start,
+        "warm_start": not cold_start,
         "corpus": content_checksum(sources, ""),
         "held_out": content_checksum(held, "") if held else None,
     }
@@ -112,8 +112,8 @@ def pretrain(
         model = build_model(recipe, tokenizer, seed, attention)
         if not done:
             cold = model.model.embeddings.tok_embeddings.weight.detach().numpy()
-            vectors = prepare_vectors(prepared / "vectors", blocks, cold, recipe, seed, console) if warm_start else None
-            begin_from(model, vectors, np.bincount(blocks.ravel(), minlength=len(tokenizer)))
+            warm = None if cold_start else prepare_vectors(prepared / "vectors", blocks, cold, recipe, seed, console)
+            begin_from(model, warm, np.bincount(blocks.ravel(), minlength=len(tokenizer)))
         weights = sum(parameter.numel() for parameter in model.parameters())
         console.print(threads_line())
         console.print(f"training {weights / 1e6:.1f} M weights on {blocks.size / 1e6:.1f} M tokens of text")

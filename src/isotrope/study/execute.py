@@ -82,7 +82,7 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
                         board.failed(one.cell, _why(one))
     except KeyboardInterrupt:
         _stop(running)
-        raise Stopped("stopped; finished cells are kept") from None
+        raise Stopped("stopped; finished cells are kept, and the same command goes on") from None
     return board.lost
 
 

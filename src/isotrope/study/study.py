@@ -126,7 +126,8 @@ def study(
         except Stopped:
             if any(cell.record() for cell in planned.cells.values()):
                 done = write_study(planned, place.output, {})
-                raise Stopped(f"stopped; finished cells are kept, {done.pages[0]} shows them") from None
+                shown = f"finished cells are kept, {done.pages[0]} shows them"
+                raise Stopped(f"stopped; {shown}, and the same command goes on") from None
             raise
         with watch("testing the differences, drawing and writing", console):
             return write_study(planned, place.output, failed)

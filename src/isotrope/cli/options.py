@@ -1,0 +1,145 @@
+"""A command's options, made from the signature and the docstring of the function that it runs.
+
+The function's file is parsed, not imported, so that ``--help`` does not wait for torch. A positional parameter becomes
+an argument, any other an option. The help of a word that all commands share is in `isotrope.cli.words`; that of the
+others is in the function's own docstring.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from isotrope.cli.words import VOCABULARY, Word
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import watch
+from isotrope.console.threads import limit_threads
+
+PACKAGE = Path(__file__).resolve().parent.parent
+TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float}
+MANY = re.compile(r"\b(Sequence|Iterable|Mapping|list)\[")
+NOTHING = inspect.Parameter.empty
+
+
+def command(
+    target: str = "", *, described_by: str = "", hidden: tuple[str, ...] = (), light: bool = False,
+    several: bool = False, read: Mapping[str, Callable[[list[str]], Any]] | None = None, **words: Word,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:  # fmt: skip
+    """Decorate what shows the result of a function, or a function that does all itself.
+
+    Args:
+        target: the function, ``module:name``; "": the decorated one. Its console, if it takes one, is standard error.
+        described_by: a class whose docstring describes the parameters, ``module:name``.
+        hidden: parameters that are no options.
+        light: it needs neither torch nor threads.
+        several: it may run in several processes.
+        read: parameter -> what makes its value of the texts given.
+        words: parameters that mean something else here than in all commands.
+    """
+
+    def wrap(show: Callable[..., None]) -> Callable[..., None]:
+        source = target or f"{show.__module__}:{show.__name__}"
+        head, described = docstring(source)
+        head = (inspect.getdoc(show) if target else None) or head
+        described = described | (docstring(described_by)[1] if described_by else {})
+        shown, console = [], False
+        for name, annotation, default, first in signature(source):
+            console = console or name == "console"
+            if name not in (*hidden, "console"):
+                word = words.get(name, VOCABULARY.get(name, Word()))
+                shown.append(_option(name, annotation, default, first, word, described.get(name)))
+
+        def run(**given: Any) -> None:
+            function = show if light else _loaded(target, show, several)
+            given = {name: value for name, value in given.items() if value is not None and value != []}
+            given |= {name: make(given[name]) for name, make in (read or {}).items() if name in given}
+            given |= {"console": plain_console(stderr=True)} if console else {}
+            found = function(**given)
+            if target:
+                show(found)
+
+        run.__name__, run.__doc__ = show.__name__, head
+        run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        return run
+
+    return wrap
+
+
+def _loaded(target: str, show: Callable[..., None], several: bool) -> Callable[..., Any]:
+    """The function of a command that computes: with its libraries, which take seconds, and a limit on the threads."""
+    with watch("loading the libraries", plain_console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")):
+        module, _, name = (target or "sentence_transformers").partition(":")
+        function = getattr(import_module(module), name, show)
+        limit_threads()
+    if not several:
+        import_module("isotrope.training.processes").refuse_several(show.__name__)
+    return function
+
+
+def signature(target: str) -> list[tuple[str, str, Any, bool]]:
+    """Of each parameter of a function, ``module:name``: name, annotation, default, whether it is positional."""
+    arguments = _definition(target).args  # type: ignore[union-attr]
+    first = [*arguments.posonlyargs, *arguments.args]
+    defaults = [*[None] * (len(first) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+    return [
+        (
+            one.arg,
+            ast.unparse(one.annotation or ast.Constant("")),
+            _value(default),
+            place < len(first) and one.arg != "output",
+        )
+        for place, (one, default) in enumerate(zip([*first, *arguments.kwonlyargs], defaults, strict=True))
+    ]
+
+
+@cache
+def docstring(target: str) -> tuple[str, dict[str, str]]:
+    """The docstring of a function or class before its sections, and what it says of each parameter."""
+    text = ast.get_docstring(_definition(target)) or ""
+    section = re.search(r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    found: dict[str, str] = {}
+    for names, said in re.findall(r"^    ([\w, ]+): (.*?)(?=^    \w|\Z)", section[1] if section else "", re.M | re.S):
+        words = " ".join(said.split())
+        found |= dict.fromkeys(names.split(", "), (words[0].upper() + words[1:]).replace("`", ""))
+    return re.split(r"^(?:Args|Attributes|Raises|Returns):", text, flags=re.MULTILINE)[0].strip(), found
+
+
+def _option(name: str, annotation: str, default: Any, first: bool, word: Word, said: str | None) -> inspect.Parameter:
+    """A parameter as typer takes it."""
+    many = bool(MANY.search(annotation)) if word.many is None else word.many
+    kind: Any = list[str] if many else TYPES.get(annotation.removesuffix(" | None"), str)
+    about: dict[str, Any] = {"help": word.help or said, "envvar": word.variable}
+    if kind in (int, float):
+        about |= {"min": word.low, "max": word.high}
+    default = None if default == () else default
+    default = NOTHING if word.required and default is None else default
+    flags = () if default is True else (f"--{(word.option or name).replace('_', '-')}",)  # typer has a --no- for True
+    given = typer.Argument(**about) if first else typer.Option(*flags, **about)
+    wanted: Any = Annotated[Optional[kind] if default is None else kind, given]  # noqa: UP045
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=wanted)
+
+
+@cache
+def _definition(target: str) -> ast.FunctionDef | ast.ClassDef:
+    module, _, name = target.partition(":")
+    file = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    nodes = ast.parse(file.read_text(encoding="utf-8")).body
+    named = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
+    return named[-1]  # behind its overloads
+
+
+def _value(node: ast.expr | None) -> Any:
+    """A default, if it is written there; None if it is a name, whose value the docstring says."""
+    try:
+        return NOTHING if node is None else ast.literal_eval(node)
+    except ValueError:
+        return None

@@ -1,0 +1,65 @@
+"""The words of all commands: what an option of this name means, wherever it occurs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A parameter as the command line shows it.
+
+    Attributes:
+        help: one sentence or two; "": the function's docstring says it.
+        option: its name, if it is not the parameter's own; of many values, one at a time.
+        many: it may be given several times; None: if the parameter takes several.
+        required: it must be given, although the function can do without.
+        low, high: the range of a number.
+        variable: of the environment.
+    """
+
+    help: str = ""
+    option: str = ""
+    many: bool | None = None
+    required: bool = False
+    low: float | None = None
+    high: float | None = None
+    variable: str | None = None
+
+
+VOCABULARY = {
+    "model": Word("Folder, hub name, isotrope/small or isotrope/tiny."),
+    "documents": Word("Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.", many=True),
+    "output": Word("Folder for the result and the work.", required=True),
+    "preset": Word("Method: a name from `isotrope presets list`, or a .toml file."),
+    "overrides": Word("key=value: change a setting of the preset; again for more.", "set", many=True),
+    "dev": Word(
+        "What chooses the checkpoint: a .tsv or .csv file of pairs, stsb, sickr, transfer-dev (slow), none; default: "
+        "the preset's if the data folder is known, else none; again for more.",
+        many=True,
+    ),
+    "data": Word("The data folder; it holds senteval/.", variable="ISOTROPE_DATA"),
+    "seed": Word("Seed of all random numbers.", low=0, high=2**31 - 1),
+    "sentences": Word("Use a random sample of so many texts; default: all.", low=2),
+    "text": Word("In tables: the column of the texts; default: the only one, or text."),
+    "title": Word("In tables: the column of the titles; default: title, if any."),
+    "split": Word("sentences: each sentence of a text by itself; sentences:de for German."),
+    "pooling": Word("How token vectors become one: cls, mean, first_last, …; default: the model's."),
+    "prompt": Word("Words before every text, such as 'query: '; default: the model's prompt."),
+    "prompt_name": Word("One of the model's own prompts, by its name."),
+    "query_prompt": Word("Words before queries; default: the model's prompt for them."),
+    "document_prompt": Word("Words before documents; default: the model's prompt for them."),
+    "workers": Word("How many work at the same time; the result is the same.", low=1),
+    "restart": Word("Forget what is there, and begin anew. Without it, the same command goes on."),
+    "minutes": Word("Time for the whole command.", low=0.1),
+}
+OLD = {  # words of earlier versions and of other tools -> those of here
+    "--backbone": "--model", "--base": "--model", "--model-name": "--model", "--corpus": "the documents as arguments",
+    "--documents": "the documents as arguments", "--domain": "--labels", "--test": "--labels", "--pairs": "--labels",
+    "--texts": "--labels", "--resume": "nothing: the same command goes on (--restart begins anew)",
+    "--jobs": "--workers", "--num-workers": "--workers", "--processes": "torchrun", "--column": "--text",
+    "--lr": "--set train.learning_rate=RATE", "--learning-rate": "--set train.learning_rate=RATE",
+    "--epochs": "--set train.epochs=NUMBER", "--batch-size": "--set train.batch_size=NUMBER",
+    "--temperature": "--set terms.infonce.temperature=NUMBER", "--max-length": "--set train.max_length=NUMBER",
+    "--out": "--output", "--output-dir": "--output", "--output_dir": "--output",
+}  # fmt: skip

@@ -1,0 +1,47 @@
+"""Options are made from signatures; what goes wrong between the shell and a command is one line, or nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from isotrope.cli.options import docstring, signature
+
+COMMAND = [sys.executable, "-m", "isotrope.cli.main"]
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = command.replace("isotrope", " ".join(COMMAND))
+    return subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_function_is_read_from_its_file() -> None:
+    target = "isotrope.store.atomic:write_json"
+    assert [name for name, *_ in signature(target)][:2] == ["path", "value"]
+    assert docstring(target)[0]
+
+
+def test_whoever_reads_the_output_may_leave(tmp_path: Path) -> None:
+    for command in ("isotrope presets list", "isotrope --help"):
+        done = shell(f"{command} | true; exit ${{PIPESTATUS[0]}}", tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_stream_leads_nowhere(tmp_path: Path) -> None:
+    assert shell("isotrope presets list >&-", tmp_path).returncode == 0
+    assert shell("isotrope presets show nothing >&- 2>&-", tmp_path).returncode == 2
+
+
+def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
+    done = shell(f"cd {tmp_path} && mkdir gone && cd gone && rmdir {tmp_path}/gone && isotrope presets list", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "isotrope: the folder that you are in was deleted: change to another one\n"
+
+
+def test_the_presets_are_listed_without_torch(tmp_path: Path) -> None:
+    code = "import sys, runpy; sys.argv = ['isotrope', 'presets', 'list']\n"
+    code += "try:\n    runpy.run_module('isotrope.cli.main', run_name='__main__')\nexcept SystemExit:\n    pass\n"
+    code += "import time; assert 'torch' not in sys.modules; print(time.process_time())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout.splitlines()[-1]) < 1
