@@ -12,7 +12,7 @@ from grid import RESULTS, grid, signed
 
 STS, SEARCH = "Avg.", "nDCG Avg."
 MAIN = ("first-search", "first-minilm-search")  # the studies whose rows the README shows
-WHITENED = ", then whitening"  # behind the name of a row
+WHITENED = ", then whitening"  # at the end of the name of a row
 SHOWN = [  # these rows only: the page of each study has all
     "Before training", f"Before training{WHITENED}", "SimCSE", f"SimCSE{WHITENED}", "WhitenedCSE", "DCLR",
     "RankCSE-listNet", f"RankCSE-listNet{WHITENED}",

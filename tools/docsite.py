@@ -21,7 +21,7 @@ LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)*)((?:src|tests|tools|benchmarks)/[^
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Equations are blocks of ``math``, as on GitHub; the reference stands behind the methods."""
+    """Equations are blocks of ``math``, as on GitHub; the reference comes after the methods."""
     fences = [{"name": "math", "class": "math", "format": equation}]
     config["mdx_configs"]["pymdownx.superfences"] = {"custom_fences": fences}
     reference: list[Any] = [
