@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from isotrope.types import Batch, Views
-from isotrope.views._eigen import rotations
+from isotrope.views._inverse_sqrt import rotations
 from isotrope.views.sgw import SGW, group_whiten
 from timing import clock, interleave, ratio, show
 

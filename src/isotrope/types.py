@@ -8,7 +8,7 @@ N sentences in the batch, D dimensions, V views, P = V - 1 positives, K extra ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol, runtime_checkable
 
@@ -62,6 +62,17 @@ class Views:
     def with_stack(self, stack: Tensor) -> Views:
         """The same batch with other embeddings."""
         return replace(self, stack=stack)
+
+    def named(self, numbers: Sequence[int], key: str) -> Tensor:
+        """The views of these numbers, counted as the passes: (len(numbers), N, D).
+
+        Raises:
+            UserError: there is no such view; ``key`` names the setting.
+        """
+        if max(numbers) >= len(self.stack):
+            problem = f"{key} = {list(numbers)} is not possible: the views are 0 to {len(self.stack) - 1}"
+            raise UserError(problem, "name other views, or raise views.passes")
+        return self.stack[list(numbers)]
 
 
 @dataclass(frozen=True, slots=True)

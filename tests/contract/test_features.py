@@ -26,6 +26,7 @@ from isotrope.contract.features import (
     stacked,
     whole,
 )
+from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
 from isotrope.tokens.layer_cutoff import LayerCutoff
@@ -175,8 +176,12 @@ def test_positions_do_not_change_where_sentences_are_padded_on_the_left(family: 
         assert torch.allclose(found, family(dict(column))["sentence_embedding"], atol=1e-5)
 
 
-def test_a_model_without_a_table_of_tokens_has_no_features_to_keep() -> None:
-    assert whole(torch.nn.Linear(2, 2), {"input_ids": torch.ones(1, 3, dtype=torch.long)}) == {}
+def test_features_that_an_encoder_does_not_take_are_refused() -> None:
+    column = {"input_ids": torch.ones(1, 3, dtype=torch.long)}
+    assert whole(torch.nn.Linear(2, 2), column, ()) == {}
+    for name in (KEEP, LAYER_TOKENS, POSITIONS):
+        with pytest.raises(UserError, match=f"a token step needs {name}, which this encoder does not take"):
+            whole(torch.nn.Linear(2, 2), column, [name])
 
 
 def test_word_vectors_read_rows_as_a_line() -> None:

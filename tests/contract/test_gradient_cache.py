@@ -213,14 +213,6 @@ def test_without_gradients_parts_are_encoded_once(tiny_model: Path) -> None:
     assert torch.allclose(views.stack[1], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("value", [0, -3])
-def test_impossible_sizes_are_named(tiny_model: Path, value: int) -> None:
-    with pytest.raises(UserError, match=rf"train\.mini_batch_size = {value}"):
-        read_preset("simcse", [f"train.mini_batch_size={value}"])
-    with pytest.raises(UserError, match=rf"mini_batch_size = {value}"):
-        Objective(student(tiny_model), {"infonce": InfoNCE()}, mini_batch_size=value)
-
-
 def test_an_apple_gpu_is_refused(tiny_model: Path) -> None:
     """Its random state is not kept by torch's checkpoints: gradients would be wrong, and nobody would know."""
 

@@ -67,12 +67,12 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("isotrope/tiny@middle", "pooling 'middle' is unknown: choose one of cls, mean"),
+        ("isotrope/tiny@middle", "pooling = 'middle' is unknown: choose one of cls, mean"),
         (
             "isotrope/tiny+whitenin",
             r"no step 'whitenin': write one of \+whitening, \+removal, \+flow, \+shortened, \+sif",
         ),
-        ("isotrope/tiny+whitening:q=3", r"\+whitening has no option 'q': choose from fit, sentences, k"),
+        ("isotrope/tiny+whitening:q=3", r"q=3 is not possible: .*\+whitening takes fit, sentences, k"),
         ("isotrope/tiny+whitening:k=0", "k=0 is not possible"),
         ("isotrope/tiny+whitening:exponent=0.6", "exponent=0.6 is not possible"),
         ("isotrope/tiny+removal:k=0", "k=0 is not possible"),
@@ -93,7 +93,7 @@ def test_mistakes_in_a_name_are_found_before_a_model_is_loaded(name, words):
 
 
 def test_mistakes_in_files_are_named(glove, tmp_path):
-    with pytest.raises(UserError, match="no pooling: leave @cls out"):
+    with pytest.raises(UserError, match="no prompts and no pooling: leave both out"):
         check_name(f"{glove}@cls")
     with pytest.raises(UserError, match=r"freq = .* does not exist"):
         check_name(f"{glove}+sif:freq=gone.txt")
@@ -120,15 +120,6 @@ def test_mistakes_in_files_are_named(glove, tmp_path):
     (tmp_path / "counts").write_text("the many\n")
     with pytest.raises(UserError, match="line 1: no word with its count"):
         open_encoder(f"{glove}+sif:freq={tmp_path / 'counts'}")
-    for text, words in {
-        "the nan": "nan is no count",
-        "the -1": "no count",
-        "the 0": "counts no word",
-        " ": "no word",
-    }.items():
-        (tmp_path / "counts").write_text(text + "\n")
-        with pytest.raises(UserError, match=words):
-            open_encoder(f"{glove}+sif:freq={tmp_path / 'counts'}")
     glove.write_text("\u00b2 \u00b2\nthe 1 2\n")
     with pytest.raises(UserError, match="line 1: no word vector"):
         open_encoder(str(glove))

@@ -9,7 +9,6 @@ import pytest
 from scipy.stats import spearmanr
 
 from conftest import sentences
-from isotrope.errors import UserError
 from isotrope.post.names import open_encoder
 from isotrope.post.ranks import ranks
 
@@ -33,11 +32,6 @@ def test_cosines_are_spearmans_correlations(share: float) -> None:
         expected = share * cosine(x[i], x[j]) + (1 - share) * spearmanr(*lists).statistic
         assert cosine(found[i], found[j]) == pytest.approx(expected, abs=1e-12)
     assert np.array_equal(ranks(corpus, share)(x[:3]), found[:3]), "row by row"
-
-
-def test_a_corpus_has_two_sentences() -> None:
-    with pytest.raises(UserError, match="ranks among 1 sentences"):
-        ranks(drawn(1, 4))
 
 
 def test_it_stands_behind_a_model(tiny_model: Path, corpus_file: Path) -> None:

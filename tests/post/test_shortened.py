@@ -64,5 +64,3 @@ def test_mistakes_are_named(truncate: str | None, precision: str | None, said: s
 def test_what_cannot_be_shortened() -> None:
     with pytest.raises(UserError, match="vectors of 20 dimensions cannot be cut to 21"):
         shortened(VECTORS, 21)
-    with pytest.raises(UserError, match="there is one text"):
-        shortened(VECTORS[:1], None, "int8")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import draw, scores
 from isotrope.contract.context import BuildContext
-from isotrope.errors import UserError
 from isotrope.scores.key_queue import KeyQueue, pushed
 from isotrope.terms.infonce import InfoNCE
 
@@ -62,9 +60,3 @@ def test_keys_have_no_gradient_and_backward_survives_the_next_step() -> None:
     loss.backward()
     assert not made.rows.requires_grad
     assert stack.grad is not None
-
-
-def test_a_view_that_does_not_exist_is_refused() -> None:
-    made = KeyQueue(4, keys=2).build(BuildContext(width=3)).double()
-    with pytest.raises(UserError, match=r"scores\.key_queue\.keys = 2 is not possible: the views are 0 to 1"):
-        made(scores(draw(2, 4, 3)))

@@ -22,7 +22,9 @@ def test_other_views_leave_the_contrast_and_stay_in_the_batch() -> None:
 
 
 def test_views_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(UserError, match=r"views = \[2\] is not possible: the positives are 1 to 1"):
+    with pytest.raises(
+        UserError, match=r"scores\.positives\.views = \[2\] is not possible: the views are 0 to 1: name other views"
+    ):
         Positives((2,))(scores(draw(2, 5, 3)))
     for wrong in ([], [0]):
         with pytest.raises(UserError, match=r"scores\.positives\.views"):

@@ -77,7 +77,7 @@ class TestMixture:
         assert torch.equal(plain, teacher("mixture", known(corpus), models=models, weights=[3, 3])(batch(4, 5)))
 
     @pytest.mark.parametrize(("options", "said"), [
-        ({"models": []}, "teachers.mixture.models is empty"),
+        ({"models": []}, "for 0 models: name at least one"),
         ({"models": ["a", "b"], "weights": [1]}, r"teachers.mixture.weights = \[1.0\] for 2 models"),
         ({"models": ["a"], "weights": [0]}, "some above 0"),
         ({"models": ["a"], "weights": [-1]}, r"teachers.mixture.weights.0 = -1"),

@@ -46,8 +46,5 @@ def test_the_soft_negative_is_a_view_or_a_column() -> None:
     assert MarginBand(view=0, weight=1.0)(given).item() == pytest.approx(own.item())
     assert MarginBand(view=0).reads_negatives
     assert not MarginBand().reads_negatives
-    for view, stack in ((3, draw(3, 5, 4)), (0, draw(2, 5, 4)), (0, draw(1, 5, 4))):
-        with pytest.raises(UserError, match=f"view = {view} is not possible"):
-            MarginBand(view=view)(scores(stack))
-    with pytest.raises(UserError, match=r"most = 0.1 is less than least = 0.2"):
-        MarginBand(least=0.2, most=0.1)
+    with pytest.raises(UserError, match="the data has no negatives: give --negative COLUMN"):
+        MarginBand(view=0)(scores(draw(2, 5, 4)))

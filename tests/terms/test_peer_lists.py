@@ -36,5 +36,3 @@ def test_the_views_are_named() -> None:
     assert PeerLists(own=(0, 2), peer=(1, 3), weight=0.5)(given).item() == pytest.approx(0.5 * expected.item())
     with pytest.raises(UserError, match=r"peer = \[1, 4\] is not possible"):
         PeerLists(own=(0, 2), peer=(1, 4))(given)
-    with pytest.raises(UserError, match=r"own = \[0, 1\] and peer = \[2, 3, 4\] are not as many"):
-        PeerLists(own=(0, 1), peer=(2, 3, 4))

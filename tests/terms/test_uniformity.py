@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from drawn import cosines_of, draw
-from isotrope.errors import UserError
 from isotrope.terms.uniformity import uniformity
 from oracle import ranking as oracle
 
@@ -44,8 +43,3 @@ def test_uniform_points_are_lower_than_a_cluster() -> None:
     spread, cluster = torch.eye(6, dtype=torch.float64), torch.ones(6, 6, dtype=torch.float64)
     assert uniformity(spread).item() == pytest.approx(-4)  # all squared distances are 2
     assert uniformity(cluster).item() == pytest.approx(0, abs=1e-12)
-
-
-def test_uniformity_needs_a_pair() -> None:
-    with pytest.raises(UserError, match="a batch of 1 sentence"):
-        uniformity(draw(1, 6))

@@ -95,11 +95,6 @@ def test_every_feature_is_erased_alike_and_sentences_differ() -> None:
     assert len({tuple(row) for row in keep[:, 0].tolist()}) == 15, "all choices of two of six"
 
 
-def test_an_encoder_that_takes_no_embeddings_is_refused() -> None:
-    with pytest.raises(UserError, match="takes no input embeddings"):
-        Cutoff("feature")(features([3, 4]), seeded())
-
-
 def test_the_tokens_of_a_prompt_are_left_alone() -> None:
     """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
     for left in (False, True):

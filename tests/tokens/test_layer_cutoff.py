@@ -14,7 +14,7 @@ from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.layer_cutoff import LayerCutoff, token_cutoff
-from token_batches import features, seeded
+from token_batches import seeded
 
 
 def by_hand(folder: Path, ids: Tensor, zero: list[tuple[int, int | None]]) -> Tensor:
@@ -83,5 +83,3 @@ def test_in_parts_and_on_another_pass_it_is_the_same(tiny_model: Path) -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(UserError, match=r"tokens\.layer_cutoff\.unit"):
         component("tokens", "layer_cutoff", unit="span")
-    with pytest.raises(UserError, match=r"has no embedding layer: take tokens\.cutoff"):
-        LayerCutoff()(features([3, 4]), seeded())

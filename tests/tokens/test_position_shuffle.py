@@ -64,7 +64,5 @@ def test_equals_bert_with_these_positions(tiny_model: Path, packed: bool) -> Non
 
 
 def test_what_does_not_go_is_refused() -> None:
-    with pytest.raises(UserError, match=r"takes no positions: take tokens\.shuffle"):
-        PositionShuffle()(features([3, 4]), seeded())
     with pytest.raises(UserError, match="do not go together"):
         Repeat()(with_positions([3, 4]), seeded())

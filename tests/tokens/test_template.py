@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
-from isotrope.errors import UserError
 from isotrope.tokens.template import hide_text, reframe
 from isotrope.views.denoised import Denoised
 from token_batches import features, read, seeded
@@ -42,11 +41,6 @@ def test_another_template_is_what_the_tokenizer_makes_of_it(tiny_model: Path) ->
     expected = plain.preprocess([OTHER.replace("{text}", one).replace("{mask}", mask) for one in text])
     for name in ("input_ids", "attention_mask"):
         assert torch.equal(after[name], expected[name]), name
-
-
-def test_a_step_without_effect_is_refused() -> None:
-    with pytest.raises(UserError, match=r"changes nothing: give it words, or hidden = true"):
-        component("tokens", "template", hidden=False)
 
 
 @pytest.mark.parametrize("packed", [True, False])

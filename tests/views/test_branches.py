@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from drawn import draw, scores
-from isotrope.errors import UserError
 from isotrope.views.branches import Branches
 
 
@@ -44,9 +41,3 @@ def test_the_slow_branch_follows_and_is_not_trained() -> None:
         made.projector[0].weight.add_(1)
     made.after_step(None)
     assert torch.allclose(made.average[0].weight, before + 0.5)
-
-
-def test_a_view_that_does_not_exist_is_refused() -> None:
-    views = scores(draw(2, 5, 4)).views
-    with pytest.raises(UserError, match=r"views\.branches\.slow = \[2\] is not possible: there are 2 views"):
-        Branches(4, slow=(2,)).double()(replace(views))

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from drawn import draw
 from isotrope.errors import UserError
-from isotrope.views._eigen import rotations
-from isotrope.views._inverse_sqrt import Method, inverse_sqrt
+from isotrope.views._inverse_sqrt import Method, inverse_sqrt, rotations
 from isotrope.views.sgw import group_whiten
 
 

@@ -166,16 +166,11 @@ def test_the_papers_setting_for_bert_large_is_refused() -> None:
         sgw(dim=1024, groups=384)
 
 
-def test_impossible_batches_and_orders_are_refused() -> None:
+def test_impossible_batches_are_refused() -> None:
     for count in (1, 3, 6):
         with pytest.raises(UserError, match=f"batch of {count} cannot whiten 6 channels"):
             group_whiten(draw(count, 12), 2)
         assert torch.isfinite(group_whiten(draw(count, 12), 2, eps=1e-5)).all()
-    for order in (torch.zeros(12, dtype=torch.long), torch.arange(11), torch.arange(1, 13)):
-        with pytest.raises(UserError, match="permutation"):
-            group_whiten(draw(9, 12), 2, order)
-    with pytest.raises(UserError, match="zca or pca"):
-        group_whiten(draw(9, 12), 2, method="cholesky")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="not finite"):
         group_whiten(torch.full((9, 12), torch.nan), 2)
 

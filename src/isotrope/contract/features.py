@@ -23,9 +23,15 @@ EMBEDDING, STATES = "sentence_embedding", "token_embeddings"
 
 
 def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KEEP,)) -> dict[str, Tensor]:
-    """What token steps change, as it is without them; without what this encoder cannot take.
+    """What token steps change, as it is without them.
 
-    ``needs``: names of the features that the steps ask for.
+    Args:
+        model: the encoder.
+        column: token ids and mask.
+        needs: names of the features that the steps ask for.
+
+    Raises:
+        UserError: this encoder cannot take one of them.
     """
     ids, encoder = column["input_ids"], language_model(model)
     found: dict[str, Tensor] = {}
@@ -36,7 +42,10 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
             del found[LAYER_FEATURES], found[LAYER_TOKENS]
     if encoder is not None and POSITIONS in inspect.signature(encoder.forward).parameters:
         found[POSITIONS] = _positions(encoder, ids)
-    return {name: value for name, value in found.items() if name in needs}
+    if missing := sorted(set(needs) - found.keys()):
+        remedy = "take another token step, such as tokens.shuffle or tokens.cutoff with unit = token"
+        raise UserError(f"a token step needs {missing[0]}, which this encoder does not take", remedy)
+    return {name: found[name] for name in needs}
 
 
 def in_rows(column: dict[str, Any]) -> dict[str, Any]:

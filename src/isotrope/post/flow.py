@@ -167,13 +167,7 @@ class Flow(PostStep):
     seed: int = Field(default=0, ge=0)
 
     def fitted(self, vectors: Matrix) -> Transform:
-        """The map x -> z of maximum likelihood.
-
-        Raises:
-            UserError: fewer than two sentences or dimensions; the fit diverges.
-        """
-        if min(vectors.shape) < 2:
-            raise UserError(f"a flow of {vectors.shape[0]} × {vectors.shape[1]} numbers", "fit on more sentences")
+        """The map x -> z of maximum likelihood; refused if the fit diverges."""
         glow = self.train(torch.from_numpy(vectors).float())
 
         def transform(x: Matrix) -> Matrix:

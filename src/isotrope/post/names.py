@@ -33,10 +33,10 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
 from isotrope.encoder.locate import locate
-from isotrope.encoder.pooling import LAYERS, check_pooling
+from isotrope.encoder.pooling import check_pooling
 from isotrope.encoder.prompts import NO_PROMPTS, Prompts
 from isotrope.encoder.word_vectors import WordVectors
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.ranks import Ranks
@@ -74,19 +74,13 @@ class EncoderName:
         pooling = None
         if "@" in source and not _exists(source):
             source, _, pooling = source.rpartition("@")
-            if pooling not in LAYERS:
-                raise UserError(
-                    f"{name}: pooling {pooling!r} is unknown",
-                    one_of(pooling, LAYERS),
-                )
+            check_pooling(pooling)
         if not source:
             raise UserError(f"{name!r} names no model", "write MODEL, MODEL@pooling or MODEL+whitening")
         for before, after in pairwise(steps):
             if before.fit == TARGET != after.fit:
-                raise UserError(
-                    f"{name}: fitted on {after.fit} behind a step that is fitted on the target",
-                    "give both steps the same fit=",
-                )
+                problem = f"{name}: fitted on {after.fit} behind a step that is fitted on the target"
+                raise UserError(problem, "give both steps the same fit=")
         return cls(source, pooling, tuple(steps))
 
     @property
@@ -100,13 +94,20 @@ class EncoderName:
         return Path(self.source).expanduser()
 
 
-def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> None:
-    """Whether a name can be opened, as far as that shows before a model is loaded.
-
-    Raises:
-        UserError: as `open_encoder`.
-    """
-    _checked(name, prompts)
+def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
+    """Refuse a name that cannot be opened, as far as that shows before a model is loaded."""
+    parsed = EncoderName.parse(name)
+    if not parsed.is_word_vectors:
+        prompts.check(locate(parsed.source), parsed.source)
+    elif prompts.given or parsed.pooling is not None:
+        raise UserError(f"{name}: word vectors have no prompts and no pooling", "leave both out: they are averaged")
+    else:
+        WordVectors(parsed.path)
+    if any(isinstance(step, Sif) and (i > 0 or not parsed.is_word_vectors) for i, step in enumerate(parsed.steps)):
+        raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
+    for step in parsed.steps:
+        step.check()
+    return parsed
 
 
 def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PROMPTS) -> Encoder:
@@ -120,7 +121,7 @@ def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PR
     Raises:
         UserError: no such model, prompt or file; an unknown pooling, step or option; a value that is not possible.
     """
-    parsed = _checked(name, prompts)
+    parsed = check_name(name, prompts)
     check_pooling(pooling)
     vectors = parsed.is_word_vectors
     encoder: Encoder = WordVectors(parsed.path) if vectors else _model(parsed, pooling, prompts)
@@ -133,23 +134,6 @@ def _model(parsed: EncoderName, pooling: str | None, prompts: Prompts) -> Senten
     model = load(parsed.source, parsed.pooling or pooling, prompt=prompts.text, prompt_name=prompts.name)
     prompts.apply_roles(model)
     return model
-
-
-def _checked(name: str, prompts: Prompts) -> EncoderName:
-    parsed = EncoderName.parse(name)
-    if not parsed.is_word_vectors:
-        prompts.check(locate(parsed.source), parsed.source)
-    elif prompts.given:
-        raise UserError(f"{name}: word vectors take no prompts", "leave the prompts out")
-    elif parsed.pooling is not None:
-        raise UserError(f"{name}: word vectors have no pooling", f"leave @{parsed.pooling} out: they are averaged")
-    else:
-        WordVectors(parsed.path)
-    if any(isinstance(step, Sif) and (i > 0 or not parsed.is_word_vectors) for i, step in enumerate(parsed.steps)):
-        raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
-    for step in parsed.steps:
-        step.check()
-    return parsed
 
 
 def post_step(text: str, name: str) -> PostStep:
@@ -171,11 +155,8 @@ def post_step(text: str, name: str) -> PostStep:
         return cls(**given)  # pydantic turns the text into numbers
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            remedy = f"choose from {', '.join(cls.model_fields)}"
-            raise UserError(f"{name}: +{kind} has no option {key!r}", remedy) from error
-        raise UserError(f"{name}: {key}={first['input']} is not possible", first["msg"]) from error
+        problem = f"{name}: {'.'.join(map(str, first['loc']))}={first['input']} is not possible"
+        raise UserError(problem, f"{first['msg']}; +{kind} takes {', '.join(cls.model_fields)}") from error
 
 
 def _is_pooled(name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import rankdata
 
-from isotrope.errors import UserError
 from isotrope.post.fitted import PostStep, Transform
 from isotrope.types import Count, Fraction, Matrix
 
@@ -21,12 +20,7 @@ def ranks(vectors: Matrix, share: float = 0.0) -> Transform:
     Ranks are centred, and equal cosines share a rank. So the cosine of two results is Spearman's correlation of the two
     lists of cosines. With a ``share`` λ > 0, x itself stands behind the ranks, and the cosine of two results is
     λ · cos(x, y) + (1 − λ) · that correlation: (N, M + D).
-
-    Raises:
-        UserError: there are fewer than two vectors.
     """
-    if len(vectors) < 2:
-        raise UserError(f"ranks among {len(vectors)} sentences", "fit on two or more")
     corpus = _unit(vectors)
 
     def ranked(x: Matrix) -> Matrix:

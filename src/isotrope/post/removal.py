@@ -22,10 +22,9 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
         UserError: no direction would be left; too few vectors for k directions.
     """
     dim = vectors.shape[1]
-    if k >= dim:
-        raise UserError(f"removal of k = {k} of {dim} directions", f"choose k below {dim}")
-    if len(vectors) <= k:
-        raise UserError(f"{len(vectors)} sentences have no {k} directions", f"fit on more than {k} sentences")
+    if k >= min(len(vectors), dim):
+        problem = f"removal of k = {k} directions of {len(vectors)} vectors with {dim} dimensions"
+        raise UserError(problem, "choose a smaller k, or fit on more sentences")
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     top = np.linalg.eigh(centred.T @ centred / len(vectors))[1][:, -k:]  # (D, k); eigh gives rising variances

@@ -26,7 +26,7 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     model may even gain. "binary" keeps the signs, -1 or 1: cosines then order texts as the Hamming distance does.
 
     Raises:
-        UserError: k is more than D; "int8" of fewer than two vectors.
+        UserError: k is more than D.
     """
     width = vectors.shape[1]
     if k is not None and k > width:
@@ -40,8 +40,6 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
         return cut
     if precision == "binary":
         return lambda x: np.where(cut(x) > 0, 1.0, -1.0)  # as `quantize_embeddings` sets the bits, before it packs them
-    if len(vectors) < 2:
-        raise UserError("int8 needs the range of each dimension, and there is one text", "give more texts")
     known = cut(vectors)
     ends = np.stack([known.min(axis=0), known.max(axis=0)])  # (2, k)
     return lambda x: np.asarray(quantize_embeddings(cut(x), "int8", ranges=ends), dtype=np.float64)

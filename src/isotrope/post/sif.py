@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -26,28 +25,22 @@ def read_counts(path: str | Path) -> dict[str, float]:
     """Word counts, a word and its number a line (tab or space between), words in lower case.
 
     Raises:
-        UserError: the file is missing or empty; a line is something else; names file and line.
+        UserError: a line is something else; names file and line.
     """
     counts: dict[str, float] = {}
     for number, line in enumerate(lines(source_of(Path(path))), start=1):
         cells = line.split()
         if not cells:
             continue
-        try:
-            word, count = cells[0].lower(), float(cells[1])
-        except (IndexError, ValueError):
-            raise UserError(f"{path}, line {number}: no word with its count", "give one of each a line") from None
-        if not 0 <= count < inf:
-            raise UserError(f"{path}, line {number}: {count} is no count", "give a number from 0")
-        counts[word] = counts.get(word, 0.0) + count
-    if not sum(counts.values()):
-        raise UserError(f"{path} counts no word", "give a word and its count a line")
+        if len(cells) < 2 or not cells[1].replace(".", "", 1).isdecimal():
+            raise UserError(f"{path}, line {number}: no word with its count", "give one of each a line")
+        counts[cells[0].lower()] = counts.get(cells[0].lower(), 0.0) + float(cells[1])
     return counts
 
 
 def smooth_inverse_frequency(counts: Mapping[str, float], a: float) -> Callable[[str], float]:
     """The weight a / (a + p(word)) with p = count / all counts; 1 for a word without a count."""
-    total = sum(counts.values())
+    total = sum(counts.values()) or 1.0
     return lambda word: a / (a + counts.get(word.lower(), 0.0) / total)
 
 
@@ -77,13 +70,9 @@ class Sif(PostStep):
             raise UserError(f"freq = {self.freq} does not exist", "name a file with a word and its count a line")
 
     def behind(self, base: Encoder) -> FittedEncoder:
-        """Behind word vectors, which take the weights.
-
-        Raises:
-            UserError: the encoder has no word vectors.
-        """
+        """Behind word vectors, which take the weights."""
         if not isinstance(base, WordVectors):
-            raise UserError("+sif weighs words, and this encoder has none", "use it right behind a word-vector file")
+            raise UserError("+sif weighs words, and this encoder has none", "put it right behind a word-vector file")
         return _SifEncoder(base, self)
 
     def fitted(self, vectors: Matrix) -> Transform:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext
-from isotrope.errors import UserError
 from isotrope.types import Count, Scores
 
 
@@ -30,9 +29,6 @@ class KeyQueue(nn.Module):
     Args:
         size: the most keys in the queue.
         keys: the view that gives keys.
-
-    Raises:
-        UserError: there is no such view.
     """
 
     stage = "scores"
@@ -53,12 +49,9 @@ class KeyQueue(nn.Module):
         return made
 
     def forward(self, scores: Scores) -> Scores:
-        stack = scores.views.stack
-        if self.keys >= len(stack):
-            problem = f"scores.key_queue.keys = {self.keys} is not possible: the views are 0 to {len(stack) - 1}"
-            raise UserError(problem, "name a view, or raise views.passes")
+        keys = scores.views.named([self.keys], "scores.key_queue.keys")[0]
         if self.training:
-            self.waiting = pushed(self.waiting, stack[self.keys].detach(), self.size)
+            self.waiting = pushed(self.waiting, keys.detach(), self.size)
         return scores.with_extra(self.rows[: int(self.filled)].clone())  # backward reads it after the queue has moved
 
     def after_step(self, objective: Any) -> None:

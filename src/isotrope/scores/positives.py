@@ -10,7 +10,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from isotrope.errors import UserError
 from isotrope.types import Count, Scores
 
 
@@ -20,17 +19,11 @@ class Positives:
 
     Args:
         views: the views that are positives, counted as the passes: 0 is the anchor.
-
-    Raises:
-        UserError: there is no such view.
     """
 
     stage = "scores"
     views: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
 
     def __call__(self, scores: Scores) -> Scores:
-        count = len(scores.cosines)
-        if max(self.views) > count:
-            problem = f"scores.positives.views = {list(self.views)} is not possible: the positives are 1 to {count}"
-            raise UserError(problem, "name other views, or raise views.passes")
+        scores.views.named(self.views, "scores.positives.views")
         return replace(scores, cosines=scores.cosines[[number - 1 for number in self.views]])

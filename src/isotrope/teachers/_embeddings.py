@@ -41,9 +41,6 @@ class CorpusEmbeddings:
 
         The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
         the next.
-
-        Raises:
-            UserError: no space or no right to write, a model that gives NaN.
         """
         corpus, rows = context.needed("corpus"), visited(context)
         key = cache_key(_LAYOUT, encoder.key(), corpus.key, rows)

@@ -43,34 +43,23 @@ class TeacherModel:
     prompt: str | None = None  # words before every text; None: the model's default prompt
 
     def load(self, context: BuildContext) -> "TeacherEncoder":
-        """Load it, or copy the student.
-
-        Raises:
-            UserError: as `isotrope.load` does; ``initial`` without a student, or with a pooling or prompt; the length
-                "train" in a context without one.
-        """
+        """Load it, or copy the student."""
         pooling = None if self.pooling == "own" else self.pooling
         max_length = None if self.max_length in (0, TRAIN) else int(self.max_length)
         if self.model != INITIAL:
             loaded = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
             return TeacherEncoder(self._cut(loaded, context), self)
-        if context.student is None:
-            raise UserError("the teacher 'initial' needs the student", "give it to the context, or name a model")
         for name, value in (("pooling", pooling), ("prompt", self.prompt)):
             if value is not None:
                 raise UserError(
                     f"{name} = {value!r} for the teacher 'initial'", "leave it out: it is the student's own"
                 )
-        encoder = deepcopy(context.student)  # which the student's training does not reach
+        encoder = deepcopy(context.needed("student"))  # which the student's training does not reach
         encoder.max_seq_length = max_length or encoder.max_seq_length
         return TeacherEncoder(self._cut(encoder, context), self)
 
     def width_in(self, context: BuildContext) -> int:
-        """T, which the loaded model tells. For a term with a projection, which is made before the corpus is encoded.
-
-        Raises:
-            UserError: as `load`.
-        """
+        """T, which the loaded model tells. For a term with a projection, which is made before the corpus is encoded."""
         return self.load(context).dim
 
     def _cut(self, encoder: SentenceTransformer, context: BuildContext) -> SentenceTransformer:
@@ -89,11 +78,7 @@ class TeacherEncoder:
         self.dim = int(encoder.get_embedding_dimension() or 0)
 
     def __call__(self, texts: list[str], progress: Callable[[int], None] | None = None) -> Tensor:
-        """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`.
-
-        Raises:
-            UserError: the model gives NaN or infinity.
-        """
+        """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`."""
         # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
         with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
             try:

@@ -51,11 +51,7 @@ class Bm25:
     b: Fraction = 0.75
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, words of the batch). The weights stay in memory as a sparse matrix.
-
-        Raises:
-            UserError: no text has a word, the weights cannot be kept.
-        """
+        """The teacher: row ids (N,) -> (N, words of the batch). The weights stay in memory as a sparse matrix."""
         corpus, rows = context.needed("corpus"), visited(context)
         key = cache_key(_LAYOUT, f"bm25 {self.k1} {self.b}", corpus.key, rows)
 

@@ -17,9 +17,5 @@ class Cached(TeacherModel):
     stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, T). Long, unless the embeddings are in the cache.
-
-        Raises:
-            UserError: the model cannot be loaded, the embeddings cannot be kept.
-        """
+        """The teacher: row ids (N,) -> (N, T). Long, unless the embeddings are in the cache."""
         return CorpusEmbeddings.open(self.load(context), context)

@@ -22,11 +22,7 @@ class Initial:
     precision: Precision = "fp32"
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, T). To be called before the first training step.
-
-        Raises:
-            UserError: the context has no student, the embeddings cannot be kept.
-        """
+        """The teacher: row ids (N,) -> (N, T). To be called before the first training step."""
         return self._cached.build(context)
 
     def width_in(self, context: BuildContext) -> int:

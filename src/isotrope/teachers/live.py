@@ -18,11 +18,7 @@ class Live(TeacherModel):
     stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, T). It stays in memory beside the student.
-
-        Raises:
-            UserError: the model cannot be loaded.
-        """
+        """The teacher: row ids (N,) -> (N, T). It stays in memory beside the student."""
         return _Encoding(self.load(context), context.needed("corpus"))
 
 

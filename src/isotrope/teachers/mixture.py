@@ -54,19 +54,11 @@ class Mixture:
                 raise UserError(problem, "give one entry a model, or leave it out")
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, ΣT_i).
-
-        Raises:
-            UserError: a model cannot be loaded, its embeddings cannot be kept.
-        """
+        """The teacher: row ids (N,) -> (N, ΣT_i)."""
         return _Mixed([model.build(context) for model in self._single()], self.weights or [1.0] * len(self.models))
 
     def width_in(self, context: BuildContext) -> int:
-        """ΣT_i, which the loaded models tell.
-
-        Raises:
-            UserError: a model cannot be loaded.
-        """
+        """ΣT_i, which the loaded models tell."""
         return sum(model.width_in(context) for model in self._single())
 
     def _single(self) -> list[Live | Cached]:
@@ -94,8 +86,6 @@ class _Mixed:
 
 
 def _check(count: int, weights: Sequence[float]) -> None:
-    if not count:
-        raise UserError("teachers.mixture.models is empty", "name at least one model")
-    if len(weights) != count or min(weights) < 0 or sum(weights) <= 0:
+    if not count or len(weights) != count or min(weights) < 0 or sum(weights) <= 0:
         problem = f"teachers.mixture.weights = {list(weights)} for {count} models"
-        raise UserError(problem, "give one weight a model, some above 0")
+        raise UserError(problem, "name at least one model, and give one weight a model, some above 0")

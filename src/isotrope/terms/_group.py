@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from isotrope.errors import UserError
-from isotrope.types import Scores
 
 
 def group_list(
@@ -23,15 +18,3 @@ def group_list(
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
     near, far = (anchor * positives).sum(dim=-1).T, (anchor @ others.T)[~own].view(len(anchor), -1)
     return (torch.cat([near, far], dim=1) / temperature).log_softmax(dim=1)
-
-
-def views_named(scores: Scores, numbers: Sequence[int], key: str) -> Tensor:
-    """The views of these numbers (len(numbers), N, D), in float32 or better.
-
-    Raises:
-        UserError: there is no such view; ``key`` names them.
-    """
-    if max(numbers) >= len(scores.views.stack):
-        problem = f"{key} = {list(numbers)} is not possible: the views are 0 to {len(scores.views.stack) - 1}"
-        raise UserError(problem, "name other views, or raise views.passes")
-    return scores.views.stack[list(numbers)].to(scores.cosines)

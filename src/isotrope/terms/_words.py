@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.errors import UserError
-from isotrope.types import Views
+from isotrope.types import Reading, Views
 
 
 def hidden_words(
@@ -42,6 +42,19 @@ def hidden_in(views: Views, number: int, term: str) -> Tensor:
         problem = f"{term} finds hidden words by their places, and a token step moves words"
         raise UserError(problem, f"leave in pass {number} only steps that hide words, such as tokens.hide")
     return changed(text, read, reading.text["attention_mask"])
+
+
+def own_states(reading: Reading, width: int, term: str) -> Tensor:
+    """The states (n, L, H) of a pass, of the encoder's own width H.
+
+    Raises:
+        UserError: a layer between encoder and pooling has changed them.
+    """
+    states = reading.states
+    if states is None or states.shape[-1] != width:
+        problem = f"{term} reads token states of the encoder's own width, and this model has others"
+        raise UserError(problem, "choose a model without a layer between its encoder and its pooling")
+    return states
 
 
 class Words(nn.Module):

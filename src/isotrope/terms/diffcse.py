@@ -48,11 +48,7 @@ class DiffCSE:
     weight: NonNegative = 0.005
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with its generator and its second encoder.
-
-        Raises:
-            UserError: the student or the generator does not fit.
-        """
+        """The term with its generator and its second encoder."""
         return averaged(_Detecting(self, context))
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.terms._group import group_list, views_named
+from isotrope.terms._group import group_list
 from isotrope.terms.infonce import infonce
 from isotrope.types import AboveZero, NonNegative, Scores
 
@@ -32,9 +32,6 @@ class Group:
 
     Args:
         views: the anchor, a second copy, then the changed copies, counted as the passes.
-
-    Raises:
-        UserError: there is no such view.
     """
 
     stage = "terms"
@@ -43,6 +40,6 @@ class Group:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        stack = views_named(scores, self.views, "terms.group.views")
+        stack = scores.views.named(self.views, "terms.group.views").to(scores.cosines)  # float32 or better
         first, second = (F.normalize(each, dim=-1) for each in stack[:2])
         return self.weight * (infonce(first @ second.T, self.temperature) + group_contrast(stack, self.temperature))

@@ -19,8 +19,7 @@ from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import language_model, token_table
 from isotrope.contract.hiding import Hiding, noise_of_rows
 from isotrope.encoder.student import keep_layers
-from isotrope.errors import UserError
-from isotrope.terms._words import Words, hidden_words
+from isotrope.terms._words import Words, hidden_words, own_states
 from isotrope.text.permutation import derive
 from isotrope.types import Count, Fraction, NonNegative, Scores
 
@@ -56,11 +55,7 @@ class InfoCSE:
     weight: NonNegative = 1e-5
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with its layers.
-
-        Raises:
-            UserError: the student is no transformer, or has no word [MASK].
-        """
+        """The term with its layers."""
         return averaged(_Filling(self, context))
 
 
@@ -92,10 +87,8 @@ class _Filling(nn.Module):
         batch, losses = scores.views.batch, []
         rows, seed = own_rows(batch.rows).tolist(), batch.generator.initial_seed()
         for number, reading in scores.views.readings.items():
-            ids, mask, states = reading.text["input_ids"], reading.text["attention_mask"], reading.states
-            if states is None or states.shape[-1] != self.words.layer.in_features:
-                problem = "infocse reads token states of the encoder's own width, and this model has others"
-                raise UserError(problem, "choose a model without a layer between its encoder and its pooling")
+            ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
+            states = own_states(reading, self.words.layer.in_features, "infocse")
             first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]  # (n, H)
             noise = noise_of_rows(mask, [derive(derive(seed, number), row) for row in rows])
             hidden, shown = self.hiding(ids, mask, noise)

@@ -42,7 +42,7 @@ class MarginBand:
         most: by how much at most.
 
     Raises:
-        UserError: there is no such view or column; ``most`` is less than ``least``.
+        UserError: there is no such view or column.
     """
 
     stage = "terms"
@@ -51,11 +51,6 @@ class MarginBand:
     most: NonNegative = 0.3
     weight: NonNegative = 1e-3
 
-    def __post_init__(self) -> None:
-        if self.most < self.least:
-            problem = f"terms.margin_band.most = {self.most} is less than least = {self.least}"
-            raise UserError(problem, "raise most")
-
     @property
     def reads_negatives(self) -> bool:
         """Whether it is this term that uses the data's negatives."""
@@ -63,12 +58,9 @@ class MarginBand:
 
     def __call__(self, scores: Scores) -> Tensor:
         views = scores.views
-        count = len(views.stack)
-        if max(1, self.view) >= count or (self.view == 0 and not views.negatives.shape[1]):
-            problem = f"terms.margin_band.view = {self.view} is not possible: the views are 0 to {count - 1}"
-            raise UserError(
-                problem, "name a view, raise views.passes, or give negatives: --negative COLUMN and view = 0"
-            )
-        soft = views.stack[self.view] if self.view else views.negatives[:, 0]
-        anchor, positive, soft = (each.to(scores.cosines) for each in (*views.stack[:2], soft))  # float32 or better
+        if not self.view and not views.negatives.shape[1]:
+            raise UserError("terms.margin_band.view = 0, and the data has no negatives", "give --negative COLUMN")
+        anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
+        soft = soft if self.view else views.negatives[:, 0]
+        anchor, positive, soft = (each.to(scores.cosines) for each in (anchor, positive, soft))  # float32 or better
         return self.weight * margin_band(anchor, positive, soft, self.least, self.most)

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
-from isotrope.errors import UserError
-from isotrope.terms._words import Words, hidden_in, hidden_words
+from isotrope.terms._words import Words, hidden_in, hidden_words, own_states
 from isotrope.types import NonNegative, Scores
 
 
@@ -40,11 +39,7 @@ class MaskedWords:
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with its layer.
-
-        Raises:
-            UserError: the student has no table of tokens.
-        """
+        """The term with its layer."""
         return averaged(_Saying(self, context))
 
 
@@ -62,9 +57,6 @@ class _Saying(nn.Module):
     def forward(self, scores: Scores) -> Tensor:
         hidden = hidden_in(scores.views, self.term.view, "masked_words")
         reading = scores.views.readings[self.term.view]
-        states = reading.states
-        if states is None or states.shape[-1] != self.words.layer.in_features:
-            problem = "masked_words reads token states of the encoder's own width, and this model has others"
-            raise UserError(problem, "choose a model without a layer between its encoder and its pooling")
+        states = own_states(reading, self.words.layer.in_features, "masked_words")
         words = reading.text["input_ids"][hidden]  # (T,)
         return self.term.weight * mean_of_all(hidden_words(self.words(states[hidden]), words))

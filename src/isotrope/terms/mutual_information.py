@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
 from isotrope.errors import UserError
+from isotrope.terms._words import own_states
 from isotrope.types import Count, NonNegative, Scores
 
 OddWidths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
@@ -39,9 +40,6 @@ class MutualInformation:
     Attributes:
         widths: of the windows, in tokens, each an odd number.
         channels: of each width.
-
-    Raises:
-        UserError: a width is even.
     """
 
     stage = "terms"
@@ -65,15 +63,13 @@ class _Windows(nn.Module):
 
     def __init__(self, term: MutualInformation, context: BuildContext) -> None:
         super().__init__()
-        self.term, width = term, context.needed("width")
-        self.windows = nn.ModuleList(nn.Conv1d(width, term.channels, w, padding=w // 2) for w in term.widths)
+        self.term, self.width = term, int(context.needed("width"))
+        self.windows = nn.ModuleList(nn.Conv1d(self.width, term.channels, w, padding=w // 2) for w in term.widths)
 
     def forward(self, scores: Scores) -> Tensor:
         reading = scores.views.readings[0]
-        mask, states = reading.read["attention_mask"].bool(), reading.states
-        if states is None or states.shape[-1] != self.windows[0].in_channels:
-            problem = "mutual_information reads token states of the vectors' width, and this model has others"
-            raise UserError(problem, "choose a model without a layer behind its pooling")
+        mask = reading.read["attention_mask"].bool()
+        states = own_states(reading, self.width, "mutual_information")
         local = self.local(states * mask[..., None])  # (n, L, C)
         count = mask.sum(dim=1, keepdim=True)
         sentences = gather_rows((local * mask[..., None]).sum(dim=1) / count)  # (N, C) of all processes

@@ -58,11 +58,7 @@ class PaSeR:
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with its projection and its decoder.
-
-        Raises:
-            UserError: the student has no table of tokens.
-        """
+        """The term with its projection and its decoder."""
         return averaged(_Phrases(self, context))
 
 

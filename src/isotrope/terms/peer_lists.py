@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.errors import UserError
-from isotrope.terms._group import group_list, views_named
+from isotrope.terms._group import group_list
 from isotrope.types import AboveZero, NonNegative, Scores
 
 _Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)]
@@ -45,9 +44,6 @@ class PeerLists:
     Args:
         own: views of the student: the anchor, then positives, counted as the passes.
         peer: those of the second encoder, as many.
-
-    Raises:
-        UserError: there is no such view; one list is longer than the other.
     """
 
     stage = "terms"
@@ -56,11 +52,7 @@ class PeerLists:
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
-    def __post_init__(self) -> None:
-        if len(self.own) != len(self.peer):
-            problem = f"terms.peer_lists: own = {list(self.own)} and peer = {list(self.peer)} are not as many"
-            raise UserError(problem, "name as many views of each encoder")
-
     def __call__(self, scores: Scores) -> Tensor:
-        own, peer = (views_named(scores, getattr(self, k), f"terms.peer_lists.{k}") for k in ("own", "peer"))
+        named = {"terms.peer_lists.own": self.own, "terms.peer_lists.peer": self.peer}
+        own, peer = (scores.views.named(views, key).to(scores.cosines) for key, views in named.items())
         return self.weight * peer_lists(own, peer, self.temperature)

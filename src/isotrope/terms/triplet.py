@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Scores
 
 
@@ -33,9 +32,6 @@ class Triplet:
         near: the view that is to be nearer, counted as the passes: 0 is the anchor.
         far: the view that is to be further away.
         margin: by how much, as a cosine.
-
-    Raises:
-        UserError: there is no such view.
     """
 
     stage = "terms"
@@ -45,10 +41,6 @@ class Triplet:
     weight: NonNegative = 0.1
 
     def __call__(self, scores: Scores) -> Tensor:
-        stack = scores.views.stack.to(scores.cosines)  # float32 or better
-        if max(self.near, self.far) >= len(stack):
-            problem = (
-                f"terms.triplet compares the views {self.near} and {self.far}, and the views are 0 to {len(stack) - 1}"
-            )
-            raise UserError(problem, "name other views, or raise views.passes")
-        return self.weight * triplet(stack[0], stack[self.near], stack[self.far], self.margin)
+        views = scores.views.named([0, self.near, self.far], "the views of terms.triplet")
+        anchor, near, far = views.to(scores.cosines)  # float32 or better
+        return self.weight * triplet(anchor, near, far, self.margin)

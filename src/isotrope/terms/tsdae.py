@@ -46,11 +46,7 @@ class TSDAE:
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with its decoder.
-
-        Raises:
-            UserError: the student has no table of tokens, or its architecture cannot hide later tokens.
-        """
+        """The term with its decoder."""
         made = _Rebuilding(self, context)
         if not made.can_decode():
             kind = made.decoder.config.model_type

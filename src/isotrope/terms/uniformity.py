@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.errors import UserError
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
@@ -20,15 +19,9 @@ def uniformity(
     embeddings: Tensor,  # (N, D) or (V, N, D), N >= 2
     t: float = 2.0,
 ) -> Tensor:
-    """Log of the mean over pairs i < j of e^{−t ‖u_i − u_j‖²}, rows divided by their norms; mean over views -> ().
-
-    Raises:
-        UserError: there is no pair.
-    """
+    """Log of the mean over pairs i < j of e^{−t ‖u_i − u_j‖²}, rows divided by their norms; mean over views -> ()."""
     unit = F.normalize(embeddings, dim=-1)
     count = unit.shape[-2]
-    if count < 2:
-        raise UserError(f"uniformity has no pair in a batch of {count} sentence", "choose larger batches")
     first, second = torch.triu_indices(count, count, offset=1, device=unit.device)
     cosines = (unit @ unit.mT)[..., first, second]  # (…, N (N - 1) / 2)
     return ((2 * t * (cosines - 1)).logsumexp(dim=-1) - math.log(len(first))).mean()  # ‖u − v‖² = 2 − 2 u·v

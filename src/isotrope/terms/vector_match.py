@@ -46,11 +46,7 @@ class VectorMatch:
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> nn.Module:
-        """The term with its projection.
-
-        Raises:
-            UserError: there is no such teacher, or it has no width.
-        """
+        """The term with its projection."""
         return _Matching(self, context)
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import KEEP
-from isotrope.errors import UserError
 from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Fraction
 
@@ -45,9 +44,6 @@ class Cutoff:
 
     An erased feature is 0 in the token embeddings, [CLS] and [SEP] included, before positions are added; what stays is
     not scaled up.
-
-    Raises:
-        UserError: ``unit = "feature"``, and the encoder takes no input embeddings.
     """
 
     stage = "tokens"
@@ -61,8 +57,6 @@ class Cutoff:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         if self.unit == "feature":
-            if KEEP not in features:
-                raise UserError("unit = 'feature': this encoder takes no input embeddings", "choose token or span")
             return {**features, KEEP: feature_cutoff(features[KEEP], self.ratio, generator)}
         if self.unit == "nested":  # drawn from the batch's seed, whatever was drawn since
             generator = torch.Generator().manual_seed(generator.initial_seed())

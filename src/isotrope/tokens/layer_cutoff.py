@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
-from isotrope.errors import UserError
 from isotrope.tokens._inner import random_order
 from isotrope.tokens.cutoff import feature_cutoff
 from isotrope.types import Fraction
@@ -32,9 +31,6 @@ class LayerCutoff:
 
     A token that is cut off keeps its place in attention and in the pooling. A feature is cut off in all tokens of a
     sentence. What stays is not scaled up.
-
-    Raises:
-        UserError: the encoder has no embedding layer of its own.
     """
 
     stage = "tokens"
@@ -48,8 +44,6 @@ class LayerCutoff:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         (name,) = self.needs
-        if name not in features:
-            raise UserError("layer_cutoff: this encoder has no embedding layer", "take tokens.cutoff instead")
         if self.unit == "feature":
             return {**features, name: feature_cutoff(features[name], self.ratio, generator)}
         return {**features, name: token_cutoff(features[name], features["attention_mask"], self.ratio, generator)}

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import POSITIONS
-from isotrope.errors import UserError
 from isotrope.tokens._inner import random_order
 
 
@@ -21,17 +20,12 @@ class PositionShuffle:
     """Each sentence's positions (N, L) in random order; its tokens stay in their columns. BibTeX: yan2021consert.
 
     So a pooling that takes the first token still takes [CLS], whose position may now be any.
-
-    Raises:
-        UserError: the encoder takes no positions.
     """
 
     stage = "tokens"
     needs = (POSITIONS,)
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        if POSITIONS not in features:
-            raise UserError("position_shuffle: this encoder takes no positions", "take tokens.shuffle instead")
         real, positions = features["attention_mask"].bool(), features[POSITIONS]
         places = (~real).long().argsort(dim=1, stable=True)  # (N, L): real tokens first, as they stand
         return {**features, POSITIONS: positions.scatter(1, places, positions.gather(1, random_order(real, generator)))}

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from isotrope.contract.context import BuildContext
 from isotrope.encoder.pooling import frame_ids, frame_size
-from isotrope.errors import UserError
 
 
 def hide_text(attention_mask: Tensor, before: int, behind: int) -> Tensor:
@@ -49,15 +48,12 @@ class Template:
         hidden: whether no token sees the text. What is left is what the words alone say.
 
     Raises:
-        UserError: it would change nothing; the tokenizer has no mask token; the words have no place for it or for the
-            text.
+        UserError: the tokenizer has no mask token; the words have no place for it or for the text.
     """
 
     stage = "tokens"
 
     def __init__(self, words: str = "", hidden: bool = True) -> None:
-        if not (words or hidden):
-            raise UserError("tokens.template changes nothing", "give it words, or hidden = true")
         self.words, self.hidden = words, hidden
         self.old = (1, 1)
         self.new: tuple[list[int], list[int]] | None = None

@@ -21,13 +21,6 @@ def check_groups(key: str, groups: int, dim: int) -> None:
     raise UserError(f"{key} = {groups} does not divide the {dim} channels", f"choose {' or '.join(map(str, near))}")
 
 
-def check_order(order: Tensor, dim: int) -> Tensor:
-    """Refuse an order (…, D) that is no permutation; one that lies on a GPU is believed, not waited for."""
-    if order.shape[-1] != dim or (order.device.type == "cpu" and (order.sort(-1).values != torch.arange(dim)).any()):
-        raise UserError("order is not a permutation of the channels", f"name each of 0 … {dim - 1} once")
-    return order
-
-
 def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
     """Channel ``order[i]`` goes to place i; C = D / G neighbours are a group. (P, N, D), (V, D) -> (V, G, C, N).
 

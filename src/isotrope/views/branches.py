@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext
 from isotrope.contract.moving import decay_at, follow
-from isotrope.errors import UserError
 from isotrope.types import Count, Fraction, Views
 
 
@@ -38,9 +37,6 @@ class Branches(nn.Module):
         slow: the views of the slow branch.
         decay: as that of `isotrope.peers.moving_average`.
         rise: the same.
-
-    Raises:
-        UserError: there is no such view.
     """
 
     stage = "views"
@@ -66,9 +62,7 @@ class Branches(nn.Module):
         return self if self.dim else Branches(context.needed("width"), self.slow, self.decay, self.rise)
 
     def forward(self, views: Views) -> Views:
-        if max(self.slow) >= len(views.stack):
-            problem = f"views.branches.slow = {list(self.slow)} is not possible: there are {len(views.stack)} views"
-            raise UserError(problem, "name other views, or raise views.passes")
+        views.named(self.slow, "views.branches.slow")
         through = [
             self.average(embeddings) if number in self.slow else self.predictor(self.projector(embeddings))
             for number, embeddings in enumerate(views.stack)

@@ -13,7 +13,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.errors import UserError
 from isotrope.types import Count, Views
 
 
@@ -33,16 +32,11 @@ class Denoised:
     Args:
         templates: for view 0, 1, …, the view whose template has no text in it. Say in ``scores.positives`` that it is
             no positive.
-
-    Raises:
-        UserError: there is no such view.
     """
 
     stage = "views"
     templates: Annotated[tuple[Count, ...], Field(min_length=1)] = (2,)
 
     def __call__(self, views: Views) -> Views:
-        if max(*self.templates, len(self.templates)) >= len(views.stack):
-            problem = f"views.denoised.templates = {list(self.templates)} is not possible"
-            raise UserError(problem, f"the views are 0 to {len(views.stack) - 1}: name others, or raise views.passes")
+        views.named([*self.templates, len(self.templates)], "views.denoised.templates")
         return views.with_stack(denoise(views.stack, self.templates))

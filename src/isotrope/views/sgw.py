@@ -19,10 +19,9 @@ from isotrope.contract.context import BuildContext
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
-from isotrope.views._groups import check_groups, check_order, into_groups, out_of_groups
+from isotrope.views._groups import check_groups, into_groups, out_of_groups
 from isotrope.views._inverse_sqrt import Method, inverse_sqrt
-from isotrope.views._moments import moments, ridge
-from isotrope.views._momentum import Momentum, blocks
+from isotrope.views._moments import Momentum, blocks, moments, ridge
 
 
 def group_whiten(
@@ -39,18 +38,16 @@ def group_whiten(
     variance (a constant channel, equal sentences) comes out as 0.
 
     Raises:
-        UserError: groups do not divide D; order is no permutation; N <= C without eps (Σ_g is singular).
+        UserError: groups do not divide D; N <= C without eps (Σ_g is singular).
     """
     count, dim = z.shape[-2:]
     check_groups("groups", groups, dim)
-    if method not in ("zca", "pca"):
-        raise UserError(f"method = {method!r} is unknown", "choose zca or pca")
     if eps == 0 and count <= dim // groups:
         raise UserError(
             f"a batch of {count} cannot whiten {dim // groups} channels a group",
             "take larger batches, more groups, or eps > 0",
         )
-    order = torch.arange(dim, device=z.device) if order is None else check_order(order, dim).to(z.device)
+    order = torch.arange(dim, device=z.device) if order is None else order.to(z.device)
     order = order.expand(*z.shape[:-2], dim).reshape(-1, dim)  # (V, D)
     with torch.autocast(z.device.type, enabled=False):
         x = into_groups(_precise(z).reshape(-1, count, dim), order, groups)  # (V, G, C, N)
