@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-from isotrope.cli.options import docstring, signature
+import pytest
 
+from isotrope.cli.options import docstring, signature
+from isotrope.errors import UserError, needs
+
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "isotrope.cli.main"]
 
 
@@ -45,3 +50,25 @@ def test_the_presets_are_listed_without_torch(tmp_path: Path) -> None:
     code += "import time; assert 'torch' not in sys.modules; print(time.process_time())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout.splitlines()[-1]) < 1
+
+
+@pytest.mark.parametrize(("extra", "module"), [("report", "matplotlib"), ("text", "selectolax"), ("bm25", "bm25s")])
+def test_what_an_extra_brings_is_named_where_it_is_missing(
+    extra: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UserError, match=rf"{module}, which is not installed: pip install 'isotrope\[{extra}\]'"):
+        needs(extra, module)
+
+
+def test_at_most_twenty_packages_are_required_and_no_extra_is_imported_at_once() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert len(settings["dependencies"]) <= 20
+    code = "import sys, pkgutil, importlib, isotrope\n"
+    code += "for m in ('matplotlib', 'selectolax', 'sentencex', 'bm25s', 'sacremoses'): sys.modules[m] = None\n"
+    code += (
+        "for name in ('train', 'improve', 'compress', 'whiten', 'encode', 'search', 'evaluate', 'load', 'Objective'):\n"
+    )
+    code += "    getattr(isotrope, name)\n"
+    code += "import isotrope.study.study, isotrope.training.page, isotrope.cli.main"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
-from sacremoses import MosesTokenizer
+from isotrope.errors import needs
 
 
 @cache
-def _moses() -> MosesTokenizer:
-    return MosesTokenizer("en")
+def _moses() -> Any:
+    return needs("data", "sacremoses").MosesTokenizer("en")
 
 
 def moses_tokens(sentence: str, lower: bool = True) -> str:

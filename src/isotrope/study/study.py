@@ -12,13 +12,12 @@ from rich.console import Console
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
-from isotrope.errors import Stopped
+from isotrope.errors import Stopped, UserError, needs
 from isotrope.store.atomic import write_json
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
-from isotrope.study.figures import draw
 from isotrope.study.plan import Place, StudyPlan, corpus_of, plan_study
 from isotrope.study.spec import Spec, read_study, with_tuned
 
@@ -141,6 +140,12 @@ def study_job(options: Options, spec: Spec, place: Place) -> Job:
 def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> Study:
     """Write the study's record, pages and figures from the cells that are finished."""
     record = study_record(planned, failed)
-    record["figures"] = draw(planned, record, output)
+    try:
+        figures = needs("report", "isotrope.study.figures")
+    except UserError as error:  # the tables stand without them
+        plain_console(stderr=True).print(f"no figures: {error}")
+        record["figures"] = {}
+    else:
+        record["figures"] = figures.draw(planned, record, output)
     write_json(output / RECORD, record)
     return Study(output, record, write_pages(record, output), failed)

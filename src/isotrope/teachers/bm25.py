@@ -19,7 +19,7 @@ from torch import Tensor
 
 from isotrope.contract.context import BuildContext, TrainingText
 from isotrope.contract.distributed import gather_rows
-from isotrope.errors import UserError
+from isotrope.errors import UserError, needs
 from isotrope.store.cache import cache_folder, cached
 from isotrope.teachers._embeddings import cache_key, places_of, visited
 from isotrope.text.sample import RowIds
@@ -76,14 +76,12 @@ def word_weights(texts: Iterator[str], k1: float, b: float) -> csr_array:
     Raises:
         UserError: no text has a word.
     """
-    from bm25s import BM25  # looks for numba and jax, which takes a second
-    from bm25s.tokenization import Tokenizer
-
-    tokenizer = Tokenizer(splitter=WORD, stopwords=None)
+    bm25s = needs("bm25", "bm25s")  # looks for numba and jax, which takes a second
+    tokenizer = bm25s.tokenization.Tokenizer(splitter=WORD, stopwords=None)
     ids = list(tokenizer.streaming_tokenize(texts, update_vocab=True, allow_empty=False))
     if not any(ids):
         raise UserError("BM25 finds no word in the text", "give text with words, or choose another teacher")
-    engine = BM25(k1=k1, b=b, method="lucene")
+    engine = bm25s.BM25(k1=k1, b=b, method="lucene")
     engine.index((ids, tokenizer.get_vocab_dict()), create_empty_token=False, show_progress=False)
     scores = engine.scores
     shape = (len(ids), len(scores["indptr"]) - 1)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from selectolax.lexbor import LexborHTMLParser
 
-from isotrope.errors import UserError
+from isotrope.errors import UserError, needs
 from isotrope.text.files import TextFile
 from isotrope.text.lines import LONGEST_LINE, lines
 
@@ -85,7 +84,7 @@ def _front_title(page: str) -> str:
 
 
 def _head_title(page: str) -> str:
-    node = LexborHTMLParser(_sound(page)).css_first("title")
+    node = _tree(_sound(page)).css_first("title")
     return " ".join(node.text().split()) if node else ""
 
 
@@ -129,7 +128,7 @@ def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:
 
 
 def _html(text: str) -> Iterator[_Part]:
-    page = LexborHTMLParser(_sound(text))
+    page = _tree(_sound(text))
     page.strip_tags(_LEFT_OUT.split(", "))
     if (body := page.body) is None:
         return
@@ -155,3 +154,8 @@ def _sound(text: str) -> str:
         with suppress(UnicodeDecodeError, LookupError):
             return raw.decode(encoding)
     return raw.decode("cp1252", "replace")
+
+
+def _tree(page: str) -> Any:
+    """A page's tree."""
+    return needs("text", "selectolax.lexbor").LexborHTMLParser(page)

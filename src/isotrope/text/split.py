@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sentencex import segment
-
-from isotrope.errors import UserError
+from isotrope.errors import UserError, needs
 
 SPLIT = "sentences"
 ENGLISH = "en"  # its rules are right for most languages; some need their own abbreviations
@@ -47,9 +45,9 @@ def split_text(text: str, language: str = ENGLISH) -> Iterator[str]:
 
 
 def _segment(text: str, language: str) -> Iterator[str]:
-    begin = 0
+    rules, begin = needs("text", "sentencex"), 0
     while begin < len(text):
-        found = segment(language, text[begin : begin + _LONGEST])
+        found = rules.segment(language, text[begin : begin + _LONGEST])
         if begin + _LONGEST < len(text) and len(found) > 1:
             found.pop()  # it may go on behind what was looked at
         begin += sum(map(len, found))
