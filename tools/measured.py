@@ -280,23 +280,9 @@ def runs() -> str:
 def quickstart() -> str:
     """What `make quickstart` measured before and after."""
     found = read("quickstart/quickstart")
-    measures, text = found["measures"], found["text"]
-    titles = {
-        "retrieval": f"MRR@10 × 100, {text['queries']:,} docstrings of held-out packages",
-        "similarity": "Spearman × 100, 330 graded pairs",
-    }
-    rows = [
-        [title, *map(points, (m["before"], m["after"])), change(m)]
-        for key, title in titles.items()
-        for m in [measures[key]]
-    ]
-    for name in ("alignment", "uniformity"):
-        m = measures[name]
-        rows.append(
-            [f"{name} (lower is better)", f"{m['before']:.3f}", f"{m['after']:.3f}", f"{m['after'] - m['before']:+.3f}"]
-        )
-    return f"""{grid(["measure", "before", "after", "change (95 %)"], rows)}
+    table, verdict = found["table"], found["verdict"]
+    rows = [[name, *(points(table[when][name]) for when in ("before", "after"))] for name in table["before"]]
+    return f"""{grid([f"{found['questions']} questions", "before", "after"], rows)}
 
-Chosen from {found["candidates"]} candidates: {found["choice"]}. {text["documents"]:,} documents,
-{found["seconds"] / 60:.1f} minutes on {found["environment"]["cores"]} cores, at most \
-{found["peak_memory_mb"]:,} MB of memory."""
+{found["model"]} and its best candidate, {found["choice"]}: {change(verdict)} MRR@10, *{verdict["word"]}*. No label was used.
+{found["documents"]:,} documents, {found["seconds"] / 60:.1f} minutes on {found["environment"]["cores"]} cores."""

@@ -1,22 +1,40 @@
-"""``isotrope quickstart``: this machine's own documents, and the best model for them."""
+"""``isotrope quickstart``: a raw model becomes better for a collection that ships, and questions prove it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
 from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 
+if TYPE_CHECKING:
+    from isotrope.report.outcome import Outcome
 
-@command(output=Word("Folder for the documents, the new model and the result."))
-def quickstart(*, output: str = "isotrope-quickstart", seed: int = 0) -> None:
-    """Improve isotrope/small for documents of this machine, and judge it on others.
 
-    The documents are the docstrings of the installed packages.
+@command(
+    "isotrope.quickstart.run:quickstart",
+    hidden=("model", "plan", "collection"),
+    output=Word("Folder for the documents, the new model and the report."),
+)
+def quickstart(found: Outcome) -> None:
+    """Improve a raw model for 3,600 pages about commands, without labels, and judge it by questions.
+
+    The pages ship with isotrope. Nothing is downloaded.
     """
-    from isotrope.quickstart.run import quickstart as run
-    from isotrope.quickstart.show import show_result
+    from isotrope.quickstart.run import quickstart_tables
+    from isotrope.report.outcome import MODEL, REPORT
+    from isotrope.report.tables import print_table
 
     console = plain_console()
-    show_result(run(output, seed=seed, console=console), Path(output), console)
+    for table in quickstart_tables(found.record):
+        print_table(table, console)
+    console.print(f"chosen from {len(found.record['improved']['table'])} candidates: {found.record['choice']}")
+    console.print(f"verdict: {found.verdict}")
+    minutes, seconds = divmod(round(found.record["seconds"]), 60)
+    console.print(f"took {minutes} min {seconds} s")
+    console.print(f"model:  {found.folder / MODEL}")
+    console.print(f"report: {found.folder / REPORT}")
+    console.print("your own model and your own documents:")
+    console.print("  isotrope improve YOUR-MODEL YOUR-DOCUMENTS --output better")
+    console.print("  isotrope encode better/model YOUR-DOCUMENTS --output index")

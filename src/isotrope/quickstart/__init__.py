@@ -1,1 +1,1 @@
-"""The quickstart: this machine's own documentation in, a better model and its proof out."""
+"""The quickstart: a collection that ships, a raw model, no label, and the proof that the model became better."""

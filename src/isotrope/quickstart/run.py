@@ -1,150 +1,185 @@
-"""The main job on documents that every machine has, offline: improve a model for them, and judge it on others."""
+"""A raw model becomes better for some documents without a label. Then questions that nobody has seen judge it."""
 
 from __future__ import annotations
 
 import json
-import sys
+import lzma
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from rich.console import Console
 
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import progress, watch
+from isotrope.console.progress import watch
 from isotrope.encoder import load
-from isotrope.encoder.locate import is_bare
-from isotrope.errors import UserError
-from isotrope.evaluation.sets.similarity import agreement
-from isotrope.evaluation.significance import Comparison
+from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.significance import compare_means
+from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import improve
-from isotrope.quickstart.docstrings import Docstrings, gather
-from isotrope.quickstart.measures import DECISION, ModelMeasures, compare_measures, decide, measure_model
-from isotrope.quickstart.page import write_page
-from isotrope.store.atomic import write_json, write_text
-from isotrope.store.lock import hold
-from isotrope.store.mark import kind_of
-from isotrope.store.records import Record, read_record
+from isotrope.improvement.page import candidates_table
+from isotrope.report.outcome import MODEL, REPORT, Outcome
+from isotrope.report.page import Page
+from isotrope.report.tables import Table
+from isotrope.store.atomic import write_text
+from isotrope.store.job import Job
+from isotrope.store.records import Record
 from isotrope.training.environment import environment
+from isotrope.types import Encoder
 
-MODEL = "isotrope/small"
-POOLING = "first_last"  # of a raw model, the best one without training: a fair model to begin with
-RACE_MINUTES = 3.0
-TEXT, DOCUMENTS, RESULT, IMPROVED = "docstrings.json", "documents.jsonl", "quickstart.json", "improved"
+KIND, START = "quickstart", "isotrope/tiny"
+THREADS = 2  # on every machine: sums in another order would give other figures
+SHOWN = 5  # questions
+TRIED = ("slight whitening", "soft whitening", "full whitening")
+# Work, not time, so that every machine does the same.
+PLAN: Mapping[str, Any] = {
+    "size": {"queries": 250, "fitted_on": 1000},
+    "left_out": {},
+    "trials": [
+        {"name": "keep", "steps": TRIED},
+        {"name": "pooling first_last", "pooling": "first_last", "steps": TRIED},
+        *(
+            {
+                "name": f"{recipe}, {pairs:,} pairs", "pooling": "first_last", "recipe": recipe, "pairs": pairs,
+                "steps": TRIED,
+            }
+            for recipe, pairs in (("crops", 4096), ("titles", 4096), ("crops", 8192))
+        ),
+    ],
+}  # fmt: skip
+
+
+def pages() -> list[dict[str, str]]:
+    """The collection that ships: 3,600 pages about commands, with ``name``, ``title``, ``text``, ``asked``."""
+    packed = (files("isotrope.quickstart") / "tldr.jsonl.xz").read_bytes()
+    return [json.loads(line) for line in lzma.decompress(packed).decode().splitlines()]
 
 
 def quickstart(
-    output: str | Path = "isotrope-quickstart",
+    output: str | Path | None = "isotrope-quickstart",
     *,
     seed: int = 0,
-    model: str = MODEL,
-    minutes: float = RACE_MINUTES,
-    text: Docstrings | None = None,
+    model: str = START,
+    plan: Mapping[str, Any] = PLAN,
+    collection: Sequence[Mapping[str, str]] | None = None,
+    restart: bool = False,
     console: Console | None = None,
-) -> dict[str, Any]:
-    """Improve ``model`` for the docstrings of the installed packages, and judge it on packages that it has not seen.
+) -> Outcome:
+    """Improve a raw model for the pages that ship, without a label, and let their questions judge it.
 
-    No label is used. Called again after a stop or a kill, it goes on; after its end, it gives the same result again.
+    Called again after a stop or a kill, it goes on. After its end, it gives the same result again.
 
     Args:
-        output: the folder, for the gathered documents, ``improved/`` with the model, and ``quickstart.json``.
+        output: a folder for the documents, the model and the report; None: a temporary one.
         seed: of all random numbers.
         model: to begin with.
-        minutes: for the race of the candidates.
-        text: what was gathered; by default `isotrope.quickstart.docstrings.gather()`.
+        plan: the work of `improve`.
+        collection: pages; None: `pages`.
+        restart: forget what an earlier call left in the output.
         console: where to report; None reports to the terminal.
 
-    Returns:
-        What ``quickstart.json`` holds: ``text`` (counts), ``choice``, ``measures`` (before and after, with intervals),
-        ``verdict``, ``seconds``, …
-
     Raises:
-        UserError: the folder is not ours, is in use, or holds another result; too little text is installed.
+        UserError: the folder is not ours, is in use, or was begun with something else.
         Stopped: Ctrl-C.
     """
-    console, folder = console or plain_console(), Path(output)
-    identity = {"seed": seed, "model": model, "minutes": minutes}
-    with hold(folder, "quickstart", again="give the same command again"):
-        if (folder / RESULT).is_file() and kind_of(folder / IMPROVED / "model") == "model":
-            return _finished(folder, identity)
-        return _make(folder, identity, text, console)
+    console = console or plain_console()
+    identity = {"seed": seed, "model": files_checksum(model), "plan": plan}
+    job = Job(output, KIND, identity, restart=restart)
+    with job.held():
+        record = job.result()
+        if record is None:
+            job.begin()
+            threads = torch.get_num_threads()
+            torch.set_num_threads(THREADS)
+            try:
+                record = _made(job, model, collection or pages(), plan, seed, console)
+            finally:
+                torch.set_num_threads(threads)
+    return Outcome(job, record, quickstart_page)
 
 
-def _make(folder: Path, identity: Mapping[str, Any], text: Docstrings | None, console: Console) -> dict[str, Any]:
-    began, resumed, seed = time.monotonic(), (folder / TEXT).is_file(), identity["seed"]
-    pooling = POOLING if is_bare(identity["model"]) else None
-    with watch("loading", console):
-        before = load(identity["model"], pooling)
-    text = Docstrings.read(folder / TEXT) if resumed else _gathered(text, folder, console)
-    rows = zip(text.titles, text.texts, strict=True)
-    lines = (json.dumps({"title": title, "text": body}, ensure_ascii=False) for title, body in rows)
-    write_text(folder / DOCUMENTS, "\n".join(lines) + "\n")
-    console.print(f"{len(text.titles):,} docstrings of {len(text.packages)} packages to learn from")
-    console.print(f"{len(text.queries):,} docstrings of {len(text.held_out)} other packages to judge by")
-    found = improve(
-        identity["model"], folder / DOCUMENTS, output=folder / IMPROVED, minutes=identity["minutes"], seed=seed,
-        pooling=pooling, console=console,
+def quickstart_page(record: Mapping[str, Any]) -> Page:
+    """The page: what was done, whether the model is better, questions, and all candidates."""
+    return Page(
+        title=f"Quickstart: {record['model']} for {record['documents']:,} pages about commands",
+        lead=[
+            f"isotrope compared {len(record['improved']['gains'])} candidates on tasks made from the pages. It saw no "
+            f"label. Its choice: {record['choice']}.",
+            f"Then {record['questions']:,} questions, each written for a page by its authors, searched all pages. No "
+            "candidate was trained on them or chosen by them.",
+        ],
+        verdict=Verdict.from_record(record["verdict"]),
+        tables=[*quickstart_tables(record), candidates_table(record["improved"])],
+    )
+
+
+def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
+    """What both models find, and what some questions found before and after."""
+    rows = [
+        [name, *(f"{100 * record['table'][when][name]:.1f}" for when in ("before", "after"))]
+        for name in record["table"]["before"]
+    ]
+    shown = [[of["question"], *of["found"]] for of in record["shown"]]
+    return [
+        Table(f"{record['questions']:,} questions, in 100", ["", "before", "after"], rows),
+        Table("The first page that was found; ✓ is the right one", ["question", "before", "after"], shown, words=3),
+    ]
+
+
+def _made(
+    job: Job, model: str, rows: Sequence[Mapping[str, str]], plan: Mapping[str, Any], seed: int, console: Console
+) -> Record:
+    began, documents = time.monotonic(), job.folder / "documents.jsonl"
+    lines = (json.dumps({"title": row["title"], "text": row["text"]}, ensure_ascii=False) for row in rows)
+    write_text(documents, "\n".join(lines) + "\n")
+    console.print(f"{len(rows):,} pages about commands (tldr-pages, CC BY 4.0)")
+    found = improve(model, documents, output=job.folder / "improved", plan=plan, seed=seed, console=console)
+    right = np.array([place for place, row in enumerate(rows) if row["asked"]])
+    with watch("judging", console, "both models by questions that they have not seen"):
+        (old, old_first), (new, new_first) = (_searched(each, rows, right) for each in (load(model), found.model))
+    before, after = (np.where(places <= 10, 1 / places, 0.0) for places in (old, new))
+    verdict = Verdict.of(
+        compare_means(before, after, seed=seed), before=model, after=found.choice,
+        judge=f"{len(right):,} questions that no candidate has seen", measure="MRR@10 × 100",
     )  # fmt: skip
-    with watch("measuring", console, "both models on the other packages"):
-        old, new = measure_model(before, text), measure_model(found.model, text)
-    tests = compare_measures(old, new, seed)
-    result = {
-        **identity,
-        "choice": found.choice,
-        "candidates": len(found.record["table"]),
-        "text": {
-            "packages": len(text.packages), "held_out_packages": text.held_out, "documents_found": text.found,
-            "documents_shared_with_held_out": text.shared, "documents": len(text.titles), "queries": len(text.queries),
+    changed = np.flatnonzero(old_first != new_first)
+    some = changed[np.linspace(0, len(changed) - 1, min(SHOWN, len(changed))).astype(int)]
+
+    def named(first: npt.NDArray[np.int64], at: int) -> str:
+        return f"{rows[first[at]]['name']}{' ✓' if first[at] == right[at] else ''}"
+
+    record = {
+        "model": model, "choice": found.choice, "verdict": asdict(verdict), "documents": len(rows),
+        "questions": len(right), "seed": seed,
+        "table": {
+            when: {"the right page is the first": float(np.mean(places == 1)),
+                   "it is among the first ten": float(np.mean(places <= 10)), "MRR@10": float(np.mean(rank))}
+            for when, places, rank in (("before", old, before), ("after", new, after))
         },
-        "measures": _measures(old, new, tests),
-        "grading_agreement": agreement(),
-        "verdict": decide(tests),
-        "rule": DECISION,
-        "seconds": time.monotonic() - began,
-        "resumed": resumed,  # then the seconds are those of the last call alone
-        "peak_memory_mb": _peak_memory_mb(),
-        "environment": environment(),
+        "shown": [
+            {"question": rows[right[at]]["asked"], "found": [named(old_first, at), named(new_first, at)]} for at in some
+        ],
+        "improved": found.record, "seconds": time.monotonic() - began, "environment": environment(),
     }  # fmt: skip
-    write_page(result, folder)
-    write_json(folder / RESULT, result)
-    return result
+    found.save(job.folder / MODEL)
+    write_text(job.folder / REPORT, quickstart_page(record).html())
+    return job.finish(record)
 
 
-def _finished(folder: Path, identity: Mapping[str, Any]) -> Record:
-    """The result that is there, if it is one of the same settings."""
-    remedy = "choose another --output"
-    result = read_record(folder / RESULT, list(identity), f"delete it, or {remedy}")
-    for key, value in identity.items():
-        if result[key] != value:
-            raise UserError(f"{folder} holds a result with {key} = {result[key]!r}, not {value!r}", remedy)
-    return result
-
-
-def _gathered(text: Docstrings | None, folder: Path, console: Console) -> Docstrings:
-    if text is None:
-        with progress("read the docstrings of", None, console, unit="packages") as bar:
-            text = gather(progress=lambda done, total: bar.update(done, total=total))
-    text.write(folder / TEXT)
-    return text
-
-
-def _measures(old: ModelMeasures, new: ModelMeasures, tests: Mapping[str, Comparison]) -> dict[str, dict[str, float]]:
-    """Measure -> the figures of both models, and of the test where there is one."""
-    shown = ("difference", "low", "high", "p", "resamples")
-    return {
-        name: {"before": before, "after": new.figures[name]}
-        | ({key: asdict(tests[name])[key] for key in shown} if name in tests else {})
-        for name, before in old.figures.items()
-    }
-
-
-def _peak_memory_mb() -> int | None:
-    """The most memory that this process held so far; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # pragma: no cover  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+def _searched(
+    encoder: Encoder, rows: Sequence[Mapping[str, str]], right: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Of each question (Q,) the place of its own page among all, from 1, and the page that comes first."""
+    texts = [f"{row['title']} {row['text']}" for row in rows]
+    queries, found = search_vectors(encoder, [rows[at]["asked"] for at in right], texts)
+    one, all_ = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, found))
+    cosines = one @ all_.T  # (Q, M)
+    own = cosines[np.arange(len(right)), right]
+    return 1 + (cosines > own[:, None]).sum(axis=1), cosines.argmax(axis=1)

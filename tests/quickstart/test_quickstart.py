@@ -1,0 +1,105 @@
+"""The quickstart, whole, on a part of its collection without a training."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from isotrope.cli.main import main
+from isotrope.encoder import load
+from isotrope.errors import Stopped, UserError
+from isotrope.quickstart.run import PLAN, _searched, pages, quickstart, quickstart_page
+from isotrope.report.outcome import Outcome
+
+PAGES = pages()[:200]
+
+
+def run(output: Path | None, **options: Any) -> Outcome:
+    plan = {**PLAN, "trials": PLAN["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
+    console = Console(quiet=True)
+    return quickstart(output, plan=plan, collection=PAGES, console=console, **options)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return run(tmp_path_factory.mktemp("quick") / "start")
+
+
+def test_the_collection_ships_with_its_licence() -> None:
+    found = pages()
+    asked = [page["asked"] for page in found if page["asked"]]
+    assert (len(found), len(asked)) == (3600, 712)
+    assert not any(page["asked"] in page["text"] for page in found if page["asked"]), "a question is not in its page"
+    import isotrope.quickstart
+
+    folder = Path(isotrope.quickstart.__file__).parent
+    assert "CC BY 4.0" in (folder / "README.md").read_text()
+    assert (folder / "tldr.jsonl.xz").stat().st_size < 3e6
+
+
+def test_the_result_holds_what_two_models_find(finished: Outcome) -> None:
+    record = json.loads((finished.folder / "result.json").read_text())
+    right = np.array([place for place, page in enumerate(PAGES) if page["asked"]])
+    for when, model in (("before", load("isotrope/tiny")), ("after", finished.model)):
+        texts = [f"{page['title']} {page['text']}" for page in PAGES]
+        cosines = model.similarity(model.encode([PAGES[at]["asked"] for at in right]), model.encode(texts)).numpy()
+        first = float(np.mean(cosines.argmax(axis=1) == right))
+        assert record["table"][when]["the right page is the first"] == pytest.approx(first, abs=0.02)
+        places, _ = _searched(model, PAGES, right)
+        assert record["table"][when]["MRR@10"] == pytest.approx(np.mean(np.where(places <= 10, 1 / places, 0)))
+    verdict = finished.verdict
+    assert verdict.scores == tuple(record["table"][when]["MRR@10"] for when in ("before", "after"))
+    assert verdict.judge == f"{len(right)} questions that no candidate has seen"
+    rows = [json.loads(line) for line in (finished.folder / "documents.jsonl").read_text().splitlines()]
+    assert rows == [{"title": page["title"], "text": page["text"]} for page in PAGES], "no question, no name"
+    page = (finished.folder / "report.html").read_text()
+    assert page == quickstart_page(record).html()
+    for words in ("soft whitening", "the right page is the first", record["shown"][0]["question"]):
+        assert words in page
+
+
+def test_the_same_call_gives_the_same_result_and_makes_a_deleted_model_again(finished: Outcome, tmp_path: Path) -> None:
+    assert run(finished.folder).record["seconds"] == finished.record["seconds"]
+    with pytest.raises(UserError, match=r"was begun with seed = 0, not 1: .* --restart"):
+        run(finished.folder, seed=1)
+    folder = tmp_path / "start"
+    shutil.copytree(finished.folder, folder)
+    shutil.rmtree(folder / "model")
+    assert run(folder).record["table"] == finished.record["table"]
+    assert (folder / "model" / "modules.json").is_file()
+
+
+@pytest.mark.parametrize("stop", [Stopped("while training"), KeyboardInterrupt()])
+def test_a_stopped_quickstart_ends_with_130_and_one_line(
+    stop: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """typer turns Ctrl-C into a return value, which would end the command as if it were done."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise stop
+
+    monkeypatch.setattr("isotrope.quickstart.run.quickstart", stopped)
+    monkeypatch.setattr("sys.argv", ["isotrope", "quickstart"])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 130
+    assert "nothing finished is lost" in capsys.readouterr().err
+
+
+def test_the_command_shows_the_verdict_and_what_to_type_next(
+    finished: Outcome, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("isotrope.quickstart.run.quickstart", lambda *_, **__: finished)
+    monkeypatch.setattr("sys.argv", ["isotrope", "quickstart"])
+    with suppress(SystemExit):
+        main()
+    shown = capsys.readouterr().out
+    for words in ("MRR@10", "verdict: ", "no candidate has seen", "isotrope improve YOUR-MODEL", "report.html"):
+        assert words in shown
