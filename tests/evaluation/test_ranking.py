@@ -1,5 +1,7 @@
 """The ranking tasks of RankCSE's Appendix G: the lists of the papers, scipy's and scikit-learn's numbers on each."""
 
+from __future__ import annotations
+
 import json
 
 import numpy as np
@@ -13,7 +15,16 @@ import isotrope
 from isotrope.errors import UserError
 from isotrope.evaluation import ranking, suite
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.ranking import RankingChoices, find_list, kendall, ndcg_of, rank_sets, ranking_lists
+from isotrope.evaluation.ranking import (
+    RankingChoices,
+    RankingList,
+    case_table,
+    find_list,
+    kendall,
+    ndcg_of,
+    rank_sets,
+    ranking_lists,
+)
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare_means
@@ -215,10 +226,6 @@ def test_two_models_are_compared_list_by_list():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: RankingChoices(tau="d"), "tau = 'd'"),
-        (lambda: RankingChoices(side="left"), "either, first, second"),
-        (lambda: RankingChoices(at=0), "at = 0"),
-        (lambda: RankingChoices(more_than=0), "more_than = 0"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1])]}), "own has no list to rank"),
         (lambda: rank_sets(Letters(), {"own": [star([2, 2, 2, 2])]}), "own has no list"),
         (lambda: rank_sets(Letters(), {"own": [star([3, 2, 1, -1])]}), r"negative score \(-1\)"),
@@ -228,3 +235,27 @@ def test_two_models_are_compared_list_by_list():
 def test_mistakes_are_named(call, words):
     with pytest.raises(UserError, match=words):
         call()
+
+
+class Counts:
+    """A sentence is its count of each letter: equal sets of letters have equal vectors."""
+
+    def encode(self, sentences):
+        return np.array([[1.0, *(s.count(letter) for letter in "abcdef")] for s in sentences])
+
+
+def test_case_table():
+    rows = case_table({"letters": Counts(), "hash": HashEncoder()}, "abc", ["d", "abc", "ab", "ab"], [1, 5, 3, 3])
+    assert [(r["sentence"], r["gold"], r["gold_rank"]) for r in rows] == [
+        ("abc", 5, 1), ("ab", 3, 2), ("ab", 3, 2), ("d", 1, 4),
+    ]  # fmt: skip
+    assert [r["models"]["letters"]["rank"] for r in rows] == [1, 2, 2, 4]
+    assert rows[0]["models"]["hash"]["cosine"] == pytest.approx(1)
+    unscored = case_table({"letters": Counts()}, "abc", ["d", "abc"])
+    assert [r["sentence"] for r in unscored] == ["d", "abc"]
+    assert unscored[0]["gold_rank"] is None
+
+
+def test_an_unknown_query_names_the_nearest():
+    with pytest.raises(UserError, match="try 'A man'"):
+        find_list([RankingList("A man", ["x"], np.ones(1))], "a woman")

@@ -1,6 +1,9 @@
 """One door to every evaluation."""
 
+from __future__ import annotations
+
 import json
+from pathlib import Path
 
 import pandas
 import pytest
@@ -10,8 +13,9 @@ from isotrope import load
 from isotrope.errors import UserError
 from isotrope.evaluation import suite
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
+from isotrope.evaluation.suite import SUITES, compare_cases, compare_pairs, main_scores
 from oracle.similarity import DATA, HashEncoder, needs_data
-from wordbag import as_lines, own_pairs
+from wordbag import WORDS, Bag, as_lines, own_pairs, results_of
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,39 @@ def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path
     assert answered["labels"]["queries"] == 8
     with pytest.raises(UserError, match="retrieval cannot use 40 graded pairs of labels: choose sts or ranking"):
         suite.run(loaded, "retrieval", tmp_path / "labels.tsv")
+
+
+@pytest.mark.parametrize("suite", ["sts", "ranking"])
+def test_comparison_case_by_case(suite: str) -> None:
+    pairs = own_pairs(400)
+    good, bad = (results_of(Bag(known), suite, pairs) for known in (len(WORDS), 3))
+    judge = SUITES[suite].compare
+    assert judge is not None
+    there, back, same = judge(bad, good, 0), judge(good, bad, 0), judge(good, good, 0)
+    assert there.verdict == "better"
+    assert back.verdict == "worse"
+    assert (same.verdict, same.difference) == ("not significant", 0)
+    assert there.after == pytest.approx(main_scores(suite, good)["mine"])
+    with pytest.raises(UserError, match="different tasks"):
+        judge(good, {"yours": good["mine"]}, 0)
+
+
+def test_judges_find_the_cases_of_every_suite() -> None:
+    results = {"t": {"per_sample": {"correct": [0, 1, 1]}, "per_pair": {"gold": [1, 2, 3], "cosine": [0.1, 0.3, 0.2]}}}
+    assert compare_cases("per_sample", "correct")(results, results, 0).before == pytest.approx(2 / 3)
+    assert compare_pairs(results, results, 0).before == pytest.approx(0.5)
+
+
+def test_evaluator_in_a_training(data: Path) -> None:
+    from isotrope import load
+    from isotrope.evaluation.evaluator import SuiteEvaluator
+
+    evaluator = SuiteEvaluator(data=data, tasks=["SICKRelatedness"])
+    model = load("isotrope/tiny")
+    metrics = evaluator(model)
+    assert metrics.keys() == {"sts_SICKRelatedness", "sts_score"}
+    assert evaluator.primary_metric in metrics
+    assert metrics["sts_score"] == pytest.approx(SUITES["sts"].evaluate(model, ["SICKRelatedness"], data, "dev")[
+        "SICKRelatedness"]["spearman"]["dev"])  # fmt: skip
+    with pytest.raises(UserError, match="no task 'STS12'"):
+        SuiteEvaluator(tasks=["STS12"])

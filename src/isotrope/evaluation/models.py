@@ -19,9 +19,9 @@ from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.ranking import lists_to_rank
 from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.known import data_folder
 from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import data_folder
 from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened

@@ -24,7 +24,7 @@ from isotrope.types import Vector
 
 Significance = Literal["better", "worse", "not significant"]
 
-FEWEST_RESAMPLES = 100  # fewer resamples leave nothing beyond the 2.5 % tails
+_DIFFERENT = "the models were scored on different tasks"
 _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever the set's size
 
 
@@ -72,31 +72,23 @@ def compare(
         seed: of the draws.
 
     Raises:
-        UserError: the two differ in tasks, gold scores or lengths; there is no task; too few resamples.
+        UserError: the two differ in tasks or pairs.
     """
-    _check(before, after, resamples)
-    points: dict[str, tuple[float, float]] = {}
-    drawn: dict[str, Vector] = {}
+    if before.keys() != after.keys() or any(not np.array_equal(before[t][0], after[t][0]) for t in before):
+        raise UserError(_DIFFERENT, "score both on the same tasks")
+    found = {}
     for task, (gold, old) in before.items():
-        new = after[task][1]
-        generator = task_generator(task, seed)
-        once = np.ones((1, len(gold)), dtype=np.int64)  # the pairs as they are
-        points[task] = float(_spearman(gold, old, once)[0]), float(_spearman(gold, new, once)[0])
-        drawn[task] = _differences(gold, old, new, resamples, generator)
-    per_task = {task: _judge(*points[task], drawn[task]) for task in before}
-    old_mean, new_mean = np.mean(list(points.values()), axis=0)
-    return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
+        new, once = after[task][1], np.ones((1, len(gold)), dtype=np.int64)  # the pairs as they are
+        drawn = _differences(gold, old, new, resamples, task_generator(task, seed))
+        found[task] = float(_spearman(gold, old, once)[0]), float(_spearman(gold, new, once)[0]), drawn
+    return _over_tasks(found)
 
 
 def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
     """One model's Spearman correlation on every resample: task -> (gold, cosines) gives task -> (R,).
 
     The resamples depend only on the task's name, its size and ``seed``: any two models' draws can be compared later.
-
-    Raises:
-        UserError: fewer than 100 resamples.
     """
-    _check(measured, measured, resamples)
     return {
         task: _differences(gold, None, cosines, resamples, task_generator(task, seed))
         for task, (gold, cosines) in measured.items()
@@ -115,33 +107,18 @@ def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after
 
 
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
-    """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,) in one order.
-
-    Raises:
-        UserError: fewer than 100 resamples, or the two differ in length.
-    """
+    """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,)."""
     return _judge(*_mean_differences(before, after, resamples, np.random.default_rng(seed)))
 
 
 def compare_tasks(
     before: Mapping[str, Vector], after: Mapping[str, Vector], resamples: int = 1000, seed: int = 0
 ) -> Comparison:
-    """`compare_means` for several tasks, each resampled independently. The difference is the mean over the tasks.
-
-    Raises:
-        UserError: the two differ in tasks or lengths; there is no task; fewer than 100 resamples.
-    """
-    if not before or before.keys() != after.keys():
-        raise _different_tasks(before, after)
-    points: dict[str, tuple[float, float]] = {}
-    drawn: dict[str, Vector] = {}
-    for task, old in before.items():
-        generator = task_generator(task, seed)
-        mean, other, drawn[task] = _mean_differences(old, after[task], resamples, generator)
-        points[task] = mean, other
-    per_task = {task: _judge(*points[task], drawn[task]) for task in before}
-    old_mean, new_mean = np.mean(list(points.values()), axis=0)
-    return _judge(float(old_mean), float(new_mean), np.mean(list(drawn.values()), axis=0), per_task)
+    """`compare_means` for several tasks, each resampled independently. The difference is the mean over the tasks."""
+    if before.keys() != after.keys():
+        raise UserError(_DIFFERENT, "score both on the same tasks")
+    drawn = {t: _mean_differences(old, after[t], resamples, task_generator(t, seed)) for t, old in before.items()}
+    return _over_tasks(drawn)
 
 
 def task_generator(task: str, seed: int) -> np.random.Generator:
@@ -153,35 +130,9 @@ def _mean_differences(
     before: Vector, after: Vector, resamples: int, generator: np.random.Generator
 ) -> tuple[float, float, Vector]:
     """Mean of (N,), mean of (N,), and their difference on each of R resamples (R,)."""
-    if resamples < FEWEST_RESAMPLES:
-        raise UserError(f"{resamples} resamples are too few for a 95 % interval", f"take at least {FEWEST_RESAMPLES}")
-    if len(before) != len(after) or not len(before):
-        raise UserError(f"{len(before)} cases before and {len(after)} after", "score both models on the same cases")
     change = np.asarray(after) - np.asarray(before)
     drawn = [np.mean(change[generator.integers(len(change), size=len(change))]) for _ in range(resamples)]
     return float(np.mean(before)), float(np.mean(after)), np.array(drawn)
-
-
-def _different_tasks(before: Mapping[str, object], after: Mapping[str, object]) -> UserError:
-    return UserError(
-        f"the models were scored on different tasks: {', '.join(before) or 'none'}; {', '.join(after) or 'none'}",
-        "score both on the same ones",
-    )
-
-
-def _check(
-    before: Mapping[str, tuple[Vector, Vector]], after: Mapping[str, tuple[Vector, Vector]], resamples: int
-) -> None:
-    if resamples < FEWEST_RESAMPLES:
-        raise UserError(
-            f"{resamples} resamples are too few for a 95 % interval", f"take at least {FEWEST_RESAMPLES}, better 1000"
-        )
-    if not before or before.keys() != after.keys():
-        raise _different_tasks(before, after)
-    for task, (gold, old) in before.items():
-        other, new = after[task]
-        if not np.array_equal(gold, other) or len(old) != len(gold) or len(new) != len(gold):
-            raise UserError(f"the models were scored on different pairs of {task}", "score both on the same pairs")
 
 
 def _differences(
@@ -219,6 +170,13 @@ def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
     copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], starts, axis=1)  # (R, levels)
     mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2
     return np.asarray(mean_rank[:, level], dtype=np.float64)
+
+
+def _over_tasks(found: Mapping[str, tuple[float, float, Vector]]) -> Comparison:
+    """Task -> both scores and the drawn differences (R,): each task, and their mean."""
+    per_task = {task: _judge(*one) for task, one in found.items()}
+    before, after = (float(np.mean([one[side] for one in found.values()])) for side in (0, 1))
+    return _judge(before, after, np.mean([one[2] for one in found.values()], axis=0), per_task)
 
 
 def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:

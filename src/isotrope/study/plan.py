@@ -17,7 +17,7 @@ from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.cache import data_checksum
-from isotrope.evaluation.sets.senteval import data_folder
+from isotrope.evaluation.sets.known import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
 from isotrope.preset.head import check_head

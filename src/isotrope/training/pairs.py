@@ -11,9 +11,10 @@ import numpy as np
 
 from isotrope.errors import UserError, one_of
 from isotrope.evaluation.cache import data_checksum
+from isotrope.evaluation.sets.known import data_folder
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import STS_TASKS, data_folder, load_sts
+from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.sets.transfer import load_transfer
 from isotrope.evaluation.sts import Sets
 from isotrope.evaluation.suite import SUITES

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import datasets
@@ -191,6 +191,7 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
         read_labels(write_file(tmp_path, ['"open,b,1'], "own.csv"))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["x.tsv", "x.csv", "x.jsonl"]))
 def test_any_bytes_end_in_an_answer_or_a_user_error(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, name: str

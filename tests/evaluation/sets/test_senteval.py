@@ -36,24 +36,16 @@ def copied(tmp_path):
     return tmp_path
 
 
-def first_line(text, line):
-    return line + text[text.index("\n") :]
-
-
 @needs_data
 @pytest.mark.parametrize(
     ("task", "file", "damage", "words"),
     [
         ("STS12", "STS/STS12-en-test/STS.gs.MSRpar.txt", None, "STS.gs.MSRpar.txt does not exist"),
-        ("STS12", "STS/STS12-en-test/STS.gs.MSRpar.txt", lambda t: t + "4.0\n", "750 lines, .*MSRpar.txt has 751"),
-        ("STS12", "STS/STS12-en-test/STS.gs.MSRpar.txt", lambda t: first_line(t, ""), "749 .* 750 expected"),
-        ("STS12", "STS/STS12-en-test/STS.gs.MSRpar.txt", lambda t: first_line(t, "x"), "line 1: the score 'x'"),
-        ("STS12", "STS/STS12-en-test/STS.input.MSRpar.txt", lambda t: first_line(t, "no tab"), "line 1: 1 column"),
+        ("STS12", "STS/STS12-en-test/STS.gs.MSRpar.txt", lambda t: t[t.index("\n") :], "749 rows found, 750 expected"),
+        ("STS12", "STS/STS12-en-test/STS.gs.MSRpar.txt", lambda t: "x" + t, "damaged .*'x"),
+        ("STS12", "STS/STS12-en-test/STS.input.MSRpar.txt", lambda t: "no tab" + t[t.index("\n") :], "damaged"),
         ("STSBenchmark", "STS/STSBenchmark/sts-dev.csv", lambda t: t[t.index("\n") + 1 :], "1499 .* 1500 expected"),
-        ("STSBenchmark", "STS/STSBenchmark/sts-dev.csv", lambda t: first_line(t, "a\tb"), "line 1: 2 column"),
-        ("STSBenchmark", "STS/STSBenchmark/sts-test.csv", lambda t: "", "0 .* 1379 expected"),
-        ("SICKRelatedness", "SICK/SICK_trial.txt", lambda t: t.replace("3.6", "", 1), "line 2: the score ''"),
-        ("SICKRelatedness", "SICK/SICK_trial.txt", lambda t: t.encode("utf-16"), "line 1: not UTF-8"),
+        ("SICKRelatedness", "SICK/SICK_trial.txt", lambda t: t.encode("utf-16"), "damaged .*utf-8"),
     ],
 )
 def test_bad_data_is_named_in_one_line(copied, task, file, damage, words):
@@ -81,15 +73,6 @@ def test_missing_folders_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path))
     with pytest.raises(UserError, match="neither"):
         load_sts(None, "STS12")
-
-
-def test_loader_refuses_what_it_has_not(tmp_path):
-    for arguments in ({"task": "STS17"}, {"task": "STS12", "layout": "csv"}):
-        with pytest.raises(UserError, match="choose from"):
-            load_sts(tmp_path, **arguments)
-    (tmp_path / "downstream").mkdir()
-    with pytest.raises(UserError, match="unknown split 'valid'"):
-        load_sts(tmp_path, "STSBenchmark", splits=("valid",))
 
 
 @needs_raw

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +15,6 @@ from isotrope.errors import UserError
 from isotrope.text.permutation import evenly
 
 Labels = npt.NDArray[np.int64]
-TableRow = tuple[str, dict[str, str]]  # its place, its cells by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +80,6 @@ def relevant(name: str, queries: dict[str, str], corpus: dict[str, str], judged:
     grades = csr_array((np.array(list(judged.values()), dtype=np.float64), places), shape=(len(queries), len(corpus)))
     grades.eliminate_zeros()
     return Domain(name, list(queries.values()), list(corpus.values()), grades)
-
-
-def read_table(text: str, where: str, columns: Sequence[str], remedy: str) -> Iterator[TableRow]:
-    """Rows of comma-separated text with a header that names at least these columns; UserError otherwise."""
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        missing = [column for column in columns if column not in (reader.fieldnames or [])]
-        if missing:
-            raise UserError(f"{where} has no column {', '.join(missing)}", remedy)
-        for row in reader:
-            if None in row or None in row.values():
-                raise UserError(f"{where}, line {reader.line_num}: not the header's number of columns", remedy)
-            yield f"{where}, line {reader.line_num}", row
-    except csv.Error as error:
-        raise UserError(f"{where}, line {reader.line_num}: {error}", remedy) from None
 
 
 def _member(classes: Labels, count: int) -> csr_array:

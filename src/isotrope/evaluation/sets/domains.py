@@ -17,20 +17,18 @@ lines against themselves, dev the odd ones. CACM and NPL have "test" alone. A te
 from __future__ import annotations
 
 import ast
+import csv
+import io
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from isotrope.errors import UserError
-from isotrope.evaluation.sets.domain import Domain, TableRow, read_table, relevant, same_class
+from isotrope.errors import UserError, one_of
+from isotrope.evaluation.sets.domain import Domain, relevant, same_class
+from isotrope.evaluation.sets.known import counted, data_folder, downloaded, lines_of
 from isotrope.evaluation.sets.labels import read_judged
-from isotrope.evaluation.sets.pairs import read_text
-from isotrope.evaluation.sets.senteval import data_folder
 
-LARGEST_MEMBER = 1 << 28  # bytes of an archive's member: more is no data of ours
-
-_REMEDY = "check the download, and set ISOTROPE_DATA or pass --data with the folder that holds domain/"
 _CLAIMS = {"dev": ("claims_train.csv", 809), "test": ("claims_validation.csv", 300)}
 _ABSTRACTS = 5183
 _QUERIES = {"train": 10003, "test": 3080}
@@ -40,14 +38,12 @@ _TITLES = 20000
 def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
     """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA).
 
-    Raises UserError for an unknown task or setting, a missing or damaged file, a missing column, a wrong row count or
-    an abstract that is cited and not there.
+    Raises UserError for an unknown task or setting, and a file that is missing or not as it was published.
     """
-    if setting not in DOMAIN_TASKS:
-        raise UserError(f"retrieval has no setting {setting!r}", f"choose from {', '.join(DOMAIN_TASKS)}")
-    folder, load, _ = _known(task)
-    if task not in DOMAIN_TASKS[setting]:
-        raise UserError(f"{task} has no setting {setting!r}", f"choose from {', '.join(DOMAIN_TASKS[setting])}")
+    known = DOMAIN_TASKS.get(setting, ())
+    if task not in known:
+        raise UserError(f"{task} with the setting {setting!r} is unknown", one_of(task, known or DOMAIN_TASKS))
+    folder, load, _ = _KNOWN[task]
     return load(data_folder(data) / "domain" / folder, setting)
 
 
@@ -59,7 +55,7 @@ def unlabelled(data: str | Path | None, task: str) -> list[str]:
 
     Raises UserError as `load_domain` does.
     """
-    folder, _, text = _known(task)
+    folder, _, text = _KNOWN[task]
     return text(data_folder(data) / "domain" / folder)
 
 
@@ -67,50 +63,34 @@ def _scifact(folder: Path, setting: str) -> Domain:
     abstracts = _abstracts(folder)
     corpus = {key: " ".join([title, *sentences]) for key, (title, sentences) in abstracts.items()}
     member, expected = _CLAIMS[setting]
-    claims: dict[str, str] = {}
-    judged: dict[tuple[str, str], int] = {}
-    for place, row in _member_rows(folder, member, ("id", "claim", "cited_doc_ids")):
-        claims[row["id"]] = row["claim"]
-        for cited in row["cited_doc_ids"].strip("[]").split():
-            if cited not in corpus:
-                raise UserError(f"{place}: abstract {cited} is cited, but is not in the corpus", _REMEDY)
-            judged[row["id"], cited] = 1
-    _count(folder / "scifact.zip", f"claims in {member}", len(claims), expected)
-    return relevant("SciFact", claims, corpus, judged)
+    with downloaded(folder / "scifact.zip"):
+        rows = _member(folder, member)  # one for each piece of evidence
+        claims = {row["id"]: row["claim"] for row in rows}
+        counted([*claims], expected)
+        judged = {(row["id"], cited): 1 for row in rows for cited in row["cited_doc_ids"].strip("[]").split()}
+        return relevant("SciFact", claims, corpus, judged)
 
 
 def _abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     """Id -> title and sentences. An abstract is a printed numpy array: a Python string literal a line, in brackets."""
-    abstracts = {}
-    for place, row in _member_rows(folder, "corpus_train.csv", ("doc_id", "title", "abstract")):
-        try:
-            sentences = [ast.literal_eval(line.strip()) for line in row["abstract"].strip()[1:-1].split("\n")]
-        except (ValueError, SyntaxError):
-            raise UserError(f"{place}: an abstract that is not a printed array", _REMEDY) from None
-        abstracts[row["doc_id"]] = row["title"], [str(sentence) for sentence in sentences]
-    _count(folder / "scifact.zip", "abstracts", len(abstracts), _ABSTRACTS)
-    return abstracts
+    with downloaded(folder / "scifact.zip"):
+        return {
+            row["doc_id"]: (
+                row["title"],
+                [str(ast.literal_eval(line.strip())) for line in row["abstract"].strip()[1:-1].split("\n")],
+            )
+            for row in counted(_member(folder, "corpus_train.csv"), _ABSTRACTS)
+        }
 
 
-def _member_rows(folder: Path, member: str, columns: Sequence[str]) -> Iterator[TableRow]:
+def _member(folder: Path, name: str) -> list[dict[str, str]]:
     """Rows of one file in SciFact's archive, read by its exact name into memory: nothing is unpacked."""
-    path = folder / "scifact.zip"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(member).file_size > LARGEST_MEMBER:
-                raise UserError(f"{path}: {member} is larger than {LARGEST_MEMBER >> 20} MB", _REMEDY)
-            text = archive.read(member).decode("utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist", _REMEDY) from None
-    except KeyError:
-        raise UserError(f"{path} holds no {member}", _REMEDY) from None
-    except (zipfile.BadZipFile, EOFError, RuntimeError, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"{path}: {member} cannot be read ({error})", _REMEDY) from None
-    return read_table(text, f"{path}: {member}", columns, _REMEDY)
+    with zipfile.ZipFile(folder / "scifact.zip") as archive:
+        return list(_rows(archive.read(name).decode("utf-8")))
 
 
-def _scifact_text(folder: Path) -> list[str]:
-    return [sentence for _, sentences in _abstracts(folder).values() for sentence in sentences]
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    return csv.DictReader(io.StringIO(text, newline=""), strict=True)
 
 
 def _banking77(folder: Path, setting: str) -> Domain:
@@ -122,9 +102,9 @@ def _banking77(folder: Path, setting: str) -> Domain:
 
 def _queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
     path = folder / f"{split}.csv"
-    rows = [row for _, row in read_table(read_text(path, _REMEDY), str(path), ("text", "category"), _REMEDY)]
-    _count(path, "queries", len(rows), _QUERIES[split])
-    return [row["text"] for row in rows], [row["category"] for row in rows]
+    with downloaded(path):
+        rows = counted(list(_rows(path.read_text(encoding="utf-8"))), _QUERIES[split])
+        return [row["text"] for row in rows], [row["category"] for row in rows]
 
 
 def _stackoverflow(folder: Path, setting: str) -> Domain:
@@ -137,15 +117,17 @@ def _titles(folder: Path) -> tuple[list[str], list[str]]:
     columns = []
     for name in ("title", "label"):
         path = folder / f"{name}_StackOverflow.txt"
-        lines = [line.strip() for line in read_text(path, _REMEDY).rstrip("\n").split("\n")]
-        _count(path, "lines", len(lines), _TITLES)
-        columns.append(lines)
+        with downloaded(path):
+            columns.append([line.strip() for line in counted(lines_of(path), _TITLES)])
     return columns[0], columns[1]
 
 
-def _count(path: Path, what: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise UserError(f"{path}: {found} {what} found, {expected} expected", _REMEDY)
+def _collection(name: str, folder: Path, queries: int, documents: int) -> Domain:
+    domain = replace(read_judged(folder), name=name)
+    with downloaded(folder):
+        counted(domain.queries, queries)
+        counted(domain.corpus, documents)
+    return domain
 
 
 def _cacm(folder: Path, _setting: str = "test") -> Domain:
@@ -156,16 +138,9 @@ def _npl(folder: Path, _setting: str = "test") -> Domain:
     return _collection("NPL", folder, 93, 11426)
 
 
-def _collection(name: str, folder: Path, queries: int, documents: int) -> Domain:
-    domain = replace(read_judged(folder), name=name)
-    _count(folder, "queries", len(domain.queries), queries)
-    _count(folder, "documents", len(domain.corpus), documents)
-    return domain
-
-
 # task -> its folder, its loader (folder, setting), its text (folder)
 _KNOWN: dict[str, tuple[str, Callable[[Path, str], Domain], Callable[[Path], list[str]]]] = {
-    "SciFact": ("scifact", _scifact, _scifact_text),
+    "SciFact": ("scifact", _scifact, lambda folder: [s for _, found in _abstracts(folder).values() for s in found]),
     "Banking77": ("banking77", _banking77, lambda folder: _queries(folder, "train")[0]),
     "StackOverflow": ("stackoverflow_titles", _stackoverflow, lambda folder: _titles(folder)[0]),
     "CACM": ("cacm", _cacm, lambda folder: _cacm(folder).corpus),
@@ -173,9 +148,3 @@ _KNOWN: dict[str, tuple[str, Callable[[Path, str], Domain], Callable[[Path], lis
 }
 DOMAINS = tuple(_KNOWN)
 DOMAIN_TASKS = {"test": DOMAINS, "dev": ("SciFact", "Banking77", "StackOverflow")}
-
-
-def _known(task: str) -> tuple[str, Callable[[Path, str], Domain], Callable[[Path], list[str]]]:
-    if task not in _KNOWN:
-        raise UserError(f"unknown domain {task!r}", f"choose from {', '.join(DOMAINS)}")
-    return _KNOWN[task]
