@@ -113,7 +113,7 @@ def fill(text: str, name: str, content: str) -> str:
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Every generated file as it has to be."""
-    from isotrope.study.document import pages
+    from isotrope.study.document import study_pages
 
     for page, blocks in PAGES.items():
         text = (ROOT / page).read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def texts() -> Iterator[tuple[Path, str]]:
         head = f"# {title}\n\nMade by `tools/tables.py` from the result files; `{command}` measures them."
         yield RESULTS / folder / "table.md", "\n\n".join([head, *parts, ""])
     for name, record in compared.studies().items():
-        yield RESULTS / "studies" / name / "table.md", pages(record)["table.md"]
+        yield RESULTS / "studies" / name / "table.md", study_pages(record)["table.md"]
 
 
 def main(check: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from isotrope.evaluation.significance import interval
 from isotrope.study.analyse import claim_answer, study_record
-from isotrope.study.document import pages
+from isotrope.study.document import study_pages
 from studies import measured, planned, spec_of
 
 
@@ -80,7 +80,7 @@ def test_gains_are_positive_where_lower_is_better_and_equal_rows_count_for_nothi
     assert lower["published"] == pytest.approx(0.5)
     assert lower["seeds"]["p_holm"] == lower["seeds"]["p"], "one comparison, since the other compares nothing"
     assert (nothing["answer"], nothing["seeds"]["p_holm"]) == ("open", None)
-    assert "A − B (uniformity)" in pages(record | {"figures": {}})["table.md"]
+    assert "A − B (uniformity)" in study_pages(record | {"figures": {}})["table.md"]
 
 
 @pytest.mark.parametrize(

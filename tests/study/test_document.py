@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.study.analyse import study_record
-from isotrope.study.document import pages, seeds_of
+from isotrope.study.document import seeds_of, study_pages
 from studies import measured, planned, spec_of
 
 
@@ -26,13 +26,13 @@ def test_a_lost_teacher_is_told_of(corpus_file: Path, tmp_path: Path) -> None:
     made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
     teacher, row = made.cells
     record = study_record(made, {teacher: "the memory is full", row: "a model that it needs failed"}) | {"figures": {}}
-    assert "the memory is full" in pages(record)["table.md"]
+    assert "the memory is full" in study_pages(record)["table.md"]
 
 
 def test_pages_escape_what_a_row_is_called(corpus_file: Path, tmp_path: Path) -> None:
     rows = """[run]\nseeds = 2\n[rows."φ_1 < x^2 & 5 %"]\n[rows."a|b"]\nset = ["views.passes=3"]\n"""
     made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda cell: {"Avg.": 50.0 - cell.seed})
-    text = pages(study_record(made) | {"figures": {}})
+    text = study_pages(study_record(made) | {"figures": {}})
     tables = "".join(line for line in text["table.tex"].splitlines(keepends=True) if not line.startswith("%"))
     assert r"$\varphi$\_1 $<$ x\textasciicircum{}2 \& 5 \%" in tables
     assert tables.isascii(), "so that any LaTeX takes it"

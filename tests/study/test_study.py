@@ -16,7 +16,7 @@ from scipy import stats
 
 from isotrope.study import Study, study
 from isotrope.study.analyse import recomputed
-from isotrope.study.document import pages
+from isotrope.study.document import study_pages
 from studies import numbers, quiet
 
 
@@ -66,7 +66,7 @@ def test_the_record_alone_gives_the_pages_and_the_tests_again(finished: Study, t
     assert str(finished.folder) not in text
     record = json.loads(text)
     assert recomputed(record) == record
-    for name, page in pages(recomputed(record), finished.folder).items():
+    for name, page in study_pages(recomputed(record), finished.folder).items():
         assert (finished.folder / name).read_text() == page
     record["rows"][0]["scores"]["0"]["Avg."] += 1
     assert recomputed(record)["differences"] != record["differences"], "what is said is said of the scores"

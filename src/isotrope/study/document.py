@@ -33,14 +33,14 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
     Raises:
         UserError: the folder cannot be written to.
     """
-    texts = pages(record, folder)
+    texts = study_pages(record, folder)
     with writing(folder):
         for name, text in texts.items():
             write_text(folder / name, text)
     return [folder / name for name in texts]
 
 
-def pages(record: Record, folder: Path | None = None) -> dict[str, str]:
+def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie in ``folder``."""
     tables = [
         one for one in (score_table(record), _differences(record), claim_table(record), _failed(record)) if one.rows
