@@ -97,10 +97,10 @@ def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[
         "train.precision=bf16", "train.eval_steps=100000", *CHANGES.get(method, []), *overrides,
     ]  # fmt: skip
     run = isotrope.train(
-        corpus, output=folder, preset="simcse" if method == "simcse" else "adapt", backbone=BACKBONE, dev="none",
-        test="none", seed=SEED, overrides=settings, resume=True, console=Console(),
+        corpus, output=folder, preset="simcse" if method == "simcse" else "adapt", model=BACKBONE, dev="none",
+        labels="none", seed=SEED, overrides=settings, console=Console(),
     )  # fmt: skip
-    return run.model
+    return run.folder / "model"
 
 
 def dev_corpus(domain: Domain) -> Domain:

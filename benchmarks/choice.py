@@ -205,8 +205,8 @@ def with_tsdae(
     texts.write_text("\n".join(lines) + "\n", encoding="utf-8")
     try:
         run = isotrope.train(
-            texts, output=work / "tsdae", preset="simcse", backbone=model, dev="none", test="none", seed=SEED,
-            resume=True, console=console,
+            texts, output=work / "tsdae", preset="simcse", model=model, dev="none", labels="none", seed=SEED,
+            console=console,
             overrides=[*TSDAE, "train.epochs=1", f"encoder.pooling={pooling or 'mean'}"],
         )  # fmt: skip
     except UserError as error:
@@ -214,7 +214,7 @@ def with_tsdae(
         return done
     task = OwnTask(part_of(*collection(data, name))[0])
     of: list[Vector] = []
-    for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.model)):
+    for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
         with cut(encoder, JUDGED_LENGTH):
             of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], [])[AS_IS][task.name])
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}

@@ -47,15 +47,15 @@ def main() -> None:
         write_documents(domain, titles, documents)
     student = isotrope.compress(
         TEACHER, documents, student=STUDENT, output=given.work / "student", preset="distil-documents",
-        overrides=OVERRIDES, dev="none", resume=True,
+        overrides=OVERRIDES, dev="none",
     )  # fmt: skip
-    better = isotrope.improve(student.model, documents, output=given.work / "better", minutes=MINUTES)
+    better = isotrope.improve(student.folder / "model", documents, output=given.work / "better", minutes=MINUTES)
     task = OwnTask(domain)
     teacher = isotrope.load(TEACHER)
     models: dict[str, Encoder] = {
         "teacher": teacher,
         "student before training": student_of(isotrope.load(TEACHER), STUDENT),
-        "student": isotrope.load(student.model),
+        "student": isotrope.load(student.folder / "model"),
         "student, then improve": better.model,
     }
     of = {name: searched(encoder, task) for name, encoder in models.items()}
@@ -67,7 +67,7 @@ def main() -> None:
             "ndcg@10": {name: float(cases.mean()) for name, cases in of.items()},
             "to the teacher": {name: asdict(compare_means(of["teacher"], cases)) for name, cases in of.items()},
             "by improve": asdict(compare_means(of["student"], of["student, then improve"])),
-            "cost": student.result["compression"]["cost"], "environment": environment(),
+            "cost": student.record["compression"]["cost"], "environment": environment(),
         },
     )  # fmt: skip
 

@@ -22,8 +22,8 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 from small_runs import lose
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-TRAIN = ["-m", "isotrope.cli", "train", "--backbone", "isotrope/tiny", "--sentences", "4000", "--dev", "none"]
-TRAIN += ["--test", "none", "--set", "train.batch_size=16", "--set", "train.save_steps=5"]
+TRAIN = ["-m", "isotrope.cli", "train", "--model", "isotrope/tiny", "--sentences", "4000", "--dev", "none"]
+TRAIN += ["--labels", "none", "--set", "train.batch_size=16", "--set", "train.save_steps=5"]
 WAYS = {
     "torchrun": [*TORCHRUN, *TRAIN],
     "torchrun, train.fsdp": [*TORCHRUN, *TRAIN, "--set", "train.fsdp=true"],

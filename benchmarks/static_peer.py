@@ -41,13 +41,13 @@ def measure(work: Path, data: Path) -> None:
     from small import searched, similar
 
     run = isotrope.compress(
-        TEACHER, data / TEXT, student="static", output=work / "ours", sentences=SENTENCES, dev="none", resume=True,
+        TEACHER, data / TEXT, student="static", output=work / "ours", sentences=SENTENCES, dev="none",
         overrides=("teachers.teacher.precision=bf16",),
     )  # fmt: skip
     models = {
         PEER: isotrope.load(work / PEER).float(),  # its file has 16 bits
         "static, before training": student_of(isotrope.load(TEACHER), "static"),
-        "static": isotrope.load(run.model),
+        "static": isotrope.load(run.folder / "model"),
     }
     teacher = json.loads((RESULT.parent / "small.json").read_text(encoding="utf-8"))["models"][TEACHER]
     found: dict[str, Any] = {"teacher": teacher}

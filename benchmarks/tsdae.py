@@ -70,13 +70,13 @@ def main(args: argparse.Namespace) -> None:
             began = time.monotonic()
             output = args.runs / f"{Path(args.model).name}-{args.pooling}-{args.steps}-{name}"
             run = isotrope.train(
-                path, output=output, preset="tsdae", backbone=args.model,
-                sentences=args.steps * BATCH, seed=seed, dev="none", test="none", resume=True, console=Console(),
+                path, output=output, preset="tsdae", model=args.model,
+                sentences=args.steps * BATCH, seed=seed, dev="none", labels="none", console=Console(),
                 overrides=[f"encoder.pooling={args.pooling}", f"train.batch_size={BATCH}",
                            f"train.max_length={LENGTH}", *changes],
             )  # fmt: skip
             seconds = round(time.monotonic() - began, 1)
-            kept[name] = measure(isotrope.load(run.model), args.data) | {"seconds": seconds}
+            kept[name] = measure(isotrope.load(run.folder / "model"), args.data) | {"seconds": seconds}
             whole["environment"] = environment()
             write_json(RESULT, whole)
 

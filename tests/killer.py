@@ -24,7 +24,7 @@ backbone, corpus, pairs, folder, kills = sys.argv[1:]
 base = Path(folder)
 
 
-def start(name: str, resume: bool) -> int:
+def start(name: str) -> int:
     """Fork a run; a cache of its own, so that a kill may hit the cleaning too."""
     child = os.fork()
     if child:
@@ -35,7 +35,7 @@ def start(name: str, resume: bool) -> int:
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, 1)
         isotrope.train(
-            corpus, backbone=backbone, output=base / name, dev=pairs, seed=4, resume=resume,
+            corpus, model=backbone, output=base / name, dev=pairs, seed=4,
             overrides=[
                 "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2",
                 "train.learning_rate=1e-3",
@@ -72,17 +72,17 @@ def kill(child: int, after: float) -> bool:
 
 
 began = time.monotonic()
-assert finish(start("undisturbed", resume=False)) == 0, "the undisturbed run failed"
+assert finish(start("undisturbed")) == 0, "the undisturbed run failed"
 length = time.monotonic() - began
 draw = random.Random(0)
 sums: list[str] = []
 for number in range(int(kills)):
     name = f"killed-{number}"
-    while not kill(start(name, resume=False), draw.uniform(0.02, 0.98) * length):
+    while not kill(start(name), draw.uniform(0.02, 0.98) * length):
         length *= 0.8  # the machine has become faster, and the run had ended: once more
         shutil.rmtree(base / name)
         shutil.rmtree(base / "cache" / name)
-    assert finish(start(name, resume=True)) == 0, f"resume of {name} failed"
+    assert finish(start(name)) == 0, f"resume of {name} failed"
     sums.append(checksum(base / name))
     shutil.rmtree(base / name)
 sys.stdout.write(json.dumps({"undisturbed": checksum(base / "undisturbed"), "resumed": sums}))

@@ -119,8 +119,8 @@ def cases(base: Path) -> dict[str, Case]:
     vectors = ["encode", model, str(more), "--batch-size", "8"]
     judged = [str(model), "--suite", "sts", "--tasks", "STSBenchmark"]
     found = {
-        "train": Case(14, lambda f: [*train, *out(f)], ("--resume",), trained),
-        "teacher": Case(10, lambda f: [*taught, *out(f)], ("--resume",), trained),
+        "train": Case(14, lambda f: [*train, *out(f)], (), trained),
+        "teacher": Case(10, lambda f: [*taught, *out(f)], (), trained),
         "pretrain": Case(8, pretrain, (), files("out/model/model.safetensors", "out/model/tokenizer.json")),
         "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], (), files("out.npy")),
         "encode parts": Case(5, lambda f: [*vectors, *out(f)], (), files("out/part-00000.parquet")),

@@ -33,7 +33,7 @@ trainings = [list(words) for plus, words in groupby(more, lambda word: word == "
 for number, overrides in enumerate(trainings):
     folder = f"{output}{number or ''}"
     isotrope.train(
-        table, backbone=backbone, output=folder, dev="none", test="none", positive="positive", text="text",
+        table, model=backbone, output=folder, dev="none", labels="none", positive="positive", text="text",
         overrides=[
             f"train.batch_size={batch}", f"encoder.dropout={dropout}", "train.learning_rate=1e-3",
             "encoder.pooling=mean", "train.save_steps=1000", "train.eval_steps=1000", *overrides,

@@ -85,7 +85,7 @@ def vectors(model: str | Path, texts: list[str]) -> np.ndarray:
 
 def test_1_a_text_file(user: User) -> None:
     """Without labels nothing can judge the model, and the run says so; it has a report and a model card."""
-    said = user.types(f"train notes.txt --backbone model --sentences 160 --output run {QUICK}")
+    said = user.types(f"train notes.txt --model model --sentences 160 --output run {QUICK}")
     assert "160 sentences" in said
     assert "1 thread" in said
     assert "verdict: not judged" in said
@@ -93,10 +93,8 @@ def test_1_a_text_file(user: User) -> None:
     assert "isotrope" in Path("run/model/README.md").read_text(encoding="utf-8")
     assert Path("run/report.html").is_file()
     user.types("report run --output page.html")
-    assert user.types(f"train notes.txt --backbone model --output run {QUICK}", code=2).count("\n") == 1
-    assert "holds a run already: add --resume" in user.types(
-        f"train notes.txt --backbone model --output run {QUICK}", 2
-    )
+    assert user.types(f"train notes.txt --model model --output run {QUICK}", code=2).count("\n") == 1
+    assert "holds a run already: add" in user.types(f"train notes.txt --model model --output run {QUICK}", 2)
 
 
 def test_2_a_folder_of_markdown_and_html(user: User) -> None:
@@ -105,7 +103,7 @@ def test_2_a_folder_of_markdown_and_html(user: User) -> None:
     Path("docs/a.md").write_text("# A title\n\n" + "\n\n".join(f"**{s}**" for s in texts[:60]), encoding="utf-8")
     Path("docs/deep/b.html").write_text("".join(f"<p>{s}</p>\n" for s in texts[60:]), encoding="utf-8")
     Path("docs/picture.png").write_bytes(b"\x89PNG")
-    said = user.types(f"train docs --backbone model --output run {QUICK}")
+    said = user.types(f"train docs --model model --output run {QUICK}")
     assert "121 texts read from 2 files" in said  # the title is one
     assert "files not read: 1 .png" in said
     assert not any("*" in line or "<" in line for line in Path("run/sample.txt").read_text().splitlines())
@@ -116,14 +114,14 @@ def test_3_a_table_with_a_text_column(user: User) -> None:
         rows = csv.writer(file)
         rows.writerow(["id", "title", "body"])
         rows.writerows([i, f"title {i}", f"{text}, and a comma"] for i, text in enumerate(sentences(120)))
-    said = user.types(f"train posts.csv --backbone model --output run {QUICK}", code=2)
+    said = user.types(f"train posts.csv --model model --output run {QUICK}", code=2)
     assert "posts.csv has no single text column (columns: id, title, body)" in said
-    user.types(f"train posts.csv --text body --backbone model --output run {QUICK}")
+    user.types(f"train posts.csv --text body --model model --output run {QUICK}")
     assert all(line.endswith(", and a comma") for line in Path("run/sample.txt").read_text().splitlines())
 
 
 def test_4_own_pairs_judge(user: User) -> None:
-    said = user.types(f"train notes.txt --backbone model --dev pairs.tsv --sentences 160 --output run {QUICK}")
+    said = user.types(f"train notes.txt --model model --dev pairs.tsv --sentences 160 --output run {QUICK}")
     verdict = json.loads(Path("run/result.json").read_text())["verdict"]
     assert f"verdict: {verdict};" in said
     assert verdict in ("better", "worse", "not significant")
@@ -136,10 +134,10 @@ def test_5_paragraphs_are_longer_than_the_model_reads(user: User) -> None:
     """Five sentences a line: training says how much it will not read, and --split sentences reads all."""
     texts = [f"{text.capitalize()}." for text in sentences(400)]
     Path("pages.txt").write_text("\n".join(" ".join(texts[i : i + 5]) for i in range(0, 400, 5)), encoding="utf-8")
-    said = user.types(f"train pages.txt --backbone model --output short {QUICK} --set train.max_length=16")
+    said = user.types(f"train pages.txt --model model --output short {QUICK} --set train.max_length=16")
     assert "80 of 80 texts" in said
     assert "--split sentences" in said
-    said = user.types(f"train pages.txt --split sentences --backbone model --output run {QUICK}")
+    said = user.types(f"train pages.txt --split sentences --model model --output run {QUICK}")
     assert int(re.search(r"split into (\d+) sentences", said)[1]) > 390  # type: ignore[index]
     assert "100 % of the text is read" in said
 
@@ -238,14 +236,14 @@ def test_10_an_own_component(user: User, tmp_path: Path) -> None:
         'extends = "simcse"\n[terms.together]\nkind = "journey_terms:Together"\nweight = 0.5\n', encoding="utf-8"
     )
     user.monkeypatch.syspath_prepend(str(tmp_path))
-    user.types(f"train notes.txt --preset mine.toml --backbone model --sentences 160 --output run {QUICK}")
+    user.types(f"train notes.txt --preset mine.toml --model model --sentences 160 --output run {QUICK}")
     assert any("together" in line for line in Path("run/metrics.jsonl").read_text().splitlines())
 
 
 @pytest.mark.slow
 def test_11_the_model_needs_no_isotrope(user: User) -> None:
     """Where the model is used, isotrope cannot even be imported."""
-    user.types(f"train notes.txt --backbone model --sentences 160 --output run {QUICK}")
+    user.types(f"train notes.txt --model model --sentences 160 --output run {QUICK}")
     user.types("whiten run/model notes.txt --output whitened --no-compare")
     code = "import sys; sys.modules['isotrope'] = None\nfrom sentence_transformers import SentenceTransformer\n"
     code += "print(SentenceTransformer(sys.argv[1], device='cpu').encode(['a river']).tolist())"
@@ -277,14 +275,14 @@ def test_13_a_model_with_prompts(user: User, prompted_model: Path) -> None:
     np.testing.assert_allclose(np.load("v.npy")[:9], expected, atol=1e-5)
     assert "query" in user.types(f"encode {prompted_model} notes.txt --prompt-name question --output w.npy", code=2)
     wanted = "--prompt-name query --sentences 160 --set train.batch_size=16 --output run"
-    user.types(f"train notes.txt --backbone {prompted_model} {wanted}")
+    user.types(f"train notes.txt --model {prompted_model} {wanted}")
     assert SentenceTransformer("run/model", device="cpu").default_prompt_name == "query"
 
 
 @pytest.mark.slow
 def test_14_a_killed_run_goes_on(user: User) -> None:
     """The same weights as without the kill."""
-    line = f"train notes.txt --backbone model --sentences 480 {QUICK} --output"
+    line = f"train notes.txt --model model --sentences 480 {QUICK} --output"
     user.types(f"{line} whole")
     command = [sys.executable, "-m", "isotrope.cli", *shlex.split(line), "killed"]
     begun = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
@@ -292,7 +290,7 @@ def test_14_a_killed_run_goes_on(user: User) -> None:
         time.sleep(0.02)
     begun.send_signal(signal.SIGKILL)
     begun.wait()
-    user.types(f"{line} killed --resume")
+    user.types(f"{line} killed")
     weights = [Path(run, "model/model.safetensors").read_bytes() for run in ("whole", "killed")]
     assert weights[0] == weights[1]
 

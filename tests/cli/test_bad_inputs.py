@@ -50,7 +50,7 @@ class Bench:
         """A run of six steps."""
         return [
             "train", corpus or str(self.corpus), "--output", str(output or self.run),
-            "--backbone", str(backbone or self.model), "--set", "train.batch_size=100", *more,
+            "--model", str(backbone or self.model), "--set", "train.batch_size=100", *more,
         ]  # fmt: skip
 
     def set(self, override: str) -> Command:
@@ -218,13 +218,12 @@ FOLDER: dict[str, Mistake] = {
         lambda b: b.train(output=Path(b.file("full/thesis.tex", "x")).parent),
         "full is not empty and holds no run … new or an empty folder",
     ),
-    "output holds a run": (lambda b: b.earlier(), "holds a run already … --resume"),
     "resume with another preset": (
-        lambda b: b.earlier("--resume", preset={"train.epochs": 9}),
+        lambda b: b.earlier(preset={"train.epochs": 9}),
         "other settings: … (then … began",
     ),
     "resume a broken run": (
-        lambda b: (b.earlier(), b.file("run/run.json", "{"), b.train("--resume"))[2],
+        lambda b: (b.earlier(), b.file("run/job.json", "{"), b.train())[2],
         "run.json is damaged … another --output",
     ),
 }  # fmt: skip
@@ -277,7 +276,7 @@ PAIRS: dict[str, Mistake] = {
         lambda b: b.train("--dev", b.file("x/dev.tsv", ROWS), "--dev", b.file("y/dev.tsv", ROWS)),
         "two dev sets are called 'dev' … rename a file",
     ),
-    "unknown test set": (lambda b: b.train("--test", "stsc"), "test = 'stsc' is unknown … sts, stsb or none"),
+    "unknown test set": (lambda b: b.train("--labels", "stsc"), "labels = 'stsc' is unknown … sts, stsb or none"),
     "dev without data": (lambda b: b.train("--dev", "stsb"), "no data folder given … --data"),
     "data missing": (lambda b: b.train("--dev", "stsb", "--data", "no/data"), "no/data does not exist … --data"),
     "data without SentEval": (
@@ -429,9 +428,9 @@ def test_full_disk_and_on(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: 
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr == f"isotrope: no space left to write {bench.run}: free some, then go on with --resume\n"
+    assert done.stderr == f"isotrope: no space left to write {bench.run}: free some, then give the same command again\n"
     assert "Traceback" not in done.stdout
-    assert in_process(bench.train("--resume"), monkeypatch) == 0, capfd.readouterr().err
+    assert in_process(bench.train(), monkeypatch) == 0, capfd.readouterr().err
     assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 6
 
 
@@ -474,11 +473,11 @@ def test_really_full_disk_and_on(
     ballast.write_bytes(bytes((1024 - left) * 1024))
     command = bench.train("--set", "train.save_steps=2", output=small_disk / "run")
     code = in_process(command, monkeypatch)
-    check_line(capfd.readouterr().err, "no space left to write … go on with --resume")
+    check_line(capfd.readouterr().err, "no space left to write … give the same command again")
     assert code == 2
     ballast.unlink()
     subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
-    assert in_process([*command, "--resume"], monkeypatch) == 0, capfd.readouterr().err
+    assert in_process([*command], monkeypatch) == 0, capfd.readouterr().err
     assert (small_disk / "run" / "model" / "model.safetensors").is_file()
 
 
@@ -494,7 +493,7 @@ def test_ctrl_c_and_on(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pyt
             break
     out, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
-    check_line(err, "isotrope: stopped after step … of 100 … the same command and --resume")
+    check_line(err, "isotrope: stopped after step … of 100 … the same command goes on")
     assert "Traceback" not in out
-    assert in_process([*command, "--resume"], monkeypatch) == 0, capfd.readouterr().err
+    assert in_process([*command], monkeypatch) == 0, capfd.readouterr().err
     assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 100

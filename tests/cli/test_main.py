@@ -42,7 +42,7 @@ def raising(error: BaseException) -> Callable[..., None]:
         (OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300), 2, "choose another name"),
         (OSError(errno.ENOSPC, "No space left on device"), 2, "no space left on the disk: free some, then go on"),
         (FileNotFoundError(errno.ENOENT, "No such file", "a\udcff.txt"), 2, "a\\udcff.txt cannot be used"),
-        (Stopped("stopped after step 3 of 9"), 130, "stopped after step 3 of 9; go on with the same command"),
+        (Stopped("stopped after step 3 of 9"), 130, "stopped after step 3 of 9; the same command goes on"),
         (KeyboardInterrupt(), 130, "stopped; nothing finished is lost"),
     ],
 )

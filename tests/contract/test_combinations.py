@@ -162,8 +162,8 @@ def test_presets_train_with_every_term_logged(name: str, tiny_model: Path, corpu
     ]  # fmt: skip
     teachers = {label: [str(tiny_model)] for label in read_preset(name).teachers}
     run = isotrope.train(
-        corpus_file, output=tmp_path / "run", preset=name, backbone=str(tiny_model), teachers=teachers, dev="none",
-        test="none", sentences=160, overrides=overrides,
+        corpus_file, output=tmp_path / "run", preset=name, model=str(tiny_model), teachers=teachers, dev="none",
+        labels="none", sentences=160, overrides=overrides,
     )  # fmt: skip
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     logged = [record for record in records if "loss" in record]

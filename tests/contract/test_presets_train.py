@@ -139,8 +139,8 @@ def run(name: str, encoders: dict[str, str], corpus: Path, output: Path, *more: 
     if "translated" in preset.terms:
         corpus, options = with_positives(corpus, output), {"text": "text", "positive": "other", **options}
     return isotrope.train(
-        corpus, output=output, preset=name, backbone=encoders[shape(preset)], teachers=teachers(preset, encoders),
-        dev="none", test="none", overrides=[*settings(preset), *more], **{"sentences": STEPS * BATCH, **options},
+        corpus, output=output, preset=name, model=encoders[shape(preset)], teachers=teachers(preset, encoders),
+        dev="none", labels="none", overrides=[*settings(preset), *more], **{"sentences": STEPS * BATCH, **options},
     )  # fmt: skip
 
 
@@ -185,16 +185,16 @@ def test_a_papers_preset_resumes_exactly(
         ["train.save_steps=5", "views.sgw.running=true"] if "sgw" in read_preset(name).views else ["train.save_steps=5"]
     )
 
-    def weights(folder: str, resume: bool = False) -> dict[str, torch.Tensor]:
-        done = run(name, encoders, corpus_file, tmp_path / folder, *more, sentences=10 * BATCH, resume=resume)
+    def weights(folder: str) -> dict[str, torch.Tensor]:
+        done = run(name, encoders, corpus_file, tmp_path / folder, *more, sentences=10 * BATCH)
         kept = load_file(tmp_path / folder / "checkpoints" / "checkpoint-10" / "objective.safetensors")
-        return kept | load_file(done.model / "model.safetensors")
+        return kept | load_file(done.folder / "model" / "model.safetensors")
 
     whole = weights("whole")
     weights("cut")
     (tmp_path / "cut" / "checkpoints" / "checkpoint-10" / "complete.json").unlink()  # as if killed while it was written
     (tmp_path / "cut" / "result.json").unlink()
-    again = weights("cut", resume=True)
+    again = weights("cut")
     assert set(whole) == set(again)
     assert all(torch.equal(whole[key], again[key]) for key in whole)
 

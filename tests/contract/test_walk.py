@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import isotrope
+import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.training.settings import RunSettings
 from isotrope.training.train import run_training
@@ -22,12 +23,11 @@ SOURCE = f"{Path(isotrope.__file__).parent}/"
 WALK = [
     "training/train.py -> training/inputs.py:read_inputs",
     "training/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
-    "training/reading.py -> text/corpus.py:corpus_key",  # the corpus's checksum, for the identity
+    "training/inputs.py -> text/opened.py:Opened.texts",  # read, cleaned and hashed; or documents, and pairs of them
+    "text/opened.py -> text/corpus.py:open_corpus",
+    "text/files.py -> store/cache.py:cached",
     "training/train.py -> training/prepare.py:prepare",
     "training/prepare.py -> encoder/load.py:load",
-    "training/prepare.py -> training/reading.py:open_text",  # texts, or pairs of documents
-    "training/reading.py -> text/corpus.py:open_corpus",  # read and cleaned
-    "text/corpus.py -> store/cache.py:cached",
     "training/prepare.py -> preset/preset.py:build_objective",
     "training/prepare.py -> preset/preset.py:open_teachers",
     "training/train.py -> training/fit.py:fit",
@@ -65,7 +65,8 @@ def test_corpus_and_preset_pass_each_door_once(
 ) -> None:
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
     settings = RunSettings(
-        corpus=corpus_file, output=tmp_path / "run", backbone=str(tiny_model), dev="none", test="none", sentences=64,
+        corpus=isotrope.text.open(corpus_file), output=tmp_path / "run", model=str(tiny_model),
+        dev="none", labels="none", sentences=64,
         overrides=("train.batch_size=16", "train.epochs=1"),
     )  # fmt: skip
     with calls_between_files() as calls:

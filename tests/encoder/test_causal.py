@@ -101,7 +101,7 @@ def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -
     """The run's page compares it with the backbone that sees ahead too."""
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     run = small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", sentences=32)
-    assert sees_ahead(load(run.model)[0].auto_model)
+    assert sees_ahead(load(run.folder / "model")[0].auto_model)
     seen = spaces(RunRecord.read(run.folder))[0]["before"]
     for ahead in (True, False):
         model = load(qwen, "mean", bidirectional=ahead)
@@ -143,19 +143,19 @@ def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file:
     first = small_run(model, corpus_file, tmp_path / "first", pooling, dev=str(pairs_file))
     steps = ["tokens.shuffle.on=[1]", "tokens.cutoff.on=[1]", "tokens.repeat.on=[0]", "train.mini_batch_size=8"]
     second = small_run(
-        first.model, corpus_file, tmp_path / "second", pooling, *steps, preset="rankcse-listnet",
-        teachers={"simcse": [str(first.model)]},
+        first.folder / "model", corpus_file, tmp_path / "second", pooling, *steps, preset="rankcse-listnet",
+        teachers={"simcse": [str(first.folder / "model")]},
     )  # fmt: skip
     vectors = tmp_path / "vectors.npy"
     for command in (
-        ["encode", second.model, corpus_file, "--output", vectors],
-        ["evaluate", second.model, first.model, "--pairs", pairs_file, "--pooling", "lasttoken"],
-        ["whiten", second.model, corpus_file, "--output", tmp_path / "whitened"],
-        ["export", second.model, "--output", tmp_path / "onnx"],
+        ["encode", second.folder / "model", corpus_file, "--output", vectors],
+        ["evaluate", second.folder / "model", first.folder / "model", "--pairs", pairs_file, "--pooling", "lasttoken"],
+        ["whiten", second.folder / "model", corpus_file, "--output", tmp_path / "whitened"],
+        ["export", second.folder / "model", "--output", tmp_path / "onnx"],
     ):
         outcome = CliRunner().invoke(app, [str(word) for word in command], catch_exceptions=False)
         assert outcome.exit_code == 0, outcome.output
-    plain = SentenceTransformer(str(second.model), device="cpu")
+    plain = SentenceTransformer(str(second.folder / "model"), device="cpu")
     lines = corpus_file.read_text().splitlines()
     np.testing.assert_allclose(np.load(vectors), plain.encode(lines), atol=1e-5)
     assert plain.tokenizer.padding_side == side

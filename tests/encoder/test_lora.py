@@ -112,11 +112,15 @@ def test_fewer_layers_of_an_adapted_model(qwen: Path) -> None:
 def test_merged_and_adapter_give_equal_vectors(
     qwen: Path, corpus_file: Path, pairs_file: Path, adapted: Run, tmp_path: Path
 ) -> None:
-    whole = trained(qwen, corpus_file, tmp_path / "whole", dev=str(pairs_file)).model
-    files = {path.name for path in adapted.model.rglob("*.safetensors")}
+    whole = trained(qwen, corpus_file, tmp_path / "whole", dev=str(pairs_file)).folder / "model"
+    files = {path.name for path in (adapted.folder / "model").rglob("*.safetensors")}
     assert files == {WEIGHTS}, "without the weights of its base"
     vectors = SentenceTransformer(str(whole), device="cpu").encode(TEXTS)
-    for other in (SentenceTransformer(str(adapted.model), device="cpu"), load(adapted.model), load(whole)):
+    for other in (
+        SentenceTransformer(str(adapted.folder / "model"), device="cpu"),
+        load(adapted.folder / "model"),
+        load(whole),
+    ):
         np.testing.assert_allclose(other.encode(TEXTS), vectors, atol=1e-5)
     before, after = (load_file(folder / "model.safetensors") for folder in (qwen, whole))
     changed = {name.split(".")[-2] for name, weight in before.items() if not torch.equal(weight, after[name])}
@@ -132,11 +136,11 @@ def test_a_resumed_run_ends_with_the_same_adapter(
     shutil.rmtree(begun / "checkpoints" / "checkpoint-10")
     best = next((begun / "checkpoints").glob("best-*.safetensors"))
     assert best.stat().st_size < (qwen / "model.safetensors").stat().st_size / 4
-    again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file), resume=True)
-    one, two = (load_file(run.model / WEIGHTS) for run in (adapted, again))
+    again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
+    one, two = (load_file(run.folder / "model" / WEIGHTS) for run in (adapted, again))
     assert all(torch.equal(one[name], two[name]) for name in one)
     with pytest.raises(UserError, match=r"other settings: encoder\.lora\.alpha = 16 \(then 8\)"):
-        trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file), resume=True)
+        trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file))
 
 
 def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path: Path) -> None:
@@ -144,8 +148,8 @@ def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path:
     save(load(qwen, device="cpu").bfloat16(), tmp_path / "half")
     options = ["train.gradient_checkpointing=true", "train.mini_batch_size=8", "train.precision=bf16"]
     run = trained(tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, sentences=32)
-    assert load(run.model).dtype == torch.float32
-    before, after = load(tmp_path / "half", device="cpu").float(), load(run.model, device="cpu")
+    assert load(run.folder / "model").dtype == torch.float32
+    before, after = load(tmp_path / "half", device="cpu").float(), load(run.folder / "model", device="cpu")
     assert not np.array_equal(before.encode(TEXTS), after.encode(TEXTS))
 
 
@@ -157,7 +161,7 @@ def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) ->
         options = ["train.keep_head=true", "encoder.lora.targets=['all-linear']", "encoder.lora.dropout=0.1", *more]
         run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, sentences=96)
         assert f"an adapter of rank 4, {name}" in write_report(run.folder).read_text()
-        made[name] = SentenceTransformer(str(run.model), device="cpu").encode(TEXTS)
+        made[name] = SentenceTransformer(str(run.folder / "model"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(made["merged"], made["adapter"], atol=1e-5)
 
 
@@ -196,7 +200,7 @@ def test_a_loss_that_ties_weights_takes_no_adapter(tiny_model: Path, corpus_file
 
 def test_an_adapter_of_an_adapter_is_saved_merged(adapted: Run, corpus_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the backbone is an adapter, or its config"):
-        trained(adapted.model, corpus_file, tmp_path / "run", ADAPTER)
+        trained(adapted.folder / "model", corpus_file, tmp_path / "run", ADAPTER)
 
 
 def test_an_architecture_that_peft_does_not_know_needs_targets(tmp_path: Path) -> None:

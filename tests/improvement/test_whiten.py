@@ -161,7 +161,7 @@ def test_short_texts_are_not_compared_and_the_user_hears_why(tiny_model: Path, t
     result = CliRunner().invoke(app, ["whiten", str(tiny_model), str(text), "--output", str(tmp_path / "white")])
     assert result.exit_code == 0, result.output
     assert "not compared: 0 of" in result.output
-    assert record_of(tmp_path / "white")["verdict"] == "not judged"
+    assert record_of(tmp_path / "white")["verdict"] == "not tested"
 
 
 @pytest.mark.parametrize("exponent", [-0.1, 0.6, float("nan")])

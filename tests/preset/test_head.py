@@ -87,10 +87,10 @@ def test_what_has_no_head_is_refused_before_any_work(
 ) -> None:
     keep = "train.keep_head=true"
     with pytest.raises(UserError, match=r"keep_head = true, and the preset simcse has no head: .*\[views.mlp\]"):
-        small_run(tiny_model, corpus_file, tmp_path / "run", keep, "views.mlp=false", dev="none", test="none")
+        small_run(tiny_model, corpus_file, tmp_path / "run", keep, "views.mlp=false", dev="none", labels="none")
     monkeypatch.delattr(MLP, "layers")  # as a third party's step may be
     with pytest.raises(UserError, match=r"views.mlp cannot be part of a model: .*MLP a method layers"):
-        small_run(tiny_model, corpus_file, tmp_path / "run", keep, dev="none", test="none")
+        small_run(tiny_model, corpus_file, tmp_path / "run", keep, dev="none", labels="none")
     assert not (tmp_path / "run").exists()
 
 
@@ -109,18 +109,18 @@ def kept(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory
 
 
 def test_a_run_selects_judges_and_saves_the_model_with_its_head(kept: Run, pairs_file: Path) -> None:
-    model = SentenceTransformer(str(kept.model), device="cpu")
+    model = SentenceTransformer(str(kept.folder / "model"), device="cpu")
     assert [type(module).__name__ for module in model] == ["Transformer", "Pooling", "Dense", "Dense"]
     assert isinstance(model[3].activation_function, torch.nn.Tanh)
     judging, selecting = judges(None, {"pairs": read_pairs(pairs_file)}, None)
     for pairs, found in (
-        (selecting["pairs"], kept.result["selection"]["best_score"]),
-        (judging["pairs"]["test"], kept.result["comparison"]["after"]),
+        (selecting["pairs"], kept.record["selection"]["best_score"]),
+        (judging["pairs"]["test"], kept.record["comparison"]["after"]),
     ):
         first, second = (model.encode(side, normalize_embeddings=True) for side in (pairs.first, pairs.second))
         assert spearman((first * second).sum(-1), pairs.gold) == pytest.approx(found, abs=1e-3)
-    assert kept.result["head"] == ["sgw", "mlp"]
-    card = (kept.model / "README.md").read_text(encoding="utf-8")
+    assert kept.record["head"] == ["sgw", "mlp"]
+    card = (kept.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "The new model is judged with its training head" in card
     assert "The training head (sgw, mlp) is part of the model" in card
 
@@ -131,21 +131,19 @@ def test_a_run_that_went_on_has_the_same_head(
     begun = unfinished(kept, tmp_path / "run")
     last = begun / "checkpoints" / "checkpoint-20" / "optimizer.pt"
     last.write_bytes(b"")  # so that it goes on from step 10
-    again = small_run(tiny_model, corpus_file, begun, *WHITENED, preset="whitenedcse", dev=str(pairs_file), resume=True)
-    for one in kept.model.rglob("*.safetensors"):
-        first, second = load_file(one), load_file(again.model / one.relative_to(kept.model))
+    again = small_run(tiny_model, corpus_file, begun, *WHITENED, preset="whitenedcse", dev=str(pairs_file))
+    for one in (kept.folder / "model").rglob("*.safetensors"):
+        first, second = load_file(one), load_file(again.folder / "model" / one.relative_to(kept.folder / "model"))
         assert all(torch.equal(first[name], second[name]) for name in first), one
-    assert again.result["comparison"] == kept.result["comparison"]
+    assert again.record["comparison"] == kept.record["comparison"]
 
 
 def test_without_pairs_the_last_head_is_kept(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     """Also where every step was done before the run went on: the head comes from the checkpoint."""
-    options = {"dev": "none", "test": "none", "sentences": 160}
+    options = {"dev": "none", "labels": "none", "sentences": 160}
     run = small_run(tiny_model, corpus_file, tmp_path / "run", "train.keep_head=true", **options)
-    again = small_run(
-        tiny_model, corpus_file, unfinished(run, tmp_path / "again"), "train.keep_head=true", resume=True, **options
-    )
+    again = small_run(tiny_model, corpus_file, unfinished(run, tmp_path / "again"), "train.keep_head=true", **options)
     state = load_file(run.folder / "checkpoints" / "checkpoint-10" / "objective.safetensors")
     for one in (run, again):
-        model = SentenceTransformer(str(one.model), device="cpu")
+        model = SentenceTransformer(str(one.folder / "model"), device="cpu")
         assert torch.equal(model[2].linear.weight, state["components.0.linear.weight"])

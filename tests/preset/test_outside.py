@@ -58,7 +58,7 @@ class Anything(nn.Module):
 
 
 def run(model: str | Path, corpus: Path, output: Path, loss: str, *overrides: str, **more: object) -> Run:
-    options = {"dev": "none", "test": "none", "sentences": 96, **more}
+    options = {"dev": "none", "labels": "none", "sentences": 96, **more}
     return small_run(Path(model), corpus, output, *BARE, f"loss={loss}", *overrides, **options)
 
 
@@ -143,7 +143,7 @@ def test_a_stopped_run_ends_as_if_nothing_had_been(
         patched.setattr(ObjectiveState, "on_step_begin", ctrl_c)
         with pytest.raises(Stopped, match="stopped after step 4 of 6"):
             run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
-    again = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, resume=True)
+    again = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss)
     begun = isotrope.load(tiny_model).state_dict()
     for name in ("model/model.safetensors", f"checkpoints/checkpoint-6/{WEIGHTS}"):
         one, other = (load_file(folder / name) for folder in (whole.folder, again.folder))
@@ -182,8 +182,8 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tm
     SentenceTransformerTrainer(
         model=student, args=arguments, train_dataset=columns, loss=theirs, callbacks=[Seed()]
     ).train()
-    assert ours.result["selection"]["steps"] == 6
-    trained, own = isotrope.load(ours.model, device="cpu").state_dict(), student.state_dict()
+    assert ours.record["selection"]["steps"] == 6
+    trained, own = isotrope.load(ours.folder / "model", device="cpu").state_dict(), student.state_dict()
     for name, weight in trained.items():
         torch.testing.assert_close(weight, own[name], atol=1e-6, rtol=1e-5)
 
@@ -191,12 +191,12 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tm
 def test_a_guide_stays_as_it_was(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
     """Dev pairs select, the verdict and the card are as with any preset."""
     done = run(
-        tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *GUIDED, dev=str(pairs_file), test=None,
+        tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *GUIDED, dev=str(pairs_file), labels=None,
     )  # fmt: skip
-    assert done.result["verdict"] in ("better", "worse", "not significant")
-    assert done.result["selection"]["best_step"]
+    assert done.verdict.word in ("better", "worse", "no difference found")
+    assert done.record["selection"]["best_step"]
     assert load_file(done.folder / "checkpoints" / "checkpoint-6" / WEIGHTS).keys() == {"_extra_state"}
-    card = (done.model / "README.md").read_text(encoding="utf-8")
+    card = (done.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "  - action: Trained with\n    method: GISTEmbedLoss\n" in card, "not the preset that it replaces"
     assert "solatorio2024gistembed" in card
     assert str(tiny_model) not in card
@@ -218,7 +218,7 @@ def test_another_model_guides(tiny_model: Path, corpus_file: Path, tmp_path: Pat
     """Its files are part of the run's identity, as any teacher's."""
     guided = [f'teachers.other.models=["{tiny_model}"]', *GUIDED[1:], "loss_options.guide=other"]
     done = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *guided, sentences=32)
-    identity = json.loads((done.folder / "run.json").read_text(encoding="utf-8"))
+    identity = json.loads((done.folder / "job.json").read_text(encoding="utf-8"))
     assert len(identity["teachers"]["other"]) == 1
     assert str(tiny_model) not in json.dumps(identity)
 
@@ -230,7 +230,7 @@ def test_a_class_of_ones_own(
     (tmp_path / "own_losses.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     done = run(tiny_model, corpus_file, tmp_path / "run", "own_losses:Pull", "loss_options.share=2.0", sentences=32)
-    assert done.result["selection"]["steps"] == 2
+    assert done.record["selection"]["steps"] == 2
     for wrong in ("own_losses:Anything", "subprocess:Popen", "torch.nn:Linear", "sentence_transformers:InputExample"):
         with pytest.raises(UserError, match=r"is not a loss.*must declare stage"):
             outside_class(wrong)

@@ -197,7 +197,7 @@ def test_a_preset_cannot_run_any_callable(tmp_path: Path, corpus_file: Path, tin
     path = tmp_path / "mine.toml"
     path.write_text(f'extends = "simcse"\n[terms.x]\nkind = "subprocess:Popen"\nargs = ["touch", "{touched}"]\n')
     with pytest.raises(UserError, match=r"'subprocess:Popen' is not a component of terms.*stage = \"terms\""):
-        isotrope.train(corpus_file, output=tmp_path / "run", preset=path, backbone=str(tiny_model), dev="none")
+        isotrope.train(corpus_file, output=tmp_path / "run", preset=path, model=str(tiny_model), dev="none")
     with pytest.raises(UserError, match="not a component"):
         build_objective(read_preset(path), isotrope.load(tiny_model, "mean", device="cpu"))
     assert not touched.exists()

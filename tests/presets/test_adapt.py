@@ -101,13 +101,13 @@ def test_a_run_keeps_the_models_form_and_logs_both_terms(
 ) -> None:
     overrides = ["train.batch_size=32", "train.eval_steps=6", "train.learning_rate=1e-3"]
     run = isotrope.train(
-        corpus_file, output=tmp_path / "run", preset="adapt", backbone=str(tiny_model), sentences=384, dev="none",
-        test="none", overrides=overrides, console=Console(quiet=True),
+        corpus_file, output=tmp_path / "run", preset="adapt", model=str(tiny_model), sentences=384, dev="none",
+        labels="none", overrides=overrides, console=Console(quiet=True),
     )  # fmt: skip
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     logged = {key for record in records for key in record}
     assert {"infonce", "hold"} <= logged
-    before, after = isotrope.load(tiny_model), isotrope.load(run.model)
+    before, after = isotrope.load(tiny_model), isotrope.load(run.folder / "model")
     assert [type(module) for module in after] == [type(module) for module in before]
     assert after.max_seq_length == before.max_seq_length
     assert torch.tensor(after.encode(TEXT)).isfinite().all()

@@ -19,8 +19,8 @@ def test_it_is_adapt_with_one_more_term() -> None:
 def test_a_run_follows_bm25(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     overrides = ["train.batch_size=32", "train.learning_rate=1e-3", "train.epochs=2", "terms.infonce=false"]
     run = isotrope.train(
-        corpus_file, output=tmp_path / "run", preset="bm25", backbone=str(tiny_model), sentences=384, dev="none",
-        test="none", overrides=[*overrides, "terms.hold=false", "train.eval_steps=6"],
+        corpus_file, output=tmp_path / "run", preset="bm25", model=str(tiny_model), sentences=384, dev="none",
+        labels="none", overrides=[*overrides, "terms.hold=false", "train.eval_steps=6"],
     )  # fmt: skip
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     logged = [record["rank"] for record in records if "rank" in record]

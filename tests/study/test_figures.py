@@ -13,7 +13,7 @@ from isotrope.study.analyse import study_record
 from isotrope.study.cell import Cell
 from isotrope.study.figures import draw
 from isotrope.study.plan import StudyPlan
-from isotrope.training.cosines import write_cosines
+from isotrope.training.folder import write_cosines
 from studies import planned, spec_of
 
 SWEPT = '[run]\nseeds = 2\n[rows.A]\nsweep = {"train.epochs" = [1, 2, 40]}\n'

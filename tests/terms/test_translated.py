@@ -26,7 +26,7 @@ def test_it_is_nt_xent_of_what_the_projector_gives() -> None:
 def test_the_preset_asks_for_the_column(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     def train(corpus: Path, **options: str) -> Any:
         return isotrope.train(
-            corpus, output=tmp_path / "run", preset="contrastive-bt", backbone=str(tiny_model), dev="none", test="none",
+            corpus, output=tmp_path / "run", preset="contrastive-bt", model=str(tiny_model), dev="none", labels="none",
             sentences=32, overrides=["train.max_length=40", "terms.translated.size=8"], **options,
         )  # fmt: skip
 
@@ -34,4 +34,4 @@ def test_the_preset_asks_for_the_column(tiny_model: Path, corpus_file: Path, tmp
         train(corpus_file)
     table, lines = tmp_path / "table.jsonl", corpus_file.read_text().splitlines()[:40]
     table.write_text("\n".join(json.dumps({"text": one, "back": one[::-1]}) for one in lines))
-    assert train(table, text="text", positive="back").model.is_dir()
+    assert train(table, text="text", positive="back").record["selection"]["steps"]

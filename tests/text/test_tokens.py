@@ -206,10 +206,10 @@ def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
             if name == "plain":
                 patch.setattr(fit, "token_data", plain)
             run = isotrope.train(
-                corpus_file, backbone=str(tiny_model), output=tmp_path / name, dev="none", test="none", sentences=96,
+                corpus_file, model=str(tiny_model), output=tmp_path / name, dev="none", labels="none", sentences=96,
                 overrides=["train.batch_size=16", "train.max_length=8", "train.learning_rate=1e-3"],
             )  # fmt: skip
-        weights[name] = load_file(run.model / "model.safetensors")
+        weights[name] = load_file(run.folder / "model" / "model.safetensors")
     assert any(path.is_dir() for path in own_cache.iterdir())
     for name in ("gpu", "plain"):
         for key, value in weights["store"].items():

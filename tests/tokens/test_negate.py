@@ -66,7 +66,7 @@ def test_the_users_own_negations_take_its_place(tiny_model: Path, corpus_file: P
     table.write_text("\n".join(json.dumps({"text": one, "same": one, "no": f"no {one}"}) for one in texts))
     more = ["tokens.negate=false", "views.passes=2", "tokens.other.on=[1]", "scores=false", "terms.soft.view=0"]
     done = isotrope.train(
-        table, output=tmp_path / "run", preset="sncse", backbone=str(tiny_model), dev="none", test="none",
+        table, output=tmp_path / "run", preset="sncse", model=str(tiny_model), dev="none", labels="none",
         text="text", positive="same", negatives=["no"], overrides=[*more, "train.batch_size=8", "train.max_length=40"],
     )  # fmt: skip
-    assert done.model.is_dir(), "the term reads the negatives, so that no step must"
+    assert (done.folder / "model").is_dir(), "the term reads the negatives, so that no step must"

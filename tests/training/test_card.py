@@ -17,14 +17,14 @@ from small_runs import small_run
 
 
 def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, tiny_model: Path) -> None:
-    text = (finished.model / "README.md").read_text(encoding="utf-8")
-    result = finished.result
+    text = (finished.folder / "model" / "README.md").read_text(encoding="utf-8")
+    result = finished.record
     (scores,) = result["comparison"]["per_task"].values()
     for words in (
-        f"{result['verdict'].replace('not significant', 'no difference found')}**: ",
-        "graded pairs of",
+        f"{finished.verdict.word}**: ",
+        "60 of your own graded pairs (pairs)",
         f"{100 * scores['before']:.2f} | {100 * scores['after']:.2f}",
-        f"## Is it better than {tiny_model.name} with mean pooling?",
+        f"## Is it better than {tiny_model.name} (a raw language model",
         "### 1. Trained with `simcse`",
         f"| text | `{corpus_file.name}` |",
         f"{result['corpus']['used']:,} of {result['corpus']['rows']:,}",
@@ -49,20 +49,20 @@ def test_it_tells_the_split_and_that_no_pairs_chose(
 ) -> None:
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)
     run = small_run(tiny_model, corpus_file, tmp_path / "run", sentences=32, split="sentences:de")
-    text = (run.model / "README.md").read_text(encoding="utf-8")
+    text = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "| `split` | `sentences:de` | set for this run |" in text
     assert "| `train.select` | `[]` | set for this run |" in text
-    whiten(run.model, corpus_file, tmp_path / "white", k=8, sentences=100, split="sentences")
+    whiten(run.folder / "model", corpus_file, tmp_path / "white", k=8, sentences=100, split="sentences")
     assert '| `split` | `"sentences"` | set for this run |' in (tmp_path / "white" / "README.md").read_text()
 
 
 def test_sentence_transformers_keeps_the_card(finished: Run, tmp_path: Path) -> None:
-    SentenceTransformer(str(finished.model)).save_pretrained(str(tmp_path))
-    assert (tmp_path / "README.md").read_text() == (finished.model / "README.md").read_text()
+    SentenceTransformer(str(finished.folder / "model")).save_pretrained(str(tmp_path))
+    assert (tmp_path / "README.md").read_text() == (finished.folder / "model" / "README.md").read_text()
 
 
 def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:
-    whiten(finished.model, corpus_file, tmp_path / "white", sentences=200, k=8)
+    whiten(finished.folder / "model", corpus_file, tmp_path / "white", sentences=200, k=8)
     text = (tmp_path / "white" / "README.md").read_text(encoding="utf-8")
     record = read_record(tmp_path / "white" / WHITEN_RECORD)
     for words in (
@@ -90,16 +90,19 @@ def test_the_verdict_of_a_whitening_says_what_was_measured(
         **{
             "split": None,
             "self_made": None,
+            "measure": "MRR@10 × 100",
             "verdict": "worse",
             "advice": "keep the old model",
             "held_out": {"used": 1234},
         },
         **{"corpus": {"rows": 3, "used": 2, "key": "k"}},
-        **dict.fromkeys(tasks, finished.result["comparison"]),
+        **dict.fromkeys(tasks, finished.record["comparison"]),
     }
     text = whiten_card(tiny_model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
     assert ("graded similarity" in text) == ("pairs" in tasks)
     assert ("1,234 texts" in text) == ("self_made" in tasks)
     assert f"## Is it better than {tiny_model.name}?" in text
-    further = whiten_card(finished.model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
+    further = whiten_card(finished.folder / "model", ["a.txt"], record, load(tiny_model, device="cpu")).markdown(
+        tmp_path
+    )
     assert "## Is it better than the model before step 2?" in further

@@ -1,4 +1,4 @@
-"""Training itself: stopped and gone on with, what it tells, and what it begins from."""
+"""Training goes on from the newest whole checkpoint, and ends as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ import torch
 from safetensors.torch import load_file
 from transformers import TrainerState
 
-from isotrope.errors import Stopped
-from isotrope.training.fit import TrainingOutcome
+from isotrope.errors import Stopped, UserError
 from isotrope.training.state import ObjectiveState
 from isotrope.training.train import Run
 from isotrope.training.trainer import Trainer
 from small_runs import small_run, unfinished
+
+LAST = "checkpoint-20"
+SHORT = {"dev": "none", "labels": "none", "sentences": 64}
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    one, two = load_file(first / "model" / "model.safetensors"), load_file(second / "model" / "model.safetensors")
+    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
 def ctrl_c_in_step(number: int) -> Callable[..., None]:
@@ -29,7 +36,7 @@ def ctrl_c_in_step(number: int) -> Callable[..., None]:
     return callback
 
 
-def test_after_ctrl_c_the_checkpoint_stands_and_the_run_ends_as_if_nothing_had_been(
+def test_after_ctrl_c_the_same_call_goes_on_and_ends_as_if_nothing_had_been(
     finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -42,10 +49,9 @@ def test_after_ctrl_c_the_checkpoint_stands_and_the_run_ends_as_if_nothing_had_b
     assert signal.getsignal(signal.SIGINT) is before
     assert [path.name for path in (begun / "checkpoints").glob("checkpoint-*")] == ["checkpoint-7"]
     assert not (begun / "model").exists()
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
-    one, other = (load_file(run.model / "model.safetensors") for run in (finished, again))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    first, second = ([json.loads(line) for line in (run.folder / "metrics.jsonl").open()] for run in (finished, again))
+    small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    assert same_weights(begun, finished.folder)
+    first, second = ([json.loads(line) for line in (f / "metrics.jsonl").open()] for f in (finished.folder, begun))
     assert [record["step"] for record in first] == [record["step"] for record in second], "each step is logged once"
     assert [record for record in first if "score" in record] == [record for record in second if "score" in record]
 
@@ -54,12 +60,11 @@ def test_ctrl_c_in_the_last_step_stops_too(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes after the training, such as the next one of `improve`, must not begin."""
-    short = {"dev": "none", "test": "none", "sentences": 64}
     with monkeypatch.context() as patched:
         patched.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(4))
         with pytest.raises(Stopped, match="stopped after step 4 of 4"):
-            small_run(tiny_model, corpus_file, tmp_path / "run", **short)
-    assert small_run(tiny_model, corpus_file, tmp_path / "run", resume=True, **short).result["selection"]["steps"] == 4
+            small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
+    assert small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT).record["selection"]["steps"] == 4
 
 
 def test_where_ctrl_c_is_ignored_it_stops_nothing(
@@ -69,7 +74,7 @@ def test_where_ctrl_c_is_ignored_it_stops_nothing(
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         monkeypatch.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(2))
-        small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", test="none", sentences=64)
+        small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -78,14 +83,25 @@ def test_what_is_trained_to_its_end_is_not_trained_again(
     finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Killed between the last step and the result: the best weights come back."""
+    """Killed between the last step and the result, or its model was lost or damaged since: the best weights come back.
+
+    The log comes back from the checkpoint, and nothing that is not ours is deleted.
+    """
     begun = unfinished(finished, tmp_path / "run")
+    whole = (begun / "metrics.jsonl").read_text()
+    (begun / "metrics.jsonl").write_bytes(b'{"step": 5, "score": NaN\n\xff\xfe')
+    for name in ("checkpoint-best", "checkpoint-7-copy", "best-of-all.safetensors"):
+        (begun / "checkpoints" / name).mkdir()
+        (begun / "checkpoints" / name / "thesis.tex").write_text("x")
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
-    for key in ("steps", "best_step", "best_score"):
-        assert again.result["selection"][key] == finished.result["selection"][key]
-    one, other = (load_file(run.model / "model.safetensors") for run in (finished, again))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    for damage in (lambda: None, (begun / "model" / "model.safetensors").unlink):
+        damage()
+        again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+        for key in ("steps", "best_step", "best_score"):
+            assert again.record["selection"][key] == finished.record["selection"][key]
+        assert same_weights(begun, finished.folder)
+        assert (begun / "metrics.jsonl").read_text() == whole
+    assert len(list((begun / "checkpoints").glob("*/thesis.tex"))) == 3
 
 
 def test_a_run_that_was_stopped_early_is_not_trained_on(
@@ -94,16 +110,56 @@ def test_a_run_that_was_stopped_early_is_not_trained_on(
     """Killed after patience ended it, with steps left: it has still ended."""
     settings = ["train.patience=1", "train.learning_rate=1e-12"]
     whole = small_run(tiny_model, corpus_file, tmp_path / "whole", *settings, dev=str(pairs_file))
+    assert (whole.record["selection"]["steps"], whole.record["selection"]["best_step"]) == (10, 5)
     begun = unfinished(whole, tmp_path / "run")
     monkeypatch.setattr(Trainer, "training_step", lambda *_, **__: pytest.fail("a step was trained again"))
-    again = small_run(tiny_model, corpus_file, begun, *settings, dev=str(pairs_file), resume=True)
-    assert again.result["selection"]["steps"] == whole.result["selection"]["steps"] == 10
+    again = small_run(tiny_model, corpus_file, begun, *settings, dev=str(pairs_file))
+    assert again.record["selection"]["steps"] == 10
 
 
-def test_the_outcome_is_what_the_log_says(finished: Run) -> None:
-    records = [json.loads(line) for line in (finished.folder / "metrics.jsonl").open()]
-    scores = {record["step"]: record["score"] for record in records if "score" in record}
-    told = finished.result["selection"]
-    outcome = TrainingOutcome(told["steps"], told["best_step"], told["best_score"], 0.0)
-    assert outcome.steps == max(scores) == 20
-    assert outcome.best_score == scores[outcome.best_step or 0] == max(scores.values())
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("model.safetensors", cut), ("metrics.jsonl", cut), ("complete.json", cut), ("rng_state.pth", Path.unlink)],
+)
+def test_a_damaged_checkpoint_is_left_for_the_older_one(
+    name: str, damage: Callable[[Path], None], finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    begun = unfinished(finished, tmp_path / "run")
+    damage(begun / "checkpoints" / LAST / name)
+    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    out = capsys.readouterr().out
+    assert name == "complete.json" or f"{LAST} is damaged; it is not used" in " ".join(out.split()), out
+    assert out.count("step 5:") == 0, "the older checkpoint is at step 10"
+    assert out.count("step 15:") == 1
+    assert same_weights(finished.folder, begun)
+    assert again.record["selection"]["best_score"] == finished.record["selection"]["best_score"]
+
+
+def test_damaged_best_weights_are_trained_again(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    begun = unfinished(finished, tmp_path / "run")
+    best = begun / "checkpoints" / f"best-{finished.record['selection']['best_step']}.safetensors"
+    cut(best)
+    small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    assert f"{best.name} is missing or damaged" in " ".join(capsys.readouterr().out.split())
+    assert same_weights(finished.folder, begun)
+
+
+def test_a_folder_with_a_checkpoints_name_is_refused(
+    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    begun = unfinished(finished, tmp_path / "run")
+    foreign = begun / "checkpoints" / "checkpoint-7"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="checkpoint-7 is not empty and holds no checkpoint"):
+        small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    assert (foreign / "thesis.tex").is_file()
+    assert (begun / "checkpoints" / LAST).is_dir()

@@ -1,60 +1,40 @@
-"""A run's folder: whose it is, one process at a time, every damage one line."""
+"""A run's folder: one process at a time, what is written is read, every damage is one line."""
 
 from __future__ import annotations
 
-import multiprocessing
+import getpass
+import json
+import platform
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.preset.preset import read_preset
-from isotrope.training.folder import RunFolder
-from isotrope.training.train import Run
+from isotrope.store.job import Job
+from isotrope.training.environment import PACKAGES, environment
+from isotrope.training.folder import RunFolder, read_cosines, write_cosines
 from small_runs import small_run
 
 
-def hold(path: Path, held: object, release: object) -> None:
-    with RunFolder(path).hold():
-        held.set()  # type: ignore[attr-defined]
-        release.wait(60)  # type: ignore[attr-defined]
-
-
 def test_two_trainings_in_one_folder_are_kept_apart(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    spawn = multiprocessing.get_context("fork")
-    held, release = spawn.Event(), spawn.Event()
-    other = spawn.Process(target=hold, args=(tmp_path / "run", held, release))
-    other.start()
-    try:
-        assert held.wait(60)
-        for resume in (False, True):
-            with pytest.raises(UserError, match="run is in use by another process"):
-                small_run(tiny_model, corpus_file, tmp_path / "run", resume=resume)
-    finally:
-        release.set()
-        other.join()
+    with Job(tmp_path / "run", "run", {}).held(), pytest.raises(UserError, match="run is in use by another process"):
+        small_run(tiny_model, corpus_file, tmp_path / "run")
     assert not (tmp_path / "run").exists(), "no run has begun there"
 
 
-def test_a_folder_in_which_no_run_begins_is_left_as_it_was(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    for path in (empty, tmp_path / "new"):
-        with RunFolder(path).hold():
-            assert (path / ".isotrope").is_file()
-    assert not (tmp_path / "new").exists()
-    assert not list(empty.iterdir())
-
-
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
     preset, sample = read_preset("simcse"), ["one sentence", "another [/one]"]
     pairs = Pairs("p", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
-    with folder.hold():
-        folder.begin({"seed": 3}, preset, sample)
-        folder.begin({"seed": 4}, preset, [])  # a resume changes nothing
+    job, folder = Job(tmp_path, "run", {"seed": 3}), RunFolder(tmp_path)
+    with job.held():
+        job.begin()
+        folder.begin(preset, sample)
+        folder.begin(preset, [])  # a call that goes on changes nothing
         folder.write_cosines("after", {"t": {"test": pairs}}, {"t": {"test": np.array([0.5, 0.25])}})
     assert folder.begun
     assert not folder.finished
@@ -70,20 +50,48 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert cosines.tolist() == [0.5, 0.25]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe"])
 def test_a_damaged_record_is_one_line(content: bytes, tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    with folder.hold():
-        folder.begin({}, read_preset("simcse"), [])
-        for name in ("run.json", "result.json", "environment.json", "after.npz"):
-            (folder.path / name).write_bytes(content)
-    reading = (folder.identity, folder.result, folder.environment, lambda: folder.cosines("after"))
-    for read in reading:
+    folder = RunFolder(tmp_path)
+    for name in ("job.json", "result.json", "environment.json", "after.npz"):
+        (folder.path / name).write_bytes(content)
+    for read in (folder.identity, folder.result, folder.environment, lambda: folder.cosines("after")):
         with pytest.raises(UserError, match="damaged"):
             read()
 
 
-def test_a_result_without_its_model_is_no_finished_run(finished: Run, tmp_path: Path) -> None:
-    assert RunFolder(finished.folder).finished
-    (tmp_path / "result.json").write_text("{}")
-    assert not RunFolder(tmp_path).finished
+def test_cosines_come_back_to_the_last_bit_and_every_damage_is_told(tmp_path: Path) -> None:
+    """Each byte in turn: a wrong one is reported, or lies where it decides nothing."""
+    path, drawn = tmp_path / "after.npz", np.random.default_rng(0)
+    sets = {
+        task: {part: Pairs(part, ["a"] * n, ["b"] * n, drawn.uniform(0, 5, n)) for part, n in parts.items()}
+        for task, parts in {"STS12": {"MSRpar": 2, "OnWN": 2}, "<b>own pairs, ü": {"test": 2}}.items()
+    }
+    cosines = {task: {part: drawn.uniform(-1, 1, 2) for part in parts} for task, parts in sets.items()}
+    write_cosines(path, sets, cosines)
+
+    def same() -> bool:
+        found = read_cosines(path)
+        return found.keys() == sets.keys() and all(
+            np.array_equal(found[task][part], (pairs.gold, cosines[task][part]))
+            for task, parts in sets.items() for part, pairs in parts.items()
+        )  # fmt: skip
+
+    assert same()
+    whole, told = path.read_bytes(), 0
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            assert same(), place
+        except UserError as error:
+            told += "after.npz is damaged: delete it" in str(error)
+    assert told > len(whole) / 10
+
+
+def test_the_environment_has_versions_and_nothing_of_the_machines_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "my-own-machine")
+    monkeypatch.setattr(getpass, "getuser", lambda: "somebody")
+    found = environment()
+    assert found["packages"] == {package: version(package) for package in PACKAGES}
+    assert found["threads"] == torch.get_num_threads()
+    assert not [secret for secret in ("my-own-machine", "somebody", f"{Path.home()}/") if secret in json.dumps(found)]

@@ -1,113 +1,59 @@
-"""What decides a result is compared when a run is resumed, and also when it is finished."""
+"""What decides a result is compared when a run goes on, and also when it is finished; what has no effect is refused."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformer
 
+import isotrope.text
 from conftest import sentences
 from isotrope.errors import UserError
-from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import refuse_other_run
+from isotrope.training.inputs import read_inputs
+from isotrope.training.settings import RunSettings
 from isotrope.training.train import Run
-from small_runs import small_run, unfinished
+from small_runs import small_run
 
 
-def test_pairs_that_were_changed_since_do_not_resume_a_run(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
-    begun = shutil.copytree(finished.folder, tmp_path / "run")
-    (begun / "result.json").unlink()
-    changed = tmp_path / pairs_file.name
-    changed.write_text(pairs_file.read_text().replace("\t", " or so\t", 1))
-    with pytest.raises(UserError, match=r"the (dev|test) pairs pairs"):
-        small_run(tiny_model, corpus_file, begun, dev=str(changed), resume=True)
-
-
-def test_a_prompt_is_part_of_the_identity_and_of_the_model(
-    prompted_model: Path, corpus_file: Path, tmp_path: Path
-) -> None:
-    options = {"dev": "none", "test": "none", "sentences": 32}
-    run = small_run(prompted_model, corpus_file, tmp_path / "run", prompt_name="query", **options)
-    saved = SentenceTransformer(str(run.model), device="cpu")
-    assert (saved.prompts["passage"], saved.default_prompt_name) == ("a short book on ", "query")
-    for other, now in (({}, "None"), ({"prompt": "song of "}, "None"), ({"prompt_name": "passage"}, "'passage'")):
-        with pytest.raises(UserError, match=rf"encoder.prompt.* = {now} \(then 'query'"):
-            small_run(prompted_model, corpus_file, run.folder, resume=True, **options, **other)
-
-
-def test_the_space_at_a_prompts_end_counts(prompted_model: Path, tmp_path: Path) -> None:
-    table = tmp_path / "pairs.tsv"
-    rows = zip(sentences(40), sentences(40, seed=1), strict=True)
-    table.write_text("q\tp\n" + "".join(f"{one}\t{two}\n" for one, two in rows))
-    run = small_run(
-        prompted_model, table, tmp_path / "run", dev="none", test="none", sentences=32, text="q", positive="p",
-        prompt_name="query", positive_prompt="red: ",
-    )  # fmt: skip
-    identity = json.loads((run.folder / "run.json").read_text())["preset"]
-    assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == ("query", "red: ")
-
-
-def test_kept_duplicates_are_another_run_also_in_its_steps_and_card(tiny_model: Path, tmp_path: Path) -> None:
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n".join(2 * sentences(32)))
-    options = {"sentences": None, "dev": "none", "test": "none"}
-    run = small_run(tiny_model, corpus, tmp_path / "run", keep_duplicates=True, **options)
-    assert run.result["selection"]["steps"] == 4  # 64 rows, 16 a batch
-    assert "| `keep_duplicates` | `true` | set for this run |" in (run.model / "README.md").read_text()
-    with pytest.raises(UserError, match=r"other settings: the contents of the corpus, .* or its duplicates"):
-        small_run(tiny_model, corpus, run.folder, resume=True, **options)
-    assert small_run(tiny_model, corpus, run.folder, resume=True, keep_duplicates=True, **options).result == run.result
-
-
-def test_another_dev_set_is_another_run(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), sentences=64)
-    (run.folder / "result.json").unlink()
-    with pytest.raises(UserError, match="the dev pairs pairs"):
-        small_run(tiny_model, corpus_file, run.folder, dev="none", test="none", sentences=64, resume=True)
-
-
-@pytest.mark.parametrize("done", [True, False])
-@pytest.mark.parametrize("what", ["corpus", "dev", "test", "backbone", "processes", "sentences"])
+@pytest.mark.parametrize("what", ["documents", "dev", "labels", "model", "processes", "sentences", "warmup", "seed"])
 def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
-    finished: Run, what: str, done: bool, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
+    finished: Run, what: str, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Before any text is cleaned or a model is loaded."""
-    begun = shutil.copytree(finished.folder, tmp_path / "run") if done else unfinished(finished, tmp_path / "run")
-    model, corpus = tiny_model, corpus_file
+    """Before a model is loaded."""
+    model, corpus, overrides = tiny_model, corpus_file, []
     options: dict[str, object] = {"dev": str(pairs_file)}
-    if what == "corpus":
+    if what == "documents":
         corpus = tmp_path / corpus_file.name
         corpus.write_text(corpus_file.read_text() + "one more sentence\n")
     elif what == "dev":
         changed = tmp_path / pairs_file.name
         changed.write_text(pairs_file.read_text().replace("\t", " or so\t"))
         options = {"dev": str(changed)}
-    elif what == "test":
-        options["test"] = "none"
-    elif what == "backbone":
+    elif what == "labels":
+        options["labels"] = "none"
+    elif what == "model":
         model = shutil.copytree(tiny_model, tmp_path / "tiny")
         config = json.loads((model / "config.json").read_text())
         (model / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-3}))
-    elif what == "sentences":
-        options["sentences"] = 304
+    elif what in ("sentences", "seed"):
+        options[what] = 304
+    elif what == "warmup":
+        overrides = ["train.warmup=0.5"]
     else:
-        for name in ("LOCAL_RANK", "RANK"):
-            monkeypatch.setenv(name, "0")
-        for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-            monkeypatch.setenv(name, "2")
-    for name in ("open_text", "load"):
-        monkeypatch.setattr(f"isotrope.training.prepare.{name}", lambda *_, **__: pytest.fail("it has begun to work"))
-    expected = {"corpus": "the contents of the corpus", "backbone": "the files of the backbone", "dev": "the dev pairs"}
-    expected |= {"test": "the test pairs", "processes": "processes = 2 .then 1.", "sentences": "sentences = 304"}
-    with pytest.raises(UserError, match=f"other settings: .*{expected[what]}"):
-        small_run(model, corpus, begun, resume=True, **options)
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr("isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work"))
+    expected = {
+        "documents": "another documents", "model": "another model", "dev": "another dev: pairs",
+        "labels": "another labels: pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
+        "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
+    }  # fmt: skip
+    with pytest.raises(UserError, match=f"was begun with .*{expected[what]}"):
+        small_run(model, corpus, finished.folder, *overrides, **options)
 
 
 def test_the_same_files_in_another_place_are_the_same_run(
@@ -115,58 +61,88 @@ def test_the_same_files_in_another_place_are_the_same_run(
 ) -> None:
     model = shutil.copytree(tiny_model, tmp_path / "tiny")
     corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
-    again = small_run(model, Path(corpus), finished.folder, dev=str(dev), resume=True)
-    assert again.result == finished.result
+    assert small_run(model, Path(corpus), finished.folder, dev=str(dev)).record == finished.record
 
 
-def test_a_changed_setting_is_named(finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path) -> None:
-    with pytest.raises(UserError, match=r"train.warmup = 0.5 .then 0.0.: resume with those"):
-        small_run(tiny_model, corpus_file, finished.folder, "train.warmup=0.5", dev=str(pairs_file), resume=True)
+def test_a_prompt_is_part_of_the_identity_and_of_the_model(prompted_model: Path, tmp_path: Path) -> None:
+    """Also the space at its end."""
+    table, options = tmp_path / "pairs.tsv", {"dev": "none", "labels": "none", "sentences": 32}
+    rows = zip(sentences(40), sentences(40, seed=1), strict=True)
+    table.write_text("q\tp\n" + "".join(f"{one}\t{two}\n" for one, two in rows))
+    options |= {"text": "q", "positive": "p", "positive_prompt": "red: "}
+    run = small_run(prompted_model, table, tmp_path / "run", prompt_name="query", **options)
+    saved = SentenceTransformer(str(run.folder / "model"), device="cpu")
+    assert (saved.prompts["passage"], saved.default_prompt_name) == ("a short book on ", "query")
+    identity = json.loads((run.folder / "job.json").read_text())["preset"]
+    assert (identity["encoder.prompt_name"], identity["encoder.positive_prompt"]) == ("query", "red: ")
+    for other in ({}, {"prompt": "song of "}, {"prompt_name": "passage"}):
+        with pytest.raises(UserError, match=r"was begun with .*encoder.prompt"):
+            small_run(prompted_model, table, run.folder, **options, **other)
 
 
-def test_output_within_the_corpus_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    """Its files would be read as text when the run is resumed."""
+def test_kept_duplicates_are_another_run_also_in_its_steps_and_card(tiny_model: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n".join(2 * sentences(32)))
+    options = {"sentences": None, "dev": "none", "labels": "none"}
+    run = small_run(tiny_model, corpus, tmp_path / "run", keep_duplicates=True, **options)
+    assert run.record["selection"]["steps"] == 4  # 64 rows, 16 a batch
+    assert "| `keep_duplicates` | `true` | set for this run |" in (run.folder / "model" / "README.md").read_text()
+    with pytest.raises(UserError, match="was begun with another documents"):
+        small_run(tiny_model, corpus, run.folder, **options)
+
+
+def test_output_within_the_text_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """Its files would be read as text when the run goes on."""
     texts = tmp_path / "texts"
     texts.mkdir()
     shutil.copy(corpus_file, texts / "a.txt")
-    with pytest.raises(UserError, match="lies in the corpus folder"):
+    with pytest.raises(UserError, match="lies in"):
         small_run(tiny_model, texts, texts / "run")
     assert [path.name for path in texts.iterdir()] == ["a.txt"]
 
 
-def test_empty_paths_are_named_and_do_not_mean_the_present_folder(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("more", "same"),
+    [
+        ([], True), (["train.batch_size=32"], False), (["encoder.dropout=0.1"], False), (["tokens.shuffle={}"], False)
+    ],
+)  # fmt: skip
+def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_its_own(
+    more: list[str], same: bool, tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="a corpus path is empty"):
-        small_run(tiny_model, "", tmp_path / "run")
-    with pytest.raises(UserError, match="the output is empty"):
-        small_run(tiny_model, corpus_file, "")
-    assert list(tmp_path.iterdir()) == []
+    """As many sentences a step, and no dropout or token step."""
 
+    def identity(batch: int, *overrides: str) -> object:
+        return read_inputs(
+            RunSettings(
+                corpus=isotrope.text.open(corpus_file), model=str(tiny_model), dev="none", labels="none",
+                overrides=(f"train.batch_size={batch}", "encoder.dropout=0", "views.mlp=false", *overrides),
+            )
+        ).identity  # fmt: skip
 
-def test_a_run_whose_settings_are_lost_is_not_gone_on_with(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
-    begun = shutil.copytree(finished.folder, tmp_path / "run")
-    (begun / "run.json").unlink()
-    with pytest.raises(UserError, match="is missing: choose another --output"):
-        small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
+    one = identity(16, *more)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert (one == identity(8, *more)) is same
 
 
 @pytest.mark.parametrize(
-    ("setting", "refused"),
+    ("preset", "given", "problem"),
     [
-        ({}, False), ({"train.batch_size": 8}, True), ({"encoder.dropout": 0.1}, True),
-        ({"tokens.shuffle.on": [1]}, True), ({"loss": "a:B"}, True),
+        ("crops", {"positive": "p"}, "positive has no effect with the preset crops, which draws its pairs from whole"),
+        ("crops", {"split": "sentences"}, "split has no effect with the preset crops"),
+        ("crops", {"keep_duplicates": True}, "keep_duplicates has no effect with the preset crops"),
+        ("simcse", {"held_out": 5}, "held_out has no effect with the preset simcse, which reads texts, not documents"),
+        ("simcse", {"title": "t"}, "title has no effect with the preset simcse"),
+        ("simcse", {"positive_prompt": "p"}, "positive_prompt is given, but no positives"),
+        ("rankcse-listnet", {}, "the teacher .* is the preset .*, which is not trained yet: train it"),
+        ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
+        ("simcse", {"model": "rankcse-listnet"}, "the model 'rankcse-listnet' is a preset: train it first"),
+        ("simcse", {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
     ],
-)  # fmt: skip
-def test_another_number_of_processes_goes_on_where_none_draws_anything_of_its_own(
-    setting: dict[str, object], refused: bool, tmp_path: Path
+)
+def test_a_mistake_in_the_settings_is_one_line(
+    preset: str, given: dict[str, object], problem: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    """As many sentences a step, and no dropout, token step or outside loss."""
-    preset = {"encoder.dropout": 0.0, "train.batch_size": 16, "train.epochs": 1.0} | setting
-    then = {"preset": preset | ({} if "train.batch_size" in setting else {"train.batch_size": 8}), "processes": 2}
-    (tmp_path / "run.json").write_text(json.dumps(then))
-    with pytest.raises(UserError, match=r"processes = 1 \(then 2\)") if refused else nullcontext():
-        refuse_other_run(RunFolder(tmp_path), {"preset": preset, "processes": 1}, resume=True)
+    with pytest.raises(UserError, match=problem):
+        small_run(given.pop("model", tiny_model), corpus_file, tmp_path / "run", preset=preset, dev="none", **given)
+    assert not (tmp_path / "run").exists()

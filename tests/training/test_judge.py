@@ -1,30 +1,87 @@
-"""The verdict, and what becomes of damaged cosines."""
+"""The verdict: the model as the user gave it against the new one, and what becomes of damaged cosines."""
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from isotrope import load
+from isotrope.console.plain import plain_console
+from isotrope.encoder import save
+from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
+from isotrope.evaluation.sts import main_pairs, similarities, spearman
 from isotrope.training.train import Run
 from small_runs import small_run, unfinished
 
+SHORT = {"sentences": 32, "dev": "none"}
 
-def test_the_verdict_is_on_pairs_that_did_not_select(finished: Run, pairs_file: Path, tiny_model: Path) -> None:
+
+def test_the_verdict_is_on_pairs_that_did_not_select(finished: Run, pairs_file: Path) -> None:
     """Half of the user's pairs select, the other half judges; its numbers are those of the two models."""
-    comparison = finished.result["comparison"]
+    comparison, verdict = finished.record["comparison"], finished.verdict
     (task,) = comparison["per_task"]
-    pairs = read_pairs(pairs_file)
-    scored = next(iter(finished.result["after"].values()))
-    assert scored["nsamples"] == len(pairs) // 2
+    scored = next(iter(finished.record["after"].values()))
+    assert scored["nsamples"] == len(read_pairs(pairs_file)) // 2
     assert comparison["after"] == pytest.approx(scored["spearman"]["test"], abs=1e-12)
-    assert comparison["after"] - comparison["before"] == pytest.approx(comparison["difference"])
-    assert finished.result["selection"]["sets"] == [task] == ["pairs"]
+    assert verdict.scores == (comparison["before"], comparison["after"])
+    assert verdict.difference == pytest.approx(comparison["after"] - comparison["before"])
+    assert verdict.judge == "60 of your own graded pairs (pairs)"
+    assert "a raw language model, pooled as sentence-transformers loads it" in verdict.before
+    assert finished.record["selection"]["sets"] == [task] == ["pairs"]
+    assert list(finished.table.index) == ["pairs"]
+    assert finished.table["after"]["pairs"] == comparison["after"]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "empty", "missing", "of other pairs"])
+@pytest.fixture(scope="module")
+def own_pooling(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence-embedding model with a pooling and a prompt of its own, which the preset does not have."""
+    model = load(tiny_model, "mean", normalize=True, device="cpu")
+    model.prompts, model.default_prompt_name = {"query": "the river "}, "query"
+    save(model, folder := tmp_path_factory.mktemp("own") / "model")
+    return folder
+
+
+def test_before_is_the_model_as_it_was_given(
+    own_pooling: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+) -> None:
+    """Else `train` praises a model that has lost what the user had: 77.37 with its mean, 72.91 with the preset's."""
+    said = io.StringIO()
+    run = small_run(
+        own_pooling, corpus_file, tmp_path / "run", "encoder.pooling=cls", "encoder.prompt=''", **SHORT,
+        labels=pairs_file, console=plain_console(file=said),
+    )  # fmt: skip
+    pairs = {"pairs": {"test": read_pairs(pairs_file)}}
+    gold, cosines = main_pairs(pairs, similarities(load(own_pooling, device="cpu"), pairs))["pairs"]
+    assert run.verdict.scores is not None
+    assert run.verdict.scores[0] == pytest.approx(spearman(cosines, gold), abs=1e-6)
+    assert (run.verdict.before, run.verdict.judge) == ("model", "120 of your own graded pairs (pairs)")
+    line = f"note: the preset replaces the pooling of {own_pooling} (mean, Normalize) by cls"
+    assert " ".join(said.getvalue().split()).count(line) == 1
+    assert "--set encoder.pooling=mean keeps it" in " ".join(said.getvalue().split())
+
+
+def test_without_labels_nothing_is_tested(own_pooling: Path, corpus_file: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
+    run = small_run(
+        own_pooling, corpus_file, tmp_path / "run", "encoder.pooling=mean", "encoder.normalize=true", **SHORT,
+        labels="none", console=plain_console(file=said),
+    )  # fmt: skip
+    assert run.verdict.word == "not tested"
+    assert "--labels" in run.verdict.advice
+    assert len(run.table) == 0
+    assert "replaces the pooling" not in said.getvalue()
+
+
+def test_what_selects_does_not_judge(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="both selects and judges: leave labels out"):
+        small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), labels=str(pairs_file))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing", "of other pairs"])
 def test_damaged_cosines_are_made_again(
     damage: str, finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
@@ -35,6 +92,6 @@ def test_damaged_cosines_are_made_again(
     elif damage == "of other pairs":
         np.savez(kept, **{"x/test": np.zeros(3), "x/test/gold": np.zeros(3)})
     else:
-        kept.write_bytes(kept.read_bytes()[: 100 if damage == "truncated" else 0])
-    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file), resume=True)
-    assert again.result["comparison"] == finished.result["comparison"]
+        kept.write_bytes(kept.read_bytes()[:100])
+    again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
+    assert again.record["comparison"] == finished.record["comparison"]

@@ -65,7 +65,7 @@ def finished(tiny_model: Path, pairs_file: Path, tmp_path_factory: pytest.TempPa
     pairs = folder / "<b>$pairs.tsv"
     shutil.copy(pairs_file, pairs)
     isotrope.train(
-        corpus, backbone=str(tiny_model), output=folder / "run", dev=str(pairs),
+        corpus, model=str(tiny_model), output=folder / "run", dev=str(pairs),
         overrides=[
             "train.batch_size=16", "train.eval_steps=2", "train.learning_rate=1e-3", "encoder.pooling=mean",
             "train.max_length=60",  # more than the hostile words, or all texts would be equal
@@ -178,7 +178,7 @@ def test_an_unfinished_run_shows_what_there_is(run: Path) -> None:
 
 def test_a_run_that_has_only_begun_has_a_page(run: Path) -> None:
     for path in run.iterdir():
-        if path.name not in {"run.json", "preset.toml"}:
+        if path.name not in {"job.json", "preset.toml"}:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     page = Page(write_report(run))
     assert page.figures == []
@@ -218,7 +218,7 @@ def test_several_terms_sets_and_tasks_are_drawn_apart(run: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda run: (run / "run.json").unlink(), "holds no run"),
+        (lambda run: (run / "job.json").unlink(), "holds no run"),
         (lambda run: (run / "result.json").write_text("{"), "result.json is damaged"),
         (lambda run: (run / "result.json").write_text('{"verdict": "better"}'), "result.json is damaged: it lacks"),
         (lambda run: (run / "before.npz").write_bytes((run / "before.npz").read_bytes()[:99]), "before.npz is damaged"),

@@ -71,9 +71,9 @@ def test_a_run_keeps_the_best_on_transfer_tasks(
     transfer: list[float], tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
     transfer[:] = [0.5, 0.6, 0.4]
-    options = {"dev": None, "test": "none", "data": tmp_path}
+    options = {"dev": None, "labels": "none", "data": tmp_path}
     run = small_run(tiny_model, corpus_file, tmp_path / "run", 'train.select=["transfer-dev"]', **options)
-    assert run.result["selection"] | {"seconds": 0} == {
+    assert run.record["selection"] | {"seconds": 0} == {
         "sets": ["transfer-dev"], "steps": 20, "best_step": 10, "best_score": pytest.approx(0.63), "seconds": 0,
     }  # fmt: skip
 

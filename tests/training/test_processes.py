@@ -91,7 +91,7 @@ def test_the_command_in_two_processes_equals_one_of_twice_the_batch(
     """The first process alone speaks. Pairs of documents come in rounds, of 324 rows or fewer."""
     positive = [] if "crops" in reading else ["--positive", "positive"]
     settings = words_of("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-3")
-    common = [table_of_pairs(tmp_path), "--backbone", tiny_model, "--text", "text", *positive, *reading, *settings]
+    common = [table_of_pairs(tmp_path), "--model", tiny_model, "--text", "text", *positive, *reading, *settings]
     weights = {}
     for name, processes, batch in (("one", 1, 16), ("two", 2, 8)):
         more = ["--set", f"train.batch_size={batch}", "--output", tmp_path / name]
@@ -105,7 +105,7 @@ def test_the_command_in_two_processes_equals_one_of_twice_the_batch(
 
 @pytest.mark.slow
 def test_under_torchrun_the_first_process_alone_tells_a_mistake(tiny_model: Path, tmp_path: Path) -> None:
-    done = train("no.txt", "--output", tmp_path / "run", "--backbone", tiny_model, processes=2)
+    done = train("no.txt", "--output", tmp_path / "run", "--model", tiny_model, processes=2)
     assert done.stderr.count("isotrope: no.txt does not exist") == 1
     assert done.stderr.count("isotrope: ") == 1
 
@@ -113,7 +113,7 @@ def test_under_torchrun_the_first_process_alone_tells_a_mistake(tiny_model: Path
 @pytest.mark.slow
 def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     settings = words_of("train.epochs=90", "train.batch_size=16", "train.eval_steps=10")
-    words = [str(corpus_file), "--backbone", str(tiny_model), "--sentences", "64", "--output", str(tmp_path), *settings]
+    words = [str(corpus_file), "--model", str(tiny_model), "--sentences", "64", "--output", str(tmp_path), *settings]
     command = [sys.executable, "-m", *TORCHRUN, "--nproc-per-node=2", "-m", "isotrope", "train", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = subprocess.Popen(command, env=ENVIRONMENT, text=True, **pipes)  # type: ignore[call-overload]
@@ -124,7 +124,7 @@ def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file
     _, err = running.communicate(timeout=120)
     assert running.returncode != 0
     assert err.count("isotrope: stopped after step 1") == 1, err
-    done = train(*words, "--resume", processes=2)
+    done = train(*words, processes=2)
     assert done.returncode == 0, done.stderr
     assert "verdict: " in done.stdout
 
@@ -133,17 +133,17 @@ def test_ctrl_c_stops_all_processes_and_they_go_on(tiny_model: Path, corpus_file
 def test_one_process_goes_on_for_two_of_which_one_was_lost(tiny_model: Path, tmp_path: Path) -> None:
     """Without dropout, as many sentences a step give what they would have given."""
     settings = ("encoder.dropout=0", "encoder.pooling=mean", "train.learning_rate=1e-4", "train.save_steps=5")
-    common = [table_of_pairs(tmp_path, 640), "--backbone", tiny_model, *words_of(*settings)]
+    common = [table_of_pairs(tmp_path, 640), "--model", tiny_model, *words_of(*settings)]
     common += ["--positive", "positive", "--text", "text"]
     command = ["-m", *TORCHRUN, "--nproc-per-node=2", "-m", "isotrope", "train", *common]
     words = [*command, "--output", tmp_path / "run", "--set", "train.batch_size=8"]
     code, errors, _ = lose(1, tmp_path / "run", *map(str, words))
     assert code != 0
     assert errors.count("isotrope: ") == 1
-    refused = train(*common, "--output", tmp_path / "run", "--resume", "--set", "train.batch_size=8")
+    refused = train(*common, "--output", tmp_path / "run", "--set", "train.batch_size=8")
     assert refused.returncode == 2
-    for output, more in (("run", ["--resume"]), ("whole", [])):
-        done = train(*common, "--set", "train.batch_size=16", "--output", tmp_path / output, *more)
+    for output in ("run", "whole"):
+        done = train(*common, "--set", "train.batch_size=16", "--output", tmp_path / output)
         assert done.returncode == 0, done.stderr
     weights = [load_file(tmp_path / output / "model" / "model.safetensors") for output in ("run", "whole")]
     assert all(torch.allclose(value, weights[1][name], atol=1e-5) for name, value in weights[0].items())

@@ -13,8 +13,7 @@ from rich.console import Console
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.console.plain import plain_console
-from isotrope.training.log import MetricsLog
-from isotrope.training.progress import CtrlC, Narrator
+from isotrope.training.progress import CtrlC, MetricsLog, Narrator
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ import pytest
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.preset.preset import read_preset
+from isotrope.store.job import Job
 from isotrope.training.folder import RunFolder
-from isotrope.training.log import MetricsLog
+from isotrope.training.progress import MetricsLog
 from isotrope.training.record import RunRecord
 
-RESULT = {"verdict": "better", "advice": "keep it", "corpus": {}, "selection": {"best_step": 4}, "preset": "dclr"}
+RESULT = {"verdict": {"word": "better"}, "corpus": {}, "selection": {"best_step": 4}, "preset": "dclr"}
 Kept = Callable[..., RunRecord]
 
 
@@ -27,13 +28,14 @@ def kept(tmp_path: Path) -> Kept:
     def read(*metrics: dict[str, Any], preset: str = "simcse", result: Any = None, **overrides: str) -> RunRecord:
         folder = RunFolder(tmp_path / "run")
         given = [f"{key.replace('__', '.')}={value}" for key, value in overrides.items()]
-        with folder.hold():
-            folder.begin({"seed": 3}, read_preset(preset, given), ["the river", "the lake"])
+        with (job := Job(folder.path, "run", {"seed": 3})).held():
+            job.begin()
+            folder.begin(read_preset(preset, given), ["the river", "the lake"])
             log = MetricsLog(folder.metrics_file)
             for record in metrics:
                 log.add(**record)
             if result:
-                folder.write_result(result)
+                job.finish(result, announced=())
         return RunRecord.read(folder.path)
 
     return read
@@ -97,7 +99,7 @@ def test_a_setting_comes_from_its_paper_from_us_or_from_this_run(kept: Kept) -> 
     assert "isotrope's default" in {source for _, source in rows.values()}
 
 
-@pytest.mark.parametrize("lacking", ["verdict", "advice", "corpus", "selection"])
+@pytest.mark.parametrize("lacking", ["verdict", "corpus", "selection"])
 def test_a_result_that_lacks_a_key_is_damaged(kept: Kept, lacking: str) -> None:
     with pytest.raises(UserError, match=rf"result\.json is damaged: it lacks '{lacking}'"):
         kept(result={key: value for key, value in RESULT.items() if key != lacking})

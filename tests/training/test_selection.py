@@ -22,10 +22,10 @@ from small_runs import small_run
 def test_without_pairs_the_last_checkpoint_is_kept(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", test="none")
-    assert run.result["verdict"] == "not judged"
-    assert "**Not judged.**" in (run.model / "README.md").read_text(encoding="utf-8")
-    assert run.result["selection"]["best_step"] is None
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", labels="none")
+    assert run.verdict.word == "not tested"
+    assert "**Not judged.**" in (run.folder / "model" / "README.md").read_text(encoding="utf-8")
+    assert run.record["selection"]["best_step"] is None
     assert "the last checkpoint is kept" in capsys.readouterr().out
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     signals = [record for record in records if "uniformity" in record]
@@ -37,19 +37,19 @@ def test_early_stopping_ends_the_run(tiny_model: Path, corpus_file: Path, pairs_
     run = small_run(
         tiny_model, corpus_file, tmp_path / "run", "train.patience=1", "train.learning_rate=1e-12", dev=str(pairs_file)
     )
-    assert run.result["selection"]["steps"] == 10, "the second evaluation is no better than the first"
-    assert run.result["selection"]["best_step"] == 5
+    assert run.record["selection"]["steps"] == 10, "the second evaluation is no better than the first"
+    assert run.record["selection"]["best_step"] == 5
 
 
 def test_dev_scores_are_spearman_of_the_saved_model(finished: Run, pairs_file: Path) -> None:
     from isotrope.training.pairs import judges
 
     _, kept = judges(None, {"pairs": read_pairs(pairs_file)}, None)
-    model = SentenceTransformer(str(finished.model), device="cpu")
+    model = SentenceTransformer(str(finished.folder / "model"), device="cpu")
     first, second = (torch.nn.functional.normalize(model.encode(side, convert_to_tensor=True), dim=-1)
                      for side in (kept["pairs"].first, kept["pairs"].second))  # fmt: skip
     found = spearman((first * second).sum(-1).numpy(), kept["pairs"].gold)
-    assert found == pytest.approx(finished.result["selection"]["best_score"], abs=1e-3)
+    assert found == pytest.approx(finished.record["selection"]["best_score"], abs=1e-3)
 
 
 def test_the_curves_are_those_of_the_first_set(tiny_model: Path, pairs_file: Path) -> None:

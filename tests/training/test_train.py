@@ -1,75 +1,82 @@
-"""Whole runs on real files: what a run leaves behind, seeds, kills."""
+"""Whole runs: what they take, what they leave behind, seeds, kills."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pandas import DataFrame, Series
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 import isotrope
 from conftest import ROOT, sentences
+from datasets import Dataset
 from isotrope.errors import UserError
+from isotrope.training.state import ObjectiveState
 from isotrope.training.train import Run
-from small_runs import small_run
+from small_runs import SMALL, small_run
+
+SHORT = {"dev": "none", "labels": "none", "sentences": 64}
 
 
 def test_a_run_leaves_its_record(finished: Run) -> None:
     kept = {path.name for path in finished.folder.iterdir()}
-    assert kept >= {"model", "result.json", "metrics.jsonl", "preset.toml", "environment.json", "run.json"}
-    result = json.loads((finished.folder / "result.json").read_text())
-    assert result["verdict"] in {"better", "worse", "not significant"}
-    assert result["advice"]
+    assert kept >= {"model", "result.json", "metrics.jsonl", "preset.toml", "environment.json", "job.json"}
+    assert finished.verdict.word in {"better", "worse", "no difference found"}
     records = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
-    evaluated = [record for record in records if "score" in record]
-    assert [record["step"] for record in evaluated] == [5, 10, 15, 20]
-    assert any("infonce" in record for record in records)
-    assert result["selection"]["best_score"] == max(record["score"] for record in evaluated)
+    evaluated = {record["step"]: record["score"] for record in records if "score" in record}
+    assert list(evaluated) == [5, 10, 15, 20]
+    selection = finished.record["selection"]
+    assert selection["best_score"] == max(evaluated.values()) == evaluated[selection["best_step"]]
+    losses = [record["infonce"] for record in records if "infonce" in record]
+    assert losses[-1] < 0.8 * losses[0], "it learns"
 
 
-def test_the_model_is_the_best_one_and_loads_in_plain_sentence_transformers(finished: Run, pairs_file: Path) -> None:
-    plain = SentenceTransformer(str(finished.model), device="cpu")
-    assert np.array_equal(plain.encode(sentences(5)), isotrope.load(finished.model, device="cpu").encode(sentences(5)))
+def test_the_model_is_the_best_one_and_loads_in_plain_sentence_transformers(finished: Run) -> None:
+    plain = SentenceTransformer(str(finished.folder / "model"), device="cpu")
+    assert np.array_equal(plain.encode(sentences(5)), finished.model.to("cpu").encode(sentences(5)))
     assert not any("linear" in name for name, _ in plain.named_parameters()), "the head is for training only"
     assert plain.max_seq_length == 64, "the training length is not the model's"
-    best = finished.result["selection"]["best_step"]
+    best = finished.record["selection"]["best_step"]
     kept = load_file(finished.folder / "checkpoints" / f"best-{best}.safetensors")
     for name, value in plain.state_dict().items():
         assert torch.equal(value, kept[name]), name
 
 
-def test_training_learns(finished: Run) -> None:
-    records = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
-    losses = [record["infonce"] for record in records if "infonce" in record]
-    assert losses[-1] < 0.8 * losses[0]
+def test_a_result_saves_its_model_and_writes_its_report(finished: Run, tmp_path: Path) -> None:
+    finished.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "README.md").is_file()
+    assert np.array_equal(isotrope.load(tmp_path / "mine").encode(["a bird"]), finished.model.encode(["a bird"]))
+    page = finished.report(tmp_path / "page.html")
+    assert finished.verdict.word in page.read_text(encoding="utf-8")
 
 
 def test_seeds_differ_and_a_seed_repeats(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     def weights(name: str, seed: int) -> torch.Tensor:
-        run = small_run(tiny_model, corpus_file, tmp_path / name, seed=seed, sentences=64, dev="none", test="none")
-        return load_file(run.model / "model.safetensors")["embeddings.word_embeddings.weight"]
+        run = small_run(tiny_model, corpus_file, tmp_path / name, seed=seed, **SHORT)
+        return load_file(run.folder / "model" / "model.safetensors")["embeddings.word_embeddings.weight"]
 
-    assert torch.equal(weights("a", 1), weights("b", 1))
-    assert not torch.equal(weights("c", 2), weights("d", 3))
+    first = weights("a", 1)
+    assert torch.equal(first, weights("b", 1))
+    assert not torch.equal(first, weights("c", 2))
 
 
-def test_resume_of_a_finished_run_does_nothing_and_another_run_is_refused(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path
-) -> None:
-    before = (finished.model / "model.safetensors").stat().st_mtime_ns
-    again = small_run(tiny_model, corpus_file, finished.folder, dev=str(pairs_file), resume=True)
-    assert again.result == json.loads(json.dumps(finished.result))
-    assert (finished.model / "model.safetensors").stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="--resume"):
-        small_run(tiny_model, corpus_file, finished.folder, dev=str(pairs_file))
-    with pytest.raises(UserError, match="seed = 7"):
-        small_run(tiny_model, corpus_file, finished.folder, dev=str(pairs_file), seed=7, resume=True)
+def test_a_finished_run_is_only_read_until_it_begins_anew(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
+    before = (run.folder / "model" / "model.safetensors").stat().st_mtime_ns
+    assert small_run(tiny_model, corpus_file, run.folder, **SHORT).record == run.record
+    assert (run.folder / "model" / "model.safetensors").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="seed = 0, not 7: choose another --output, or begin anew with --restart"):
+        small_run(tiny_model, corpus_file, run.folder, seed=7, **SHORT)
+    assert small_run(tiny_model, corpus_file, run.folder, seed=7, restart=True, **SHORT).record["seed"] == 7
 
 
 def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> None:
@@ -78,17 +85,17 @@ def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> No
     rows = zip(text[:48], text[48:], text[::-1][:48], strict=True)
     table.write_text("".join(json.dumps({"a": a, "b": b, "c": c}) + "\n" for a, b, c in rows))
     run = isotrope.train(
-        table, backbone=str(tiny_model), output=tmp_path / "run", overrides=["train.batch_size=8"], dev="none",
-        test="none", text="a", positive="b", negatives=["c"],
+        table, model=tiny_model, overrides=["train.batch_size=8"], dev="none", labels="none", text="a", positive="b",
+        negatives=["c"],
     )  # fmt: skip
-    assert run.result["selection"]["steps"] == 6
+    assert run.record["selection"]["steps"] == 6
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_and_resumed_ends_with_the_same_weights(
+def test_killed_and_given_again_it_ends_with_the_same_weights(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, kills: int
 ) -> None:
-    """SIGKILL at random moments of a run, from reading the corpus to writing the result; then --resume."""
+    """SIGKILL at random moments of a run, from reading the text to writing the result; then the same call."""
     arguments = [ROOT / "tests" / "killer.py", tiny_model, corpus_file, pairs_file, tmp_path, kills]
     command = [sys.executable, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
@@ -96,3 +103,55 @@ def test_killed_and_resumed_ends_with_the_same_weights(
     report = json.loads(done.stdout.splitlines()[-1])
     assert len(report["resumed"]) == kills
     assert set(report["resumed"]) == {report["undisturbed"]}
+
+
+@pytest.fixture(scope="module")
+def from_files(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    table = tmp_path_factory.mktemp("table") / "texts.csv"
+    table.write_text("name,text\n" + "".join(f"{number},{text}\n" for number, text in enumerate(sentences(64))))
+    return isotrope.train(table, model=tiny_model, overrides=SMALL, dev="none", labels="none")
+
+
+@pytest.mark.parametrize(
+    "given", [Dataset.from_dict, DataFrame, lambda table: Series(table["text"]), lambda t: t["text"]]
+)
+def test_objects_give_the_same_model_as_files(
+    given: Callable[[dict[str, list[str]]], Any], from_files: Run, tiny_model: Path
+) -> None:
+    """Without an output nothing is left when the result is gone; the loaded model stays as it was."""
+    model = isotrope.load(tiny_model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    texts = given({"text": sentences(64), "name": [f"{number}" for number in range(64)]})
+    run = isotrope.train(texts, model=model, overrides=SMALL, dev="none", labels="none")
+    assert np.array_equal(run.model.encode(sentences(5)), from_files.model.encode(sentences(5)))
+    assert run.record["selection"]["steps"] == 4
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    folder = run.folder
+    del run
+    assert not folder.exists()
+
+
+def test_each_file_is_opened_once(tiny_model: Path, corpus_file: Path, cached: Path, tmp_path: Path) -> None:
+    """By a first training, with nothing in the cache."""
+    opened: list[str] = []
+    sys.addaudithook(lambda event, words: opened.append(str(words[0])) if event == "open" and opened_by_test else None)
+    opened_by_test = [True]
+    small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
+    opened_by_test.clear()
+    assert opened.count(str(corpus_file)) == 1
+
+
+def test_text_that_changes_under_a_training_ends_it(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    growing = tmp_path / "notes.txt"
+    growing.write_text(corpus_file.read_text())
+
+    def grow(*_: object, **__: object) -> None:
+        with growing.open("a") as file:
+            file.write("one more sentence\n")
+
+    monkeypatch.setattr(ObjectiveState, "on_step_end", grow)
+    with pytest.raises(UserError, match=r"notes\.txt changed while the work was going on"):
+        small_run(tiny_model, growing, tmp_path / "run", **SHORT)
+    assert not (tmp_path / "run" / "result.json").exists()

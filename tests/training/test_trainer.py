@@ -27,7 +27,7 @@ def test_encoder_and_head_are_clipped_by_one_norm(
 
     monkeypatch.setattr(ObjectiveState, "on_pre_optimizer_step", look)
     small_run(
-        tiny_model, corpus_file, tmp_path / "run", "train.max_grad_norm=0.01", dev="none", test="none", sentences=64
+        tiny_model, corpus_file, tmp_path / "run", "train.max_grad_norm=0.01", dev="none", labels="none", sentences=64
     )
     assert len(seen) == 4
     for whole, head in seen:
@@ -36,15 +36,15 @@ def test_encoder_and_head_are_clipped_by_one_norm(
 
 
 def test_how_often_a_run_is_evaluated_changes_nothing(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    often = small_run(tiny_model, corpus_file, tmp_path / "often", "train.eval_steps=3", dev="none", test="none")
-    seldom = small_run(tiny_model, corpus_file, tmp_path / "seldom", "train.eval_steps=50", dev="none", test="none")
-    first, second = (load_file(run.model / "model.safetensors") for run in (often, seldom))
+    often = small_run(tiny_model, corpus_file, tmp_path / "often", "train.eval_steps=3", dev="none", labels="none")
+    seldom = small_run(tiny_model, corpus_file, tmp_path / "seldom", "train.eval_steps=50", dev="none", labels="none")
+    first, second = (load_file(run.folder / "model" / "model.safetensors") for run in (often, seldom))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_accumulation_takes_several_batches_a_step(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", "train.accumulation=4", dev="none", test="none")
-    assert run.result["selection"]["steps"] == 5, "320 sentences, 16 a batch, 4 batches a step"
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", "train.accumulation=4", dev="none", labels="none")
+    assert run.record["selection"]["steps"] == 5, "320 sentences, 16 a batch, 4 batches a step"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_divergence_is_named_with_its_step_and_setting(
     override: str, named: str, pairs: bool, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
 ) -> None:
     """Not "row 0 is zero, leave it out", nor a traceback."""
-    options = {"dev": str(pairs_file)} if pairs else {"dev": "none", "test": "none"}
+    options = {"dev": str(pairs_file)} if pairs else {"dev": "none", "labels": "none"}
     more = [override, "train.max_grad_norm=1e30", "train.epochs=3"]
     with pytest.raises(UserError, match=rf"training diverged at step \d+ \(.*\): {named}"):
         small_run(tiny_model, corpus_file, tmp_path / "run", *more, **options)
@@ -78,6 +78,6 @@ def test_weights_that_are_not_finite_are_not_saved(
     with pytest.raises(
         UserError, match=r"training diverged at step 12 .the loss is not finite.: lower train.learning_rate .now 0.001."
     ):
-        small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", test="none")
+        small_run(tiny_model, corpus_file, tmp_path / "run", dev="none", labels="none")
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-10"]
     assert not (tmp_path / "run" / "model").exists()

@@ -45,7 +45,9 @@ def compress(
     split: Annotated[
         str | None, typer.Option(help="sentences: train on each sentence of a text; sentences:de for German.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew; otherwise the same command goes on where it stopped.")
+    ] = False,
 ) -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
 
@@ -59,13 +61,13 @@ def compress(
     console = plain_console()
     found = run(
         teacher, corpus, student=student, output=output, preset=preset, dev=dev, test=test, data=data, seed=seed,
-        sentences=sentences, overrides=set_ or [], column=text, title=title, split=split, resume=resume,
+        sentences=sentences, overrides=set_ or [], column=text, title=title, split=split, restart=restart,
         console=plain_console(stderr=True),
     )  # fmt: skip
-    record = found.result["compression"]
+    record = found.record["compression"]
     for table in compression_tables(record):
         print_table(table, console)
     console.print(f"the student {kept_line(record)}")
     console.print(f"verdict: {record['verdict']}; {record['advice']}")
-    console.print(f"model: {found.model}")
+    console.print(f"model: {found.folder / 'model'}")
     show_report(found.folder)

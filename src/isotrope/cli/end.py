@@ -29,6 +29,10 @@ def end_at_once() -> Iterator[None]:
     except BaseException:
         traceback.print_exc()
         code = 1
+    if "torch.distributed" in sys.modules:
+        from isotrope.training.processes import leave
+
+        leave(failed=bool(code))
     atexit._run_exitfuncs()  # trackers send what they still hold
     sys.stdout.flush()
     sys.stderr.flush()

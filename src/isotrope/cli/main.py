@@ -133,9 +133,9 @@ def _run() -> None:
         _fail(_system_line(error), 2)
     except Stopped as stopped:
         line = str(stopped)
-        _fail(line if "goes on" in line else f"{line}; go on with the same command and --resume", stopped.code)
+        _fail(line if "goes on" in line else f"{line}; the same command goes on", stopped.code)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("stopped; nothing finished is lost: give the same command again (train and compress: with --resume)", 130)
+        _fail("stopped; nothing finished is lost: give the same command again", 130)
 
 
 def _system_line(error: OSError) -> str:

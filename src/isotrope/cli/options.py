@@ -41,7 +41,7 @@ def command(
         described_by: a class whose docstring describes the parameters, ``module:name``.
         hidden: parameters that are no options.
         light: it needs neither torch nor threads.
-        several: it may run in several processes.
+        several: it may run in several processes, and knows which of them speaks.
         read: parameter -> what makes its value of the texts given.
         words: parameters that mean something else here than in all commands.
     """
@@ -62,7 +62,7 @@ def command(
             function = show if light else _loaded(target, show, several)
             given = {name: value for name, value in given.items() if value is not None and value != []}
             given |= {name: make(given[name]) for name, make in (read or {}).items() if name in given}
-            given |= {"console": plain_console(stderr=True)} if console else {}
+            given |= {"console": plain_console(stderr=True)} if console and not several else {}
             found = function(**given)
             if target:
                 show(found)

@@ -57,7 +57,7 @@ OLD = {  # words of earlier versions and of other tools -> those of here
     "--backbone": "--model", "--base": "--model", "--model-name": "--model", "--corpus": "the documents as arguments",
     "--documents": "the documents as arguments", "--domain": "--labels", "--test": "--labels", "--pairs": "--labels",
     "--texts": "--labels", "--resume": "nothing: the same command goes on (--restart begins anew)",
-    "--jobs": "--workers", "--num-workers": "--workers", "--processes": "torchrun", "--column": "--text",
+    "--jobs": "--workers", "--num-workers": "--workers", "--processes": "torchrun (see Training)", "--column": "--text",
     "--lr": "--set train.learning_rate=RATE", "--learning-rate": "--set train.learning_rate=RATE",
     "--epochs": "--set train.epochs=NUMBER", "--batch-size": "--set train.batch_size=NUMBER",
     "--temperature": "--set terms.infonce.temperature=NUMBER", "--max-length": "--set train.max_length=NUMBER",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+import isotrope.text
 from isotrope.compression.cost import costs
 from isotrope.compression.page import compression_verdict, student_evidence
 from isotrope.compression.quality import compare_quality, kept_share, training_verdict
@@ -20,16 +21,13 @@ from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
+from isotrope.evaluation.sts import similarities
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
-from isotrope.store.cache import cache_folder
-from isotrope.text.collection import open_documents
 from isotrope.text.sample import Sample
-from isotrope.training.cosines import only_cosines
-from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import RunInputs, read_inputs, refuse_other_run
+from isotrope.training.folder import RunFolder, only_cosines
+from isotrope.training.inputs import RunInputs, read_inputs, training_text
 from isotrope.training.processes import refuse_several
-from isotrope.training.reading import open_text
 from isotrope.training.settings import RunSettings
 from isotrope.training.train import Run, run_training
 
@@ -61,7 +59,7 @@ def compress(
     column: str | None = None,
     title: str | None = None,
     split: str | None = None,
-    resume: bool = False,
+    restart: bool = False,
     console: Console | None = None,
 ) -> Run:
     """Train a small model to give the similarities that a large one gives, on text without labels.
@@ -88,7 +86,7 @@ def compress(
         column: the column of the texts, in tables.
         title: the column of the documents' titles, in tables.
         split: ``sentences`` trains on the sentences of the texts.
-        resume: go on with a run that was stopped or killed.
+        restart: begin anew; otherwise the same call goes on where it stopped.
         console: where to report; None reports to the terminal.
 
     Raises:
@@ -103,25 +101,23 @@ def compress(
     overrides = [*own, *overrides]
     teachers = {_label(read_preset(preset, overrides)): [str(teacher)]}
     settings = RunSettings(
-        corpus=text, output=output, preset=preset, backbone=backbone, teachers=teachers, seed=seed,
-        sentences=sentences, dev=dev, test=test, data=data, overrides=overrides, text=column, title=title,
-        split=split, resume=resume,
+        corpus=isotrope.text.open(text, text=column, title=title, split=split),
+        output=output, preset=preset, model=backbone, teachers=teachers, seed=seed,
+        sentences=sentences, dev=dev, labels=test, data=data, overrides=tuple(overrides),
+        restart=restart,
     )  # fmt: skip
-    with folder.hold(), watch("reading the settings", console):
+    with watch("reading the settings", console):
         inputs = read_inputs(settings)
-        if not resume:
-            refuse_other_run(folder, inputs.identity, resume)
     with watch("reading the texts", console):
         settings, held_out = _without_held_out(settings, inputs.preset)
     run = run_training(settings, console)
-    if not run.result or "compression" in run.result:
+    if not run.record or "compression" in run.record:
         return run
-    with folder.hold():
+    with run.job.held():
         record = _measured(folder, inputs, str(teacher), held_out, console)
         card = Card.of(folder.model).judged(compression_verdict(record), student_evidence(record))
         save_card(folder.model, card)
-        folder.write_result({**run.result, "compression": record})
-    return Run(folder.path, folder.result())
+        return Run(run.job, run.job.finish({**run.record, "compression": record}))
 
 
 def _student(teacher: str, student: str) -> tuple[str, list[str]]:
@@ -150,12 +146,10 @@ def _label(preset: Preset) -> str:
 def _without_held_out(settings: RunSettings, preset: Preset) -> tuple[RunSettings, list[str]]:
     """The settings without the texts that judge, and these texts."""
     if preset.pairs is not None:
-        documents = open_documents(
-            settings.paths, cache=cache_folder("documents"), title=settings.title, text=settings.text
-        )
+        documents = settings.corpus.documents()
         settings = replace(settings, held_out=min(_HELD_OUT, len(documents) // 5))
         return settings, documents.texts(documents.split(settings.held_out, settings.seed)[1])
-    corpus = open_text(settings, preset)
+    corpus = training_text(settings, preset)
     most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
     settings = replace(settings, sentences=min(settings.sentences or most, most))
     trained = Sample(corpus, settings.sentences, settings.seed).rows
@@ -178,7 +172,7 @@ def _measured(
         encoder.student,
     )  # fmt: skip
     with watch("judging", console):
-        known = only_cosines(folder.cosines("before")), only_cosines(folder.cosines("after"))
+        known = similarities(start, inputs.judging) if inputs.judging else {}, only_cosines(folder.cosines("after"))
         quality = compare_quality(large, start, small, held_out, inputs.judging, known)
     texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):

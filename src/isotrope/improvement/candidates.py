@@ -153,9 +153,8 @@ def training_settings(start: Start, recipe: Training, output: Path, trial: Trial
     """The run of a recipe on so many pairs."""
     rounds = -(-trial.pairs // start.trained_on)  # a short document may have fewer pairs: then training is shorter
     return RunSettings(
-        corpus=list(start.documents.paths), output=output, preset=recipe.preset, backbone=start.model,
-        title=start.documents.title, text=start.documents.text,
-        held_out=start.held_out, dev="none", test="none", seed=start.seed, resume=True,
+        corpus=start.documents, output=output, preset=recipe.preset, model=start.model, held_out=start.held_out,
+        dev="none", labels="none", seed=start.seed,
         overrides=(
             *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
             f"train.epochs={trial.pairs / (rounds * start.trained_on):.4f}",

@@ -34,7 +34,6 @@ from isotrope.text.corpus import open_corpus
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 from isotrope.training.card import whiten_card
-from isotrope.training.judge import NOT_JUDGED
 from isotrope.training.pairs import dev_names, dev_pairs
 from isotrope.types import Encoder
 
@@ -44,7 +43,7 @@ _ADVICE = {
     "better": "use the new model",
     "worse": "keep the old model, or try a smaller --exponent",
     "not significant": "keep the old model",
-    NOT_JUDGED: "keep the old model until you have compared the two",
+    "not tested": "keep the old model until you have compared the two",
 }
 _MORE = "; labelled pairs (--dev) would judge better"
 
@@ -155,7 +154,7 @@ def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging:
         "pairs": asdict(compare_pairs(scored[0], scored[1])) if scored else None,
         "self_made": asdict(compare_on_documents(old, new, tasks)) if tasks else None,
     }
-    verdict = (found["pairs"] or found["self_made"] or {"verdict": NOT_JUDGED})["verdict"]
+    verdict = (found["pairs"] or found["self_made"] or {"verdict": "not tested"})["verdict"]
     return found | {
         "measure": measure_in_words(tasks),
         "verdict": verdict,

@@ -22,12 +22,13 @@ class Outcome:
     """A finished job that made a model.
 
     Attributes:
+        job: what did the work.
         folder: where the work lies; a temporary folder, which lives as long as this object, if no output was named.
         record: all that ``result.json`` holds.
     """
 
     def __init__(self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]) -> None:
-        self._job, self._page = job, page  # a temporary folder goes with its job
+        self.job, self._page = job, page  # a temporary folder goes with its job
         self.folder, self.record = job.folder, record
 
     @cached_property
@@ -44,7 +45,7 @@ class Outcome:
     def table(self) -> Any:
         """The scores as fractions, a row each: a pandas DataFrame if pandas is installed, else row → column → score."""
         try:
-            import pandas  # type: ignore[import-untyped]
+            import pandas
         except ImportError:
             return self.record["table"]
         return pandas.DataFrame.from_dict(self.record["table"], orient="index")

@@ -23,7 +23,7 @@ SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for 
 
 @contextmanager
 def writing(
-    folder: Path, again: str = "go on with --resume", elsewhere: str = "choose another folder"
+    folder: Path, again: str = "give the same command again", elsewhere: str = "choose another folder"
 ) -> Iterator[None]:
     """Make ``folder`` and write there. A new folder is removed again if nothing was written.
 

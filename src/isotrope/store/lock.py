@@ -37,7 +37,7 @@ def alone(folder: Path, *tidied: str) -> Iterator[None]:
 
 
 @contextmanager
-def hold(folder: Path, kind: str, again: str = "go on with --resume") -> Iterator[None]:
+def hold(folder: Path, kind: str, again: str = "give the same command again") -> Iterator[None]:
     """Take ``folder`` for ``kind``, for this process only. If nothing is written there, it is left as it was.
 
     Args:

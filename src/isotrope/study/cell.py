@@ -18,7 +18,7 @@ from isotrope.store.job import RESULT, Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import SuiteSettings
 from isotrope.text import Opened
-from isotrope.training.cosines import read_cosines
+from isotrope.training.folder import read_cosines
 
 MODEL, NUMBERS = "model", "numbers"
 COSINES, DRAWS, METRICS = "after.npz", "draws.npz", "metrics.jsonl"

@@ -31,9 +31,8 @@ from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.positives import positives_scores
 from isotrope.study.post_step import fresh, with_post_step
-from isotrope.training.cosines import write_cosines
 from isotrope.training.environment import environment
-from isotrope.training.folder import KIND, RunFolder
+from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.pairs import dev_pairs, judges, pair_names
 from isotrope.training.settings import RunSettings
 from isotrope.training.train import run_training
@@ -80,14 +79,13 @@ def _head(cell: Cell) -> Record:
 
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
-        corpus=cell.corpus.paths, split=cell.corpus.split, keep_duplicates=cell.corpus.keep_duplicates, output=run.path,
-        preset=cell.preset, backbone=cell.backbone,
+        corpus=cell.corpus, output=run.path, preset=cell.preset, model=cell.backbone,
         teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
-        overrides=cell.overrides, resume=True,
-        test="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
+        overrides=cell.overrides,
+        labels="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
     trained_before = run.finished  # by a process that was stopped since; what it held is not known
-    finished = run_training(settings, console).result
+    finished = run_training(settings, console).record
     memory = 0.0 if trained_before else _peak_memory()
     for source in (run.path / COSINES, run.metrics_file):
         if source.is_file():

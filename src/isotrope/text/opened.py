@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -164,7 +165,7 @@ def _is_path(one: str | Path) -> bool:
         return True
     ending = Path(one).suffix.lower() if len(one) < 4096 else ""
     known = ending in FORMATS or ending in COMPRESSIONS or ending in OTHER_NAMES
-    return "\n" not in one and ((known and " " not in one) or (0 < len(one.encode()) < 256 and Path(one).exists()))
+    return "\n" not in one and ((known and " " not in one) or (0 < len(os.fsencode(one)) < 256 and Path(one).exists()))
 
 
 def _named(paths: Sequence[str]) -> str:

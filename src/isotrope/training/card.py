@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, comparison_rows, with_average
 from isotrope.report.tables import Table
-from isotrope.training.page import NEW, run_verdict
+from isotrope.training.judge import AFTER
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count
 
@@ -46,19 +47,16 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     step = Step(
         action="Trained with",
         method=preset.method,
-        data=Data.of(settings.paths, len(corpus), len(plan.sample), corpus.key),
+        data=Data.of(settings.corpus.paths, len(corpus), len(plan.sample), corpus.key),
         settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
         cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],
         limits=list(_limits(plan)),
     )
-    card, pooling, student = Card.of(preset.encoder.backbone), preset.encoder.pooling, preset.encoder.student
-    before = f"{student} of {card.base.name}" if student else card.base.name
-    before += f" with {pooling} pooling" if pooling else ""
-    card = card.then(step, plan.model)
+    card = Card.of(preset.encoder.backbone).then(step, plan.model)
     if not (comparison := result.get("comparison")):
         return card
-    count = sum(len(pairs) for parts in plan.judging.values() for pairs in parts.values())
-    verdict = run_verdict(result, _before(card, before), f"{count:,} graded pairs of {', '.join(plan.judging)}")
+    verdict = Verdict.from_record(result["verdict"])
+    verdict = replace(verdict, before=_before(card, verdict.before))
     how = [HOW_GRADED, HOW_TESTED, *([HEAD_KEPT] if "head" in result else [])]
     return card.judged(verdict, Table("", ["", *COMPARED], comparison_rows(with_average(comparison)), notes=how))
 
@@ -97,7 +95,7 @@ def whiten_card(
         ("graded pairs", "Spearman × 100") if record["pairs"] else (f"{count:,} of its texts", record["measure"])
     )
     before = _before(card, card.base.name)
-    verdict = Verdict.of(Comparison(**found[0]), before=before, after=NEW, judge=judge, measure=measure)
+    verdict = Verdict.of(Comparison(**found[0]), before=before, after=AFTER, judge=judge, measure=measure)
     return card.judged(verdict, Table("", ["", *COMPARED], rows, notes=[*how, HOW_TESTED]))
 
 
@@ -108,8 +106,8 @@ def _before(card: Card, base: str) -> str:
 
 def _further(plan: TrainingPlan) -> dict[str, int | str]:
     settings = plan.settings
-    duplicates = "true" if settings.keep_duplicates else None
-    given = {"held_out": settings.held_out, "split": settings.split, "keep_duplicates": duplicates}
+    duplicates = "true" if settings.corpus.keep_duplicates else None
+    given = {"held_out": settings.held_out, "split": settings.corpus.split, "keep_duplicates": duplicates}
     return {"seed": settings.seed, "processes": process_count(), **{k: v for k, v in given.items() if v}}
 
 

@@ -17,13 +17,10 @@ from isotrope.errors import Stopped
 from isotrope.objective.objective import Objective
 from isotrope.preset.head import head_layers, with_head
 from isotrope.text.tokens import token_data
-from isotrope.training.checkpoints import checkpoint_step
-from isotrope.training.log import MetricsLog
-from isotrope.training.memory import GiveBack
+from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint, records_of
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_number
-from isotrope.training.progress import CtrlC, Narrator
-from isotrope.training.resume import Sealing, last_checkpoint, records_of
+from isotrope.training.progress import CtrlC, GiveBack, MetricsLog, Narrator
 from isotrope.training.selection import DevScore, Selection, Signals, WithHead
 from isotrope.training.sharded import ShardedTrainer, Spread
 from isotrope.training.state import ObjectiveState

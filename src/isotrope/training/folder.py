@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import numpy as np
 
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sts import Cosines, Sets
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.store.atomic import write_json, write_text
-from isotrope.store.lock import hold
-from isotrope.store.mark import kind_of
+from isotrope.store.atomic import new_file, write_json, write_text
+from isotrope.store.job import IDENTITY, RESULT, Job
 from isotrope.store.records import Record, RecordLog, read_record
-from isotrope.training.cosines import Scored, read_cosines, write_cosines
 from isotrope.training.environment import environment
+from isotrope.types import Vector
 
-KIND, MODEL_KIND = "run", "model"  # the marks of the folder and of the model in it
+KIND = "run"  # the mark of the folder
+AGAIN = "delete it, and give the same isotrope train again"
 Time = Literal["before", "after"]
+Scored = dict[str, dict[str, tuple[Vector, Vector]]]  # task -> part -> gold scores (N,), cosines (N,)
 
 
 class RunFolder:
@@ -26,52 +28,35 @@ class RunFolder:
 
     These are its files:
 
-        run.json           the identity: everything that decides the result (see `isotrope.training.inputs`)
+        job.json           the identity: everything that decides the result (see `isotrope.training.inputs`)
         preset.toml        the resolved preset
         environment.json   versions, processor, number of threads
         sample.txt         sentences of the corpus, one a line, for the report
         metrics.jsonl      everything that training logs, one record a line
-        before.npz         cosines of the judging pairs, by the model before training; after.npz: by the new one
+        before.npz         cosines of the judging pairs, by the model as it was given; after.npz: by the new one
         checkpoints/       what a stopped run resumes from, and the best weights so far
         model/             the new model, in plain sentence-transformers format, without the head unless train.keep_head
         result.json        scores and verdict (see `isotrope.training.judge`); written last
     """
 
     def __init__(self, path: str | Path) -> None:
-        """``path`` may not exist yet; nothing is read or written.
-
-        Raises:
-            UserError: ``path`` is empty: an unset variable of the shell would mean the present folder.
-        """
-        if not str(path):
-            raise UserError("the output is empty", "name a folder")
+        """``path`` may not exist yet; nothing is read or written."""
         self.path = Path(path)
         self.model, self.checkpoints = self.path / "model", self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
 
-    def hold(self) -> AbstractContextManager[None]:
-        """Take the folder for this process only. If no run begins in it, it is left as it was found.
-
-        Raises:
-            UserError: it is not ours, is in use, or cannot be written; its disk is full.
-        """
-        return hold(self.path, KIND)
-
     @property
     def begun(self) -> bool:
         """Whether it holds a run, finished or not."""
-        return (self.path / "run.json").is_file()
+        return (self.path / IDENTITY).is_file()
 
     @property
     def finished(self) -> bool:
         """Whether it holds a run that has its result and its model."""
-        weights = kind_of(self.model) == MODEL_KIND and any(self.model.rglob("*.safetensors"))
-        return weights and (self.path / "result.json").is_file()
+        return Job(self.path, KIND, {}).result() is not None
 
-    def begin(self, identity: Mapping[str, Any], preset: Preset, sample: Sequence[str]) -> None:
-        """Call it after all checks: write what the run is. The identity comes first: with it, a run can resume."""
-        if not self.begun:
-            write_json(self.path / "run.json", dict(identity))
+    def begin(self, preset: Preset, sample: Sequence[str]) -> None:
+        """Write what the report will want to know, unless an earlier process has done so."""
         for name, text in (
             ("preset.toml", printable(preset.toml())),
             ("sample.txt", "".join(f"{s}\n" for s in sample)),
@@ -89,7 +74,7 @@ class RunFolder:
         """
         if not self.begun:
             raise UserError(f"{self.path} holds no run", "name the folder that isotrope train wrote (its --output)")
-        return read_record(self.path / "run.json", remedy="choose another --output")
+        return read_record(self.path / IDENTITY, remedy="choose another --output")
 
     def preset(self) -> Preset:
         """The resolved preset.
@@ -98,7 +83,7 @@ class RunFolder:
             UserError: there is none yet, or it is damaged.
         """
         if not (path := self.path / "preset.toml").is_file():
-            raise UserError(f"{self.path} holds a run that has not begun", "go on with it: isotrope train … --resume")
+            raise UserError(f"{self.path} holds a run that has not begun", "give the same isotrope train again")
         return read_preset(path)
 
     def environment(self) -> Record:
@@ -132,13 +117,41 @@ class RunFolder:
         Raises:
             UserError: the file is damaged.
         """
-        return self._record("result.json")
-
-    def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write the result. From then on the run is finished."""
-        write_json(self.path / "result.json", dict(result))
+        return self._record(RESULT)
 
     def _record(self, name: str) -> Record:
         path = self.path / name
-        remedy = "delete it, and go on with isotrope train --resume"
-        return read_record(path, remedy=remedy) if path.is_file() else {}
+        return read_record(path, remedy=AGAIN) if path.is_file() else {}
+
+
+def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
+    """Keep the cosines of each set's pairs, and their gold scores: keys ``task/part`` and ``task/part/gold``."""
+    flat = {f"{task}/{part}": values for task, parts in cosines.items() for part, values in parts.items()}
+    flat |= {f"{task}/{part}/gold": pairs.gold for task, parts in sets.items() for part, pairs in parts.items()}
+    with new_file(path) as file:
+        np.savez(file, **flat)  # type: ignore[arg-type]
+
+
+def read_cosines(path: Path) -> Scored:
+    """What `write_cosines` wrote; {} if there is no such file.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    found: Scored = {}
+    if not path.is_file():
+        return found
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for key in file.files:
+                if not key.endswith("/gold"):
+                    task, part = key.split("/")
+                    found.setdefault(task, {})[part] = (file[f"{key}/gold"], file[key])
+    except Exception as error:  # a damaged archive raises nearly anything: RuntimeError, NotImplementedError, …
+        raise UserError(f"{path} is damaged", AGAIN) from error
+    return found
+
+
+def only_cosines(scored: Scored) -> dict[str, dict[str, Vector]]:
+    """The same without the gold scores."""
+    return {task: {part: cosines for part, (_, cosines) in parts.items()} for task, parts in scored.items()}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 
 from isotrope.encoder.checksum import files_checksum
@@ -19,133 +19,99 @@ from isotrope.errors import UserError, printable
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
 from isotrope.preset.head import check_head
+from isotrope.preset.pairs import pair_maker
 from isotrope.preset.preset import Preset, check_third_parties, preset_names, read_preset
 from isotrope.preset.sources import flat
-from isotrope.store.remote import local_paths
-from isotrope.training.folder import RunFolder
+from isotrope.store.cache import cache_folder
+from isotrope.store.remote import is_url, local_paths
+from isotrope.text.corpus import Corpus, Wanted
+from isotrope.text.pair_corpus import open_pairs
+from isotrope.text.sample import RowIds, RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
-from isotrope.training.reading import text_key
 from isotrope.training.settings import RunSettings
 from isotrope.training.sharded import check_fsdp
 
 _BATCH = "train.batch_size"
 STUDENT = "initial"  # as a teacher's model: the student before training
-WORDS = {
-    "corpus": "the contents of the corpus, its columns, what is held out, its split or its duplicates",
-    "backbone": "the files of the backbone",
-}
+WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the same for every seed of a run
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """What a run reads: small files with their contents, large ones as checksums.
+    """What a run reads.
 
     Attributes:
         settings: what was asked for.
         preset: the resolved preset.
+        corpus: the text to train on.
         selecting: dev set -> pairs or tasks that choose the checkpoint.
         judging: task -> part -> pairs that judge the result.
-        identity: what ``run.json`` holds.
+        identity: what ``job.json`` holds.
     """
 
     settings: RunSettings
     preset: Preset
+    corpus: Corpus
     selecting: Mapping[str, Pairs | TransferDev]
     judging: Sets
     identity: Mapping[str, Any]
 
 
 def read_inputs(settings: RunSettings) -> RunInputs:
-    """Read the small files and take checksums of the others. No model is loaded, and no text is cleaned.
+    """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded.
 
     Raises:
-        UserError: a mistake in the preset, the pairs, or a path.
+        UserError: a mistake in any of them.
     """
-    given = {key: getattr(settings, key) for key in ("backbone", "prompt", "prompt_name", "positive_prompt")}
+    preset = _preset(settings)
+    data = settings.data or os.environ.get("ISOTROPE_DATA") or None
+    judging, selecting = named_pairs(settings.dev, preset.train.select, settings.labels, data)
+    corpus = training_text(settings, preset)
+    keys, processes = _settings_of(preset), process_count()
+    if _draws_nothing(preset):  # then the batch of all processes together decides
+        keys[_BATCH], processes = keys[_BATCH] * processes, 1
+    identity = {
+        "preset": keys,
+        "model": files_checksum(preset.encoder.backbone),
+        "teachers": {label: [_checksum(model) for model in _models(table)] for label, table in preset.teachers.items()},
+        "documents": corpus.key,
+        "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
+        "labels": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()},
+        "seed": settings.seed,
+        "sentences": settings.sentences,
+        "processes": processes,
+    }
+    return RunInputs(settings, preset, corpus, selecting, judging, identity)
+
+
+def _preset(settings: RunSettings) -> Preset:
+    """The resolved preset, checked."""
+    given = {"backbone": settings.model, "prompt": settings.prompt, "prompt_name": settings.prompt_name}
+    given["positive_prompt"] = settings.positive_prompt
     chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
     preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
     check_third_parties(preset)
     check_head(preset)
     check_fsdp(preset)
-    _refuse_preset_as_backbone(preset)
-    prompts, backbone = Prompts(preset.encoder.prompt, preset.encoder.prompt_name), preset.encoder.backbone
-    prompts.check(locate(backbone), backbone)
+    backbone = preset.encoder.backbone
+    if backbone in preset_names():
+        raise UserError(f"the model {backbone!r} is a preset", "train it first, then give its model: --model RUN/model")
+    Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
-    if preset.encoder.positive_prompt is not None and settings.positive is None and preset.pairs is None:
+    if preset.encoder.positive_prompt is not None and settings.corpus.positive is None and preset.pairs is None:
         raise UserError("positive_prompt is given, but no positives", "name their column, or leave the prompt out")
-    refuse_output_in_corpus(Path(settings.output), settings.paths)
-    data = settings.data or os.environ.get("ISOTROPE_DATA") or None
-    key = text_key(settings, preset)
-    judging, selecting = named_pairs(settings.dev, preset.train.select, settings.test, data)
-    identity = {
-        "preset": _settings_of(preset),
-        "backbone": files_checksum(preset.encoder.backbone),
-        "teachers": {label: [_checksum(model) for model in _models(table)] for label, table in preset.teachers.items()},
-        "corpus": key,
-        "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
-        "test": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()},
-        "seed": settings.seed,
-        "sentences": settings.sentences,
-        "processes": process_count(),
-    }
-    return RunInputs(settings, preset, selecting, judging, json.loads(json.dumps(identity)))
+    _refuse_without_effect(settings, preset)
+    return preset
 
 
-def refuse_other_run(folder: RunFolder, identity: Mapping[str, Any], resume: bool) -> None:
-    """If the folder holds a run: check that it is this run, and that the user asked to resume it.
+def _draws_nothing(preset: Preset) -> bool:
+    """Whether no process draws anything of its own, so that their number does not matter.
 
-    Raises:
-        UserError: ``resume`` is False, or something that decides the result differs. The message names it.
+    Dropout and token steps draw. An outside loss sees only the batch of its own process.
     """
-    if not folder.begun:
-        if folder.checkpoints.exists() or folder.finished:
-            raise UserError(
-                f"{folder.path / 'run.json'} is missing", "choose another --output: its settings are unknown"
-            )
-        return
-    if not resume:
-        problem = f"{folder.path} holds a run already"
-        raise UserError(problem, "add --resume to go on with it, or choose another --output")
-    then = folder.identity()
-    if _differences(_joined(then), _joined(identity)):
-        found = _differences(then, identity)
-        problem = f"{folder.path} holds a run with other settings: {'; '.join(found)}"
-        raise UserError(problem, "resume with those it began with, or choose another --output")
-
-
-def _joined(identity: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The identity with the batch of all processes together, where that decides: no process draws anything of its own.
-
-    Dropout and token steps draw. An outside loss sees the batch of its own process alone.
-    """
-    preset = identity.get("preset")
-    if not isinstance(preset, dict) or preset.get("encoder.dropout") != 0 or "loss" in preset:
-        return identity
-    if any(key.startswith("tokens.") for key in preset):
-        return identity
-    together = preset.get(_BATCH, 0) * identity.get("processes", 1)
-    return {**identity, "processes": None, "preset": preset | {_BATCH: together}}
-
-
-def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What differs, in words."""
-    found = []
-    for key, new in now.items():
-        if (old := then.get(key)) == new:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-            if key == "preset":
-                found.append(f"{names[0]} = {new.get(names[0])!r} (then {old.get(names[0])!r})")
-            else:
-                found.append(f"the {key} {'pairs ' if key in ('dev', 'test') else ''}{', '.join(names)}")
-        else:
-            found.append(
-                WORDS.get(key) or (f"the {key}" if isinstance(new, dict) else f"{key} = {new!r} (then {old!r})")
-            )
-    return found
+    return preset.encoder.dropout == 0 and not preset.loss and not preset.tokens
 
 
 def _settings_of(preset: Preset) -> dict[str, Any]:
@@ -182,19 +148,55 @@ def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset
     return preset.model_copy(update={"teachers": tables})
 
 
-def _refuse_preset_as_backbone(preset: Preset) -> None:
-    if preset.encoder.backbone in preset_names():
-        problem = f"encoder.backbone = {preset.encoder.backbone!r} is a preset"
-        raise UserError(problem, "train it first, then give its model: --backbone RUN/model")
-
-
-def refuse_output_in_corpus(output: Path, corpus: Iterable[str | Path]) -> None:
+def refuse_output_in_corpus(output: str | Path, corpus: Iterable[str | Path]) -> None:
     """Refuse to write into a folder of text: what is written would be read as text by the next call.
 
     Raises:
         UserError: ``output`` lies in a folder of the corpus.
     """
     for path in local_paths(filter(str, corpus)):  # an empty one is no folder, and refused when it is read
-        if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
+        if path.is_dir() and Path(output).resolve().is_relative_to(path.resolve()):
             problem = f"{printable(str(output))} lies in the corpus folder {printable(str(path))}"
             raise UserError(problem, "choose an --output elsewhere")
+
+
+def training_text(settings: RunSettings, preset: Preset) -> Corpus:
+    """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``.
+
+    Raises:
+        UserError: anything wrong with the text.
+    """
+    if preset.pairs is None:
+        return settings.corpus.texts(_wanted(settings, preset.train.batch_size))
+    maker, rounds = pair_maker(preset.pairs)
+    documents, cache = settings.corpus.documents(), cache_folder("pairs")
+    return open_pairs(documents, maker, cache=cache, rounds=rounds, seed=settings.seed, held_out=settings.held_out)
+
+
+def _wanted(settings: RunSettings, batch: int) -> Wanted | None:
+    """What a run reads of a corpus: its sample, the sentences that it watches, the first batch. None: all.
+
+    Only a sample of text behind URLs is worth it: of text on this machine, the next sample would have to be read again.
+    """
+    if settings.sentences is None or not any(map(is_url, settings.corpus.paths)):
+        return None
+    count, seed = settings.sentences, settings.seed
+
+    def rows(n: int) -> RowIds:
+        orders = RowOrder(n, count, seed), RowOrder(n, min(WATCHED, n), WATCHED_SEED)
+        return np.unique(np.concatenate([*(order.rows(0, order.size) for order in orders), np.arange(min(batch, n))]))
+
+    return Wanted(f"{count}-{seed}-{batch}", rows)
+
+
+def _refuse_without_effect(settings: RunSettings, preset: Preset) -> None:
+    text, pairs = settings.corpus, preset.pairs is not None
+    given: dict[str, Any] = {"title": text.title, "held_out": settings.held_out}
+    why = "reads texts, not documents"
+    if pairs:
+        given = {name: getattr(text, name) for name in ("positive", "negatives", "split", "keep_duplicates")}
+        why = "draws its pairs from whole documents"
+    for name, value in given.items():
+        if value:
+            problem = f"{name} has no effect with the preset {preset.name}, which {why}"
+            raise UserError(problem, "leave it out, or choose another preset")

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
-from isotrope.encoder.student import student_of
 from isotrope.errors import UserError, needs
 from isotrope.evaluation.geometry import by_gold_band, effective_rank
-from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, of_run
 from isotrope.report.page import Page, PageFigure
@@ -25,9 +23,7 @@ from isotrope.training.record import RunRecord
 if TYPE_CHECKING:
     from isotrope.report.figures import Plot
 
-READ = {"pooling", "normalize", "prompt", "prompt_name", "bidirectional"}  # settings that change the backbone's vectors
 FEWEST_SENTENCES = 10  # fewer have no distribution
-NEW = "the new model"
 
 
 def write_report(
@@ -63,7 +59,7 @@ def write_report(
         shown = Page(
             title=record.folder.resolve().name,
             lead=[record.preset.description or record.method, *_unfinished(record)],
-            verdict=verdict or (run_verdict(record.result, record.base, record.judge) if record.result else None),
+            verdict=verdict or (Verdict.from_record(record.result["verdict"]) if record.result else None),
             tables=[*tables, *([of_run(comparison)] if comparison else []), _facts(record)],
             figures=drawn,
             missing=[*why, *_missing(record, missing)],
@@ -75,13 +71,6 @@ def write_report(
         )
         write_text(page, shown.html())
     return page
-
-
-def run_verdict(result: Mapping[str, Any], before: str, judge: str) -> Verdict:
-    """The verdict in a run's ``result.json``."""
-    if not (found := result.get("comparison")):
-        return Verdict.not_tested(before=before, after=NEW, advice=f"{result['advice'].capitalize()}.")
-    return Verdict.of(Comparison(**found), before=before, after=NEW, judge=judge, measure="Spearman × 100")
 
 
 def _unfinished(record: RunRecord) -> list[str]:
@@ -107,21 +96,15 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
     """
     if len(record.sample) < FEWEST_SENTENCES:
         return {}, ["the run kept no sample of its corpus (sample.txt)"]
-    settings = record.preset.encoder
-    models: dict[str, tuple[str | Path, dict[str, object]]] = {
-        "before": (settings.backbone, settings.model_dump(include=READ)),
-        "after": (record.folder / "model", {}),
-    }
+    models: dict[str, str | Path] = {"before": record.preset.encoder.backbone, "after": record.folder / "model"}
     seen: dict[str, Space] = {}
     missing = []
-    for time, (model, options) in models.items():
+    for time, model in models.items():
         if time == "after" and not record.result:
             missing.append("the run is unfinished, so there is no new model yet")
             continue
         try:
-            encoder = load(model, **options)  # type: ignore[arg-type]
-            if time == "before":
-                encoder = student_of(encoder, settings.student)
+            encoder = load(model)
             with cut(encoder, record.preset.train.max_length):
                 seen[time] = Space.of(vectors_of(encoder, record.sample))
         except UserError as error:

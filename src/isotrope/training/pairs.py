@@ -92,23 +92,25 @@ def _dev_set(name: str, data: str | Path | None) -> Pairs:
     raise UserError(f"dev set {name!r} is unknown", one_of(name, DEV_SETS, ", a .tsv file, or none"))
 
 
-def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) -> tuple[Sets, dict[str, Pairs]]:
+def judges(
+    labels: str | Path | None, dev: Mapping[str, Pairs], data: str | Path | None
+) -> tuple[Sets, dict[str, Pairs]]:
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
-    ``test`` is ``sts`` (the seven test sets), ``stsb`` (its test split) or ``none``. None splits the user's own dev
-    pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well. So
+    ``labels`` is ``sts`` (the seven test sets), ``stsb`` (its test split), a file, or ``none``. None splits the user's
+    own dev pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well. So
     ``stsb-dev`` is only for figures that a paper draws from STS-B's dev pairs.
     """
-    if test == "sts":
+    if labels == "sts":
         return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
-    if test == "stsb":
+    if labels == "stsb":
         return {"STSBenchmark": load_sts(data, "STSBenchmark", ["test"])}, dict(dev)
-    if test == "stsb-dev":
+    if labels == "stsb-dev":
         return {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])}, dict(dev)
-    if test == "none":
+    if labels == "none":
         return {}, dict(dev)
-    if test is not None:
-        raise UserError(f"test = {test!r} is unknown", "choose sts, stsb or none")
+    if labels is not None:
+        return {pairs.name: {"test": pairs} for pairs in [_own_labels(str(labels), dev)]}, dict(dev)
     kept, held = {}, {}
     for name, pairs in dev.items():
         order = Permutation(len(pairs), 0)[np.arange(len(pairs))]
@@ -116,8 +118,18 @@ def judges(test: str | None, dev: Mapping[str, Pairs], data: str | Path | None) 
     return {name: {"test": pairs} for name, pairs in held.items()}, kept
 
 
+def _own_labels(name: str, dev: Mapping[str, Pairs]) -> Pairs:
+    """The user's pairs that judge."""
+    if not (name.endswith((".tsv", ".csv")) or Path(name).is_file()):
+        raise UserError(f"labels = {name!r} is unknown", "choose a .tsv file, sts, stsb or none")
+    pairs = read_pairs(name)
+    if pairs.checksum() in {each.checksum() for each in dev.values()}:
+        raise UserError(f"{name} both selects and judges", "leave labels out: then half of it selects, and half judges")
+    return pairs
+
+
 def named_pairs(
-    dev: str | Sequence[str] | None, select: Sequence[str], test: str | None, data: str | Path | None
+    dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Path | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken.
 
@@ -128,9 +140,9 @@ def named_pairs(
     if names is None:
         names = select if data else []
     names = dev_names(names)
-    if test is None and set(names) <= SHIPPED_DEV:
-        test = "sts" if data else "none"
-    judging, kept = judges(test, dev_pairs(pair_names(names), data), data)
+    if labels is None and set(names) <= SHIPPED_DEV:
+        labels = "sts" if data else "none"
+    judging, kept = judges(labels, dev_pairs(pair_names(names), data), data)
     return judging, {**kept, **({TRANSFER_DEV: _transfer_dev(data)} if TRANSFER_DEV in names else {})}
 
 

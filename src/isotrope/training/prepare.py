@@ -18,7 +18,8 @@ from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.compiled import compile_layers
-from isotrope.encoder.locate import locate
+from isotrope.encoder.locate import is_bare, locate
+from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
@@ -27,15 +28,15 @@ from isotrope.evaluation.sts import Sets
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
 from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
+from isotrope.store.job import Job
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Corpus
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import RunInputs
+from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
 from isotrope.training.pairs import TransferDev
 from isotrope.training.processes import process_count, process_number
-from isotrope.training.reading import WATCHED, WATCHED_SEED, open_text
 from isotrope.training.settings import RunSettings
 from isotrope.training.sharded import check_parts
 
@@ -72,35 +73,33 @@ class TrainingPlan:
     console: Console
 
 
-def prepare(inputs: RunInputs, folder: RunFolder, console: Console) -> TrainingPlan:
+def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     """Load, clean, build and check. Nothing is written to the folder before the last check.
 
     Raises:
         UserError: a mistake of the user's.
     """
-    settings, preset = inputs.settings, inputs.preset
+    settings, preset, folder = inputs.settings, inputs.preset, RunFolder(job.folder)
     trackers = _trackers(settings.log_to)
     model = _student(preset)
-    corpus = open_text(settings, preset)
-    if corpus.key != inputs.identity["corpus"]:
-        raise UserError("the files of the corpus changed while they were read", "wait until they are complete")
-    limit, batch = settings.sentences, preset.train.batch_size
+    corpus, limit, batch = inputs.corpus, settings.sentences, preset.train.batch_size
     processes, rounds = process_count(), corpus.rounds
     PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
     sample = Sample(corpus, limit, settings.seed)
     torch.manual_seed(settings.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
     length = preset.train.max_length
-    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=folder.path, max_length=length)
+    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=length)
     objective = _objective(preset, model, settings.seed, context)
     _rehearse(objective, corpus, preset)
     if preset.train.compile:
         compile_layers(model)
     watched = Sample(corpus, min(WATCHED, len(corpus)), WATCHED_SEED).texts()
     if process_number() == 0:
-        folder.begin(inputs.identity, preset, watched[:SHOWN])
-        _announce(console, settings, preset, sample, selects=bool(inputs.selecting))
-        _announce_coverage(console, preset, model, sample, bool(settings.split or preset.pairs))
+        job.begin()
+        folder.begin(preset, watched[:SHOWN])
+        _announce(console, settings, preset, model, sample, selects=bool(inputs.selecting))
+        _announce_coverage(console, preset, model, sample, bool(settings.corpus.split or preset.pairs))
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
             console.print(note)
@@ -220,20 +219,39 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
         raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
 
 
-def _announce(console: Console, settings: RunSettings, preset: Preset, sample: Sample, selects: bool) -> None:
+def _announce(
+    console: Console, settings: RunSettings, preset: Preset, model: SentenceTransformer, sample: Sample, selects: bool
+) -> None:
     console.print(str(sample.corpus.report))
-    if settings.keep_duplicates:
+    if settings.corpus.keep_duplicates:
         console.print("duplicates are kept: two equal texts in a batch are each other's negatives")
     rows = "sentences" if preset.pairs is None else "pairs" if len(sample.corpus.columns) > 1 else "passages"
     epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
     console.print(
         f"{preset.method} from {_start(preset)}: {len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
     )
-    if (pooling := preset.encoder.pooling) is not None:
-        console.print(f"pooling: {pooling}, so the new model is compared with {preset.encoder.backbone}@{pooling}")
+    if (change := _pooling_change(preset, model)) is not None:
+        console.print(change)
     console.print(threads_line())
     if not selects:
         console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
+
+
+def _pooling_change(preset: Preset, model: SentenceTransformer) -> str | None:
+    """The line that says that the preset replaces the pooling of a sentence-embedding model, if it does."""
+    backbone, pooling = preset.encoder.backbone, preset.encoder.pooling
+    if pooling is None or is_bare(backbone):
+        return None
+    had, now = (_after_transformer(each) for each in (load(backbone, device="cpu", frozen=True), model))
+    if had == now:
+        return None
+    keep = f"; --set encoder.pooling={had[0]} keeps it" if had[0] in LAYERS else ""
+    told = f"note: the preset replaces the pooling of {backbone} ({', '.join(had)}) by {', '.join(now)}{keep}"
+    return f"{told}. The new model is compared with yours as it is."
+
+
+def _after_transformer(model: SentenceTransformer) -> list[str]:
+    return [str(getattr(module, "pooling_mode", type(module).__name__)) for module in list(model)[1:]]
 
 
 def _start(preset: Preset) -> str:

@@ -1,11 +1,12 @@
-"""What a person sees during a run, and how Ctrl-C ends it with nothing lost."""
+"""The log of a run, what a person sees of it, and how Ctrl-C ends it with nothing lost."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,37 @@ from rich.console import Console
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.console.progress import Bar, progress
-from isotrope.training.log import MetricsLog
+from isotrope.encoder.memory import freed_memory
+from isotrope.store.records import Record, RecordLog
+
+
+class MetricsLog:
+    """An append-only file of records with a ``step``. Only the main process writes.
+
+    Args:
+        path: the file. What a killed run wrote there after its last checkpoint is dropped.
+        begun: the records up to the step at which the run resumes.
+        writing: whether this process writes.
+    """
+
+    def __init__(self, path: Path, begun: Sequence[Record] = (), writing: bool = True) -> None:
+        self.writing = writing
+        self._log = RecordLog(path, writing)
+        self._log.records = list(begun)
+        self._log.keep(len(begun))
+
+    @property
+    def records(self) -> list[Record]:
+        """All records so far, oldest first."""
+        return self._log.records
+
+    def add(self, step: int, **values: Any) -> None:
+        """Append one record."""
+        self._log.add({"step": step, **values})
+
+    def evaluations(self) -> list[Record]:
+        """The records of evaluations, oldest first."""
+        return [record for record in self.records if "score" in record]
 
 
 class Narrator(TrainerCallback):
@@ -105,3 +136,14 @@ class CtrlC(TrainerCallback):
         if self.previous is not None:
             signal.signal(signal.SIGINT, self.previous)
             self.previous = None
+
+
+class GiveBack(TrainerCallback):
+    """Gives freed memory back: what the steps leave, and all before the model is evaluated or saved."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """All of a step's memory but gradients and weights is free now."""
+        if control.should_evaluate or control.should_save or control.should_training_stop:
+            freed_memory.give_back()
+        else:
+            freed_memory.check()

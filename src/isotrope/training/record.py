@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.encoder.locate import public_name
 from isotrope.errors import UserError
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.preset.sources import sourced
-from isotrope.training.cosines import Scored
-from isotrope.training.folder import RunFolder, Time
+from isotrope.training.folder import AGAIN, RunFolder, Scored, Time
 from isotrope.types import Vector
 
 Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms
 TIMES: tuple[Time, ...] = ("before", "after")
-RESULT_KEYS = ("verdict", "advice", "corpus", "selection")
+RESULT_KEYS = ("verdict", "corpus", "selection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class RunRecord:
 
     folder: Path
     preset: Preset
-    identity: Mapping[str, Any]  # run.json
+    identity: Mapping[str, Any]  # job.json
     environment: Mapping[str, Any]
     result: Mapping[str, Any]
     metrics: list[dict[str, Any]]
@@ -47,8 +45,7 @@ class RunRecord:
         run = RunFolder(folder)
         identity, preset, result = run.identity(), run.preset(), run.result()
         if result and (lacking := [key for key in RESULT_KEYS if key not in result]):
-            remedy = "delete it, and go on with isotrope train --resume"
-            raise UserError(f"{folder / 'result.json'} is damaged: it lacks {lacking[0]!r}", remedy)
+            raise UserError(f"{folder / 'result.json'} is damaged: it lacks {lacking[0]!r}", AGAIN)
         kept = {time: _joined(run.cosines(time)) for time in TIMES}
         return cls(
             folder=folder,
@@ -67,19 +64,6 @@ class RunRecord:
         """The preset's name: from the result, else that of the shipped preset with the same description."""
         found = (name for name in preset_names() if read_preset(name).description == self.preset.description)
         return str(self.result.get("preset") or next(found, "a preset of its own"))
-
-    @property
-    def base(self) -> str:
-        """The model that it began with, in words."""
-        settings = self.preset.encoder
-        name = public_name(settings.backbone)
-        of = f"{settings.student} of {name}" if settings.student else name
-        return f"{of} with {settings.pooling} pooling" if settings.pooling else of
-
-    @property
-    def judge(self) -> str:
-        """What judged it, in words."""
-        return f"{sum(map(len, self.gold.values())):,} graded pairs of {', '.join(self.gold)}"
 
     @property
     def kept_step(self) -> int | None:

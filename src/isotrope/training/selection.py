@@ -21,8 +21,8 @@ from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.store.atomic import draft_path, move, sync
-from isotrope.training.log import MetricsLog
 from isotrope.training.pairs import TransferDev
+from isotrope.training.progress import MetricsLog
 
 NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
 CLOSE = 0.8  # of the highest gold score: pairs above it are positives (STS-B: above 4 of 5; Gao et al., 2021)

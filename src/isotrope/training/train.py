@@ -4,55 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import save
+from isotrope.encoder.given import GivenModel, located
+from isotrope.errors import UserError
 from isotrope.report.card import save_card
+from isotrope.report.outcome import Outcome
+from isotrope.store.job import Job
 from isotrope.training.card import run_card
 from isotrope.training.fit import fit
-from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import read_inputs, refuse_other_run
+from isotrope.training.folder import KIND, RunFolder
+from isotrope.training.inputs import read_inputs
 from isotrope.training.judge import judge, measure
+from isotrope.training.page import write_report
 from isotrope.training.prepare import prepare
-from isotrope.training.processes import process_number, with_others
+from isotrope.training.processes import process_count, process_number, with_others
 from isotrope.training.settings import RunSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A finished run. ``result`` is what ``result.json`` holds; it is empty in processes other than the first."""
+class Run(Outcome):
+    """A finished training; see `isotrope.training.folder.RunFolder` for what lies in its folder."""
 
-    folder: Path
-    result: Mapping[str, Any]
+    def __init__(self, job: Job, record: Mapping[str, Any]) -> None:
+        """``record`` is empty in processes other than the first."""
+        self.job, self.folder, self.record = job, job.folder, record
 
-    @property
-    def model(self) -> Path:
-        """The new model, in plain sentence-transformers format; without the head unless ``train.keep_head``."""
-        return RunFolder(self.folder).model
+    def report(self, file: str | Path) -> Path:
+        """Write the page of the run, an .html file: see `isotrope.training.page.write_report`."""
+        return write_report(self.folder, file)
 
 
 def train(
-    corpus: str | Path | Sequence[str | Path],
+    documents: Any,
     *,
-    output: str | Path,
     preset: str | Path = "simcse",
-    backbone: str | None = None,
-    prompt: str | None = None,
-    prompt_name: str | None = None,
-    positive_prompt: str | None = None,
-    teachers: Mapping[str, Sequence[str]] | None = None,
+    model: GivenModel | None = None,
+    labels: str | Path | None = None,
     dev: str | Sequence[str] | None = None,
-    test: str | None = None,
+    output: str | Path | None = None,
     data: str | Path | None = None,
     seed: int = 0,
     sentences: int | None = None,
     overrides: Iterable[str] = (),
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+    positive_prompt: str | None = None,
+    teachers: Mapping[str, GivenModel | Sequence[GivenModel]] | None = None,
     text: str | None = None,
     title: str | None = None,
     held_out: int = 0,
@@ -61,25 +65,64 @@ def train(
     split: str | None = None,
     keep_duplicates: bool = False,
     log_to: Iterable[str] = (),
-    resume: bool = False,
+    restart: bool = False,
     console: Console | None = None,
 ) -> Run:
-    """Turn plain sentences into a better sentence-embedding model, and say whether it is better.
+    """Turn text without labels into a better sentence-embedding model, and say whether it is better.
 
-    `RunSettings` describes each setting. ``console`` is where to report; None reports to the terminal.
+    Args:
+        documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame or a Series.
+        preset: the method: the name of a shipped preset, or a .toml file.
+        model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None: the preset's.
+        labels: graded pairs that judge the result: a .tsv file, ``sts`` (seven test sets), ``stsb``, ``none``. None
+            takes ``sts`` if a data folder is known, else half of the user's own dev pairs.
+        dev: what chooses the checkpoint: pairs (``stsb``, ``sickr``, .tsv files), or ``transfer-dev``, the seven
+            transfer tasks. With several, their mean chooses. ``none`` keeps the last checkpoint. None takes the
+            preset's sets if a data folder is known, else ``none``.
+        output: the folder for everything that the training writes; None: a temporary one, deleted with the result.
+        data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
+        seed: of the head, the order, the dropout and the random steps.
+        sentences: train on a random sample of this size; None takes all.
+        overrides: ``key=value`` over the preset's keys.
+        prompt: words before every text, such as "query: "; None takes the preset's, or the model's default prompt.
+        prompt_name: the same, by the name of one of the model's own prompts.
+        positive_prompt: words before positives and hard negatives; None: as before all texts.
+        teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
+        text: the column of the texts, in tables; None: ``text``, or the only one of strings.
+        title: the column of the documents' titles, in tables; None: ``title`` if there is one.
+        held_out: random documents to leave out of training: `isotrope.text.collection.Documents.split` with this seed.
+        positive: the column of the positives.
+        negatives: the columns of hard negatives.
+        split: ``sentences`` trains on the sentences of the texts, ``sentences:de`` of German ones. None takes each
+            text as it is.
+        keep_duplicates: train on every text, also on one that occurred before.
+        log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
+        restart: begin anew, whatever an earlier call left in the folder. Otherwise the same call goes on where it
+            stopped, and the result is that of a run without interruption.
+        console: where to report; None reports to the terminal.
 
     Raises:
         UserError: a mistake of the user's; raised before long work if it can be found then.
-        Stopped: Ctrl-C, or another process has ended; the run can be resumed.
+        Stopped: Ctrl-C, or another process has ended; the same call goes on.
     """
     settings = RunSettings(
-        corpus=corpus, output=output, preset=preset, backbone=backbone, prompt=prompt, prompt_name=prompt_name,
-        positive_prompt=positive_prompt, teachers=teachers or {}, dev=dev, test=test, data=data, seed=seed,
-        sentences=sentences, overrides=tuple(overrides), text=text, title=title, held_out=held_out,
-        positive=positive, negatives=tuple(negatives), split=split,
-        keep_duplicates=keep_duplicates, log_to=tuple(log_to), resume=resume,
+        corpus=isotrope.text.open(
+            documents, text=text, title=title, positive=positive, negatives=negatives, split=split,
+            keep_duplicates=keep_duplicates,
+        ),
+        output=output, preset=preset, model=None if model is None else located(model),
+        labels=labels, dev=dev, data=data, seed=seed, sentences=sentences, overrides=tuple(overrides), prompt=prompt,
+        prompt_name=prompt_name, positive_prompt=positive_prompt, teachers=_located(teachers or {}),
+        held_out=held_out, log_to=tuple(log_to), restart=restart,
     )  # fmt: skip
     return run_training(settings, console)
+
+
+def _located(teachers: Mapping[str, GivenModel | Sequence[GivenModel]]) -> dict[str, list[str]]:
+    return {
+        name: [located(model) for model in ([given] if isinstance(given, GivenModel) else given)]
+        for name, given in teachers.items()
+    }
 
 
 def run_training(settings: RunSettings, console: Console | None = None) -> Run:
@@ -91,22 +134,24 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
     """
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
-    folder = RunFolder(settings.output)
-    with with_others(), folder.hold() if first else nullcontext():
-        with watch("reading the settings", console):
-            inputs = read_inputs(settings)
-        refuse_other_run(folder, inputs.identity, settings.resume or not first)
-        if folder.finished:
-            return Run(folder.path, folder.result() if first else {})
+    if settings.output is None and process_count() > 1:
+        raise UserError("several processes need a folder that all can read", "name an output")
+    with watch("reading the text", console):
+        inputs = read_inputs(settings)
+    job = Job(settings.output, KIND, inputs.identity, [settings.corpus], restart=settings.restart)
+    folder = RunFolder(job.folder)
+    with with_others(), job.held() if first else nullcontext():
+        # the first process has begun anew; another may still see what was there before
+        if (found := None if settings.restart else job.result()) is not None:
+            return Run(job, found if first else {})
         with watch("preparing", console):
-            plan = prepare(inputs, folder, console)
+            plan = prepare(inputs, job, console)
         measure(plan, "before")
         outcome = fit(plan)
         if not first:
-            return Run(folder.path, {})
+            return Run(job, {})
         console.print("saving the model")
         save(plan.model, folder.model)
         result = judge(plan, outcome)
         save_card(folder.model, run_card(plan, result))
-        folder.write_result(result)
-        return Run(folder.path, folder.result())
+        return Run(job, job.finish(result))

@@ -100,9 +100,9 @@ def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: P
     def run(output: Path, **options: object) -> Path:
         settings = ["batch_size=16", "save_steps=4", "compile=true", "learning_rate=1e-3"]
         return isotrope.train(
-            tmp_path / "corpus.txt", backbone=str(tiny_model), output=output, sentences=128, dev="none", test="none",
+            tmp_path / "corpus.txt", model=str(tiny_model), output=output, sentences=128, dev="none", labels="none",
             overrides=["encoder.pooling=mean", *(f"train.{setting}" for setting in settings)], **options,
-        ).model  # type: ignore[arg-type]  # fmt: skip
+        ).folder / "model"  # type: ignore[arg-type]  # fmt: skip
 
     whole = run(tmp_path / "whole")
     assert 1 <= graphs["unique_graphs"] <= 2
@@ -113,7 +113,7 @@ def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: P
         shutil.rmtree(halved / name)
     (halved / "result.json").unlink()
     torch._dynamo.reset()
-    expected, found, before = weights(whole), weights(run(halved, resume=True)), weights(tiny_model)
+    expected, found, before = weights(whole), weights(run(halved)), weights(tiny_model)
     assert all(torch.equal(found[name], value) for name, value in expected.items())
     assert not torch.equal(
         expected["encoder.layer.0.output.dense.weight"], before["encoder.layer.0.output.dense.weight"]
@@ -127,9 +127,9 @@ def test_without_a_compiler_it_is_said_before_the_run(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"train\.compile = true needs a C\+\+ compiler.*install g\+\+"):
         isotrope.train(
-            corpus_file, backbone=str(tiny_model), output=tmp_path / "run", overrides=["train.compile=true"], dev="none"
+            corpus_file, model=str(tiny_model), output=tmp_path / "run", overrides=["train.compile=true"], dev="none"
         )
-    assert not (tmp_path / "run" / "run.json").exists()
+    assert not (tmp_path / "run" / "job.json").exists()
 
 
 def test_an_encoder_that_is_not_packed_is_not_compiled(tiny_model: Path) -> None:
