@@ -108,10 +108,7 @@ def cases(base: Path) -> dict[str, Case]:
 
     def pretrain(folder: Path) -> Callable[[], None]:
         return lambda: (
-            isotrope.pretraining.pretrain(
-                [str(text)], output=folder / "out", resume=True, size=TOY, checkpoint_minutes=0.0
-            )
-            and None
+            isotrope.pretraining.pretrain([str(text)], output=folder / "out", size=TOY, checkpoint_minutes=0.0) and None
         )
 
     library = write_library(base / "library.jsonl")

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isotrope.pretraining.stream import sentences
-from isotrope.pretraining.tokenizer import train_tokenizer
-from isotrope.text.files import find_sources
+from isotrope.pretraining.text import train_tokenizer
 from toy import run_toy
 
 WORDS = ["the", "cat", "sees", "a", "dog", "and", "hears", "red", "birds", "in", "old", "Ünder", "trees", "of", "house"]
@@ -28,7 +26,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tokenizer(corpus: Path) -> Any:
     """Learnt from the corpus."""
-    return train_tokenizer(sentences(find_sources([corpus])), 120, 32)
+    return train_tokenizer(corpus.read_text("utf-8").splitlines(), 120, 32)
 
 
 @pytest.fixture(scope="session")

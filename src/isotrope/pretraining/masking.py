@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from isotrope.pretraining.recipe import Recipe
-from isotrope.pretraining.stream import Ids
+from isotrope.pretraining.text import Ids
 
 
 class Blocks(Dataset[dict[str, Any]]):

@@ -1,11 +1,14 @@
-"""What a size means: the encoder's shape and the settings of its training, in one frozen record."""
+"""What a size means, and how long a run is: the encoder's shape, the settings of its training, its schedule."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from isotrope.errors import UserError, one_of
+from isotrope.store.records import read_record
+from isotrope.training.checkpoints import checkpoint_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +48,6 @@ class Recipe:
         """Tokens in one step."""
         return self.batch * self.block
 
-    def model_config(self, special_ids: dict[str, int], vocabulary: int) -> dict[str, Any]:
-        """Arguments of transformers' ModernBertConfig; ``special_ids`` maps pad, cls and sep to their token ids."""
-        return {
-            "vocab_size": vocabulary,
-            "hidden_size": self.width,
-            "intermediate_size": self.inner,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "layer_types": ["full_attention"] * self.layers,
-            "max_position_embeddings": self.max_positions,
-            "pad_token_id": special_ids["pad"],
-            "cls_token_id": special_ids["cls"],
-            "bos_token_id": special_ids["cls"],
-            "sep_token_id": special_ids["sep"],
-            "eos_token_id": special_ids["sep"],
-            "rope_parameters": {
-                kind: {"rope_type": "default", "rope_theta": 10_000.0}
-                for kind in ("full_attention", "sliding_attention")
-            },
-        }
-
 
 RECIPES = {
     "tiny": Recipe(layers=4, width=256, inner=384, heads=4, vocabulary=16_384, batch=32, tokens=60_000_000),
@@ -77,11 +59,53 @@ RECIPES = {
 
 
 def recipe_of(size: str) -> Recipe:
-    """The recipe of a named size.
-
-    Raises:
-        UserError: there is no such size.
-    """
+    """The recipe of a named size."""
     if size not in RECIPES:
         raise UserError(f"size = {size!r} is not known", one_of(size, RECIPES))
     return RECIPES[size]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A run's length in steps, and the step at which its learning rate begins to fall."""
+
+    steps: int
+    decay_start: int
+
+    @classmethod
+    def read(cls, path: Path) -> Schedule:
+        """The schedule in a file.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        record = read_record(path, {"steps": int, "decay_start": int}, "put it back, or begin anew with --restart")
+        return cls(record["steps"], record["decay_start"])
+
+    def kept(self, checkpoints: Sequence[Path]) -> list[Path]:
+        """Of whole checkpoints, oldest first, those to keep: the last two, and where the decay begins."""
+        return [path for path in checkpoints if path in checkpoints[-2:] or checkpoint_step(path) == self.decay_start]
+
+
+def reschedule(checkpoints: Sequence[Path], old: Schedule, steps: int, decay: float) -> tuple[Schedule, list[Path]]:
+    """The schedule for a new budget of ``steps``, and the checkpoints that can be gone on from.
+
+    The learning rate stays high until the last ``decay`` of the budget, and in any case until the checkpoint from which
+    the run goes on. A checkpoint from within the old decay cannot be trained on at the full rate: the run goes back to
+    where that decay began.
+
+    Args:
+        checkpoints: the whole ones, oldest first.
+        old: the schedule so far.
+        steps: of the new budget.
+        decay: a share of the budget.
+
+    Raises:
+        UserError: the budget ends before the checkpoint from which the run would go on.
+    """
+    usable = [path for path in checkpoints if checkpoint_step(path) <= old.decay_start]
+    reached = checkpoint_step(usable[-1]) if usable else 0
+    if steps <= reached:
+        problem = f"tokens: the budget of {steps} steps ends before the checkpoint at step {reached}"
+        raise UserError(problem, "give a larger budget")
+    return Schedule(steps, max(steps - round(decay * steps), reached)), usable

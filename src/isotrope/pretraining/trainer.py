@@ -1,18 +1,22 @@
-"""transformers' trainer, as pretraining uses it."""
+"""transformers' trainer, as pretraining uses it, and what happens between its steps."""
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 from torch import Tensor
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
+from isotrope.console.progress import Bar
 from isotrope.errors import UserError
-from isotrope.pretraining.recipe import Recipe
-from isotrope.pretraining.schedule import Schedule
-from isotrope.training.checkpoints import MarkedCheckpoints
+from isotrope.pretraining.recipe import Recipe, Schedule
+from isotrope.store.records import RecordLog
+from isotrope.training.checkpoints import MarkedCheckpoints, checkpoint_folder, keep_only, seal, whole_checkpoints
 
 
 class PretrainingTrainer(MarkedCheckpoints, Trainer):
@@ -65,3 +69,68 @@ def pretraining_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule,
         disable_tqdm=True,
         report_to=[],
     )
+
+
+class Keeper(TrainerCallback):
+    """Every few minutes: training loss, held-out loss and a checkpoint; one line in the curve file and one shown.
+
+    It stands behind the callback that hears Ctrl-C, whose stop is a reason for a checkpoint too.
+    """
+
+    def __init__(
+        self, curve: Path, schedule: Schedule, step_tokens: int, every_minutes: float, console: Console, bar: Bar
+    ) -> None:
+        self.curve, self.schedule, self.step_tokens = RecordLog(curve), schedule, step_tokens
+        self.console, self.bar = console, bar
+        self.every = every_minutes * 60  # seconds
+        self._row: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Forget the curve beyond the step that is resumed from."""
+        steps = [row.get("step") for row in self.curve.records]
+        after = [place for place, step in enumerate(steps) if not (type(step) is int and step <= state.global_step)]
+        self.curve.keep(min(after, default=len(steps)))
+        self.bar.update(state.global_step * self.step_tokens)
+        self._since, self._from = time.monotonic(), state.global_step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ask for the losses and a checkpoint when it is time for one."""
+        step, seconds = state.global_step, time.monotonic() - self._since
+        self.bar.update(step * self.step_tokens)
+        landmark = step in (self.schedule.decay_start, self.schedule.steps)
+        if landmark or control.should_training_stop or seconds >= self.every:
+            control.should_log = control.should_evaluate = control.should_save = True
+            self._row = {
+                "step": step,
+                "tokens": step * self.step_tokens,
+                "seconds": round(seconds, 3),  # since the last line
+                "tokens_per_second": round((step - self._from) * self.step_tokens / seconds),
+            }
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any) -> None:
+        """Note the mean training loss since the last line."""
+        if "loss" in logs:
+            self._row |= {"loss": round(logs["loss"], 4), "learning_rate": logs["learning_rate"]}
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
+        """Note the held-out loss.
+
+        Raises:
+            UserError: it is not finite; no checkpoint of such weights is written.
+        """
+        if not math.isfinite(metrics["eval_loss"]):
+            raise diverged(state.global_step, args.learning_rate)
+        self._row["held_out_loss"] = round(metrics["eval_loss"], 4)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the curve's line, seal the checkpoint, delete older ones, show the line."""
+        folder, row = Path(args.output_dir), self._row
+        self.curve.add(row)
+        seal(checkpoint_folder(folder, state.global_step))
+        keep_only(folder, self.schedule.kept(whole_checkpoints(folder)))
+        self.console.print(
+            f"{row['tokens'] / 1e6:.1f} M of {self.schedule.steps * self.step_tokens / 1e6:.1f} M tokens, "
+            f"loss {row['loss']:.3f}, held out {row['held_out_loss']:.3f}, {row['tokens_per_second']:,} tokens/s"
+        )
+        self.bar.update(note=f"held out {row['held_out_loss']:.3f}")
+        self._since, self._from = time.monotonic(), state.global_step

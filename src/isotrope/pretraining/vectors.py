@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 from scipy import sparse
 from sklearn.utils.extmath import randomized_svd
+
+from isotrope.console.progress import watch
+from isotrope.errors import UserError
+from isotrope.pretraining.recipe import Recipe
+from isotrope.pretraining.text import SPECIAL, START, Ids
+from isotrope.store.cache import cached
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 TOKENS_AT_A_TIME = 2_000_000
@@ -72,3 +80,24 @@ def warm_embeddings(
     known = np.linalg.norm(vectors, axis=1) > 1e-6  # (V,)
     vectors *= scale / np.sqrt(np.mean(vectors[known] ** 2))
     return np.where(known[:, None], vectors, cold).astype(np.float32)
+
+
+def prepare_vectors(folder: Path, blocks: Ids, cold: Array, recipe: Recipe, seed: int, console: Console) -> Array:
+    """Token embeddings (V, D) to begin from: `warm_embeddings` of blocks (B, L) and of random ones, ``cold`` (V, D).
+
+    Raises:
+        UserError: the text has fewer different tokens than the embeddings have dimensions.
+    """
+    if len(cold) < cold.shape[1]:
+        problem = f"the text has {len(cold)} different tokens, too few for word vectors of width {cold.shape[1]}"
+        raise UserError(problem, "give more text, or a cold start")
+
+    def make(draft: Path) -> None:
+        with watch("factorising the co-occurrences", console):
+            found = warm_embeddings(
+                blocks.reshape(-1), cold, START, len(SPECIAL), recipe.window, recipe.vector_scale, seed
+            )
+        np.save(draft / "vectors.npy", found)
+
+    vectors: Array = np.load(cached(folder, make) / "vectors.npy")
+    return vectors

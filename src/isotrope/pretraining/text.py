@@ -1,18 +1,95 @@
-"""A lower-cased WordPiece tokenizer, learnt from the corpus."""
+"""Text to token ids: the vocabulary that is learnt from it, and one long row of ids on disk.
+
+Each part is a folder with checksums. A damaged one is made again.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.console import Console
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from isotrope.console.progress import progress, watch
+from isotrope.errors import UserError
+from isotrope.pretraining.recipe import Recipe
+from isotrope.store.atomic import new_file
+from isotrope.store.cache import cached
+from isotrope.text.opened import Opened
+
+Ids = np.ndarray[Any, np.dtype[np.uint16]]
 SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}  # ids 0 to 4
 INNER = "##"  # begins a piece that goes on a word
 CHARACTERS = 1000  # the most frequent ones; a word with another character is unknown
 REPEATS = 10_000  # of a word in one piece of text for the trainer
+START = list(SPECIAL).index("cls")  # id of the token that begins a sentence
+SENTENCES_AT_A_TIME = 20_000
+
+
+def sentences(text: Opened) -> Iterator[list[str]]:
+    """The texts in their order, some thousands at a time."""
+    rows = text.texts()
+    for start in range(0, len(rows), SENTENCES_AT_A_TIME):
+        yield rows.texts(np.arange(start, min(start + SENTENCES_AT_A_TIME, len(rows))))
+
+
+def prepare_tokenizer(folder: Path, text: Opened, recipe: Recipe, console: Console) -> Any:
+    """The tokenizer that is learnt from the text."""
+
+    def make(draft: Path) -> None:
+        with watch("learning a vocabulary", console):
+            lines = (line for chunk in sentences(text) for line in chunk)
+            train_tokenizer(lines, recipe.vocabulary, recipe.max_positions).save_pretrained(draft)
+
+    return AutoTokenizer.from_pretrained(cached(folder, make))
+
+
+def prepare_blocks(
+    folder: Path, text: Opened, held_out: Opened | None, tokenizer: Any, recipe: Recipe, console: Console
+) -> tuple[Ids, Ids]:
+    """Blocks to train on (B, L), and unseen ones (H, L): of ``held_out``, or else the text's last ones.
+
+    Raises:
+        UserError: there is too little text.
+    """
+
+    def make(draft: Path) -> None:
+        write_ids(text, tokenizer, draft / "tokens.bin", console)
+        if held_out:
+            write_ids(held_out, tokenizer, draft / "held_out.bin", console)
+
+    blocks = blocks_of(cached(folder, make) / "tokens.bin", recipe.block)
+    if held_out:
+        unseen = blocks_of(folder / "held_out.bin", recipe.block)[: recipe.held_out_blocks]
+    else:
+        seen = len(blocks) - min(recipe.held_out_blocks, len(blocks) // 10)
+        blocks, unseen = blocks[:seen], blocks[seen:]
+    if not len(blocks) or not len(unseen):
+        raise UserError(f"{text.name}: too little text", f"give more than {10 * recipe.block} tokens of it")
+    return blocks, unseen
+
+
+def write_ids(text: Opened, tokenizer: Any, target: Path, console: Console) -> None:
+    """Write the ids of all sentences, each framed by [CLS] … [SEP], one after the other: (T,) uint16.
+
+    So the vocabulary may have at most 65,536 entries.
+    """
+    with new_file(target) as file, progress("tokenised", len(text.texts()), console, "sentences", hears=True) as bar:
+        for chunk in sentences(text):
+            for encoding in tokenizer.backend_tokenizer.encode_batch_fast(chunk):
+                file.write(np.asarray(encoding.ids, dtype=np.uint16).tobytes())
+            bar.advance(len(chunk))
+
+
+def blocks_of(file: Path, length: int) -> Ids:
+    """The ids in a file of `write_ids` as blocks (B, length), not read into memory; the rest falls off the end."""
+    ids = np.memmap(file, dtype=np.uint16, mode="r")
+    return ids[: len(ids) // length * length].reshape(-1, length)
 
 
 def train_tokenizer(lines: Iterable[str], vocabulary: int, max_length: int) -> Any:
