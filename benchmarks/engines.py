@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import lzma
 import os
 import shutil
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyarrow.parquet as pq
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, BertConfig, BertModel
@@ -110,8 +110,7 @@ def run(work: Path, size: int, threads: int, *options: str, kill: bool = False) 
 
 def done_of(output: Path) -> int:
     """Rows that count so far."""
-    path = output / "manifest.json"
-    return int(json.loads(path.read_text(encoding="utf-8"))["done"]) if path.is_file() else 0
+    return sum(pq.read_metadata(part).num_rows for part in output.glob("part-*.parquet"))
 
 
 def main() -> None:

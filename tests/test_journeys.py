@@ -163,8 +163,8 @@ def test_7_vectors_with_their_ids_in_several_steps(user: User) -> None:
             raise error
 
     with user.monkeypatch.context() as patch:
-        patch.setattr("isotrope.encoding.output.Manifest.save", saving(one_more))
-        patch.setattr("isotrope.encoding.encode.SHARD_CHARACTERS", 2_000)
+        patch.setattr("isotrope.encoding.tasks.ShardTask.encode", encoded(one_more))
+        patch.setattr("isotrope.encoding.rows.SHARD_CHARACTERS", 2_000)
         user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet", code=130)
         assert not Path("vectors.parquet").exists()
         said = user.types("encode model rows.jsonl --text text --keep id --output vectors.parquet")
@@ -174,15 +174,16 @@ def test_7_vectors_with_their_ids_in_several_steps(user: User) -> None:
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), vectors("model", texts), atol=1e-5)
 
 
-def saving(then: Callable[[], None]) -> Callable[..., None]:
-    """A manifest that is saved, and then something happens."""
-    from isotrope.encoding.output import Manifest
+def encoded(then: Callable[[], None]) -> Callable[..., int]:
+    """A shard that is encoded, and then something happens."""
+    from isotrope.encoding.tasks import ShardTask
 
-    save = Manifest.save
+    encode = ShardTask.encode
 
-    def both(self: Manifest, folder: Path) -> None:
-        save(self, folder)
+    def both(self: ShardTask, *given: object) -> int:
+        rows = encode(self, *given)  # type: ignore[arg-type]
         then()
+        return rows
 
     return both
 

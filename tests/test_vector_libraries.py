@@ -30,7 +30,7 @@ def encoded(tmp_path: Path) -> dict[str, Path]:
 
 
 def expected(encoded: dict[str, Path]) -> list[list[int]]:
-    found = search(Hashes(), encoded["v"], QUERIES, top=TOP)
+    found = search(encoded["v"], QUERIES, top=TOP, model=Hashes())
     assert found[2][0].row == 7
     return [[hit.row for hit in hits] for hits in found]
 

@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from test_bad_inputs import check_line, in_process
 
-from isotrope.cli.encode import DEFAULT, model_and_files
-from isotrope.errors import UserError
-
 NAMES = ["[/x]", "[bold]a[/bold]", ":smile:", os.fsdecode(b"na\xefve"), "a\x1b[2J"]
 
 
@@ -54,22 +51,3 @@ def test_the_user_hears_where_the_kept_columns_are(
     for output, more in (("v.npy", ", the kept columns to v.kept.parquet"), ("v.parquet", "")):
         assert in_process(["encode", str(tiny_model), "rows.csv", "--output", output, "--keep", "id"], monkeypatch) == 0
         assert capfd.readouterr().out == f"written to {output}{more}\n"
-
-
-def test_without_a_model_it_is_the_shipped_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A model is never a file: so a file in the first place is text."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("a.txt", "b.txt"):
-        Path(name).write_text("one\n")
-    assert in_process(["encode", "a.txt", "b.txt", "--output", "v.npy"], monkeypatch) == 0
-    assert capfd.readouterr().out == "written to v.npy (model: isotrope/small)\n"
-    assert np.load("v.npy").shape == (2, 384)
-    assert model_and_files(["a.txt"]) == (DEFAULT, ["a.txt"])
-    assert model_and_files(["s3://bucket/a.txt"]) == (DEFAULT, ["s3://bucket/a.txt"])
-    assert model_and_files(["owner/name", "a.txt"]) == ("owner/name", ["a.txt"])
-    Path("folder").mkdir()
-    for lone in ("folder", "owner/name", "c.txt"):
-        with pytest.raises(UserError, match=f"{lone} is taken as the model, and no text follows: name the model"):
-            model_and_files([lone])

@@ -30,7 +30,7 @@ def folder(
 def test_what_is_shown(
     tiny_model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["search", str(tiny_model), "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json"]
+    command = ["search", "vectors", "[red]a river[/red]", TEXTS[1], "--json", "hits.json"]
     assert in_process(command, monkeypatch) == 0
     out = capfd.readouterr().out
     assert "[red]a river[/red]" in out
@@ -55,7 +55,7 @@ def test_what_is_shown(
 def test_queries_from_a_pipe(
     tiny_model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["search", str(tiny_model), "vectors", "--top", "1"]
+    command = ["search", "vectors", "--top", "1"]
     for given, code in ((b"a river\n\none [/x] two\n", 0), (b"na\xefve\n", 2), (b"\n", 2)):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         assert in_process(command, monkeypatch) == code
@@ -70,12 +70,18 @@ def test_queries_from_a_pipe(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["no", "vectors", "a"], "no is neither a folder here nor a model … check the name"),
-        (["MODEL", "nowhere", "a"], "nowhere does not exist: give what isotrope encode wrote"),
-        (["MODEL", "vectors", "a", "--engine", "annoy"], "engine = 'annoy' is unknown … exact, faiss"),
-        (["MODEL", "vectors", "a", "--top", "0"], "--top … see isotrope search --help"),
-        (["MODEL", "vectors", "a", "--json", "no/hits.json"], "hits.json cannot be written: make the folder"),
-        (["isotrope/tiny", "vectors", "a"], "vectors was made with another model than isotrope/tiny … name that one"),
+        (["vectors", "a", "--model", "no"], "no is neither a folder here nor a model … check the name"),
+        (["nowhere", "a"], "nowhere does not exist: give what isotrope encode wrote"),
+        (["vectors", "a", "--model", "MODEL", "--engine", "annoy"], "engine = 'annoy' is unknown … exact, faiss"),
+        (["vectors", "a", "--model", "MODEL", "--top", "0"], "--top … see isotrope search --help"),
+        (
+            ["vectors", "a", "--model", "MODEL", "--json", "no/hits.json"],
+            "hits.json cannot be written: make the folder",
+        ),
+        (
+            ["vectors", "a", "--model", "isotrope/tiny"],
+            "vectors was made with another model than isotrope/tiny … name that one",
+        ),
     ],
 )
 def test_mistakes(

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from isotrope.encoding.engines import WorkerModel
+from isotrope.encoding.inputs import opened
 from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Dense
 from transformers import AlbertConfig, AlbertModel, BertModel
@@ -20,8 +22,6 @@ from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.stored import stored_half
-from isotrope.encoding.engines import WorkerModel
-from isotrope.encoding.inputs import opened
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student
 

@@ -10,21 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import xxhash
 
-from isotrope.encoding import kept
+from hashes import Hashes
+from isotrope.encoding import rows
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 
 KINDS = ["v.npy", "v.parquet", "v"]
-
-
-class Hashes:
-    """The sentence decides the vector (n, 4)."""
-
-    def encode(self, sentences: list[str]) -> np.ndarray:
-        drawn = [xxhash.xxh32_intdigest(sentence.encode()).to_bytes(4, "little") for sentence in sentences]
-        return np.stack([np.frombuffer(draw, np.uint8) for draw in drawn]).astype(np.float32)
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -49,7 +41,7 @@ def json_lines(path: Path, rows: list[dict[str, object]]) -> Path:
 @pytest.mark.parametrize("name", KINDS)
 def test_columns_stand_beside_their_vectors(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also behind blank lines and in other files; whole numbers stay so; null and fractions find one type."""
-    monkeypatch.setattr(kept, "ROWS", 2)
+    monkeypatch.setattr(rows, "ROWS", 2)
     one = [{"id": i, "text": f"one {i}", "size": i, "tags": ["a"] * i} for i in range(5)]
     two = [{"size": 0.5, "id": 9, "text": None, "tags": None}, {"size": None, "id": 10, "text": "two", "tags": []}]
     files = [json_lines(tmp_path / "a.jsonl", one), json_lines(tmp_path / "b.jsonl", two)]
@@ -66,7 +58,27 @@ def test_columns_stand_beside_their_vectors(tmp_path: Path, name: str, monkeypat
     )
     texts = [f"one {i}" for i in range(5)] + ["", "two", "", "three"]
     np.testing.assert_array_equal(vectors(output), Hashes().encode(texts))
-    assert not list(tmp_path.rglob("kept.arrow"))
+    assert not list(tmp_path.rglob("_rows.parquet"))
+
+
+def test_columns_of_arrow_stay_as_they_are(tmp_path: Path) -> None:
+    """Nanoseconds, time zones, maps, categories and structs: nothing is converted."""
+    table = pa.table(
+        {
+            "text": ["x", "y"],
+            "when": pa.array([1_700_000_000_123_456_789, None], pa.timestamp("ns", "Europe/Paris")),
+            "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int32())),
+            "kind": pa.array(["u", "v"]).dictionary_encode(),
+            "struct": pa.array([{"n": 1}, None], pa.struct([("n", pa.int8())])),
+            "half": pa.array(np.array([1, 2], np.float16)),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    keep = table.column_names[1:]
+    encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.parquet", text="text", keep=keep)
+    assert pq.read_table(tmp_path / "v.parquet").select(table.column_names).replace_schema_metadata() == table
+    encode(Hashes(), tmp_path / "a.parquet", tmp_path / "v.npy", text="text", keep=["text", *keep])
+    assert pq.read_table(tmp_path / "v.kept.parquet") == table
 
 
 def test_columns_of_tables(tmp_path: Path) -> None:
@@ -86,7 +98,7 @@ def test_columns_of_tables(tmp_path: Path) -> None:
     [
         ("id,name", r"a.csv has no column 'name' \(columns: id, text\): name one of its columns"),
         ("id,id", "keep names 'id' twice"),
-        ("id,", "a column without a name"),
+        ("id,", "keep names '': write"),
         ("embedding", "the output has a column of that name"),
     ],
 )
@@ -100,7 +112,7 @@ def test_columns_that_cannot_be_kept(tmp_path: Path, keep: str, problem: str) ->
 def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for values, problem in (([1, "a"], "from .*a.jsonl:1 on"), ([1, 2, "a"], "from .*a.jsonl:3 on .*int64 and string"),
                             ([{}, {}], "Parquet cannot hold")):  # fmt: skip
-        monkeypatch.setattr(kept, "ROWS", 2)
+        monkeypatch.setattr(rows, "ROWS", 2)
         file = json_lines(tmp_path / "a.jsonl", [{"text": "x", "id": value} for value in values])
         with pytest.raises(UserError, match=problem):
             encode(Hashes(), file, tmp_path / "v.npy", keep="id")
@@ -114,7 +126,7 @@ def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_other_columns_do_not_go_on_with_a_folder(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", ["id,text", "7,x"])
     encode(Hashes(), tmp_path / "a.csv", tmp_path / "v", keep="id")
-    with pytest.raises(UserError, match=r"was begun with keep = \['id'\], not None"):
+    with pytest.raises(UserError, match=r"keep = \['id'\], not None"):
         encode(Hashes(), tmp_path / "a.csv", tmp_path / "v")
 
 

@@ -47,7 +47,7 @@ def test_the_same_rows_as_by_hand(
     monkeypatch.setattr(module, "PIECE", 16 * 7)  # rows
     output = encode(Hashes(), table, tmp_path / name, text="text", keep="id", shard=23)
     queries = ["a river", sentences[40], sentences[41]]
-    found = search(Hashes(), output, queries, top=5, engine=engine, texts=table if name == "v.npy" else ())
+    found = search(output, queries, top=5, engine=engine, texts=table if name == "v.npy" else None, model=Hashes())
     vectors = Hashes().encode([*queries, *sentences])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[:3] @ vectors[3:].T
@@ -59,7 +59,7 @@ def test_the_same_rows_as_by_hand(
             assert hit.fields["text"] == sentences[hit.row]
             assert int(hit.fields["id"]) == hit.row
     assert found[1][0].row == 40
-    assert len(search(Hashes(), output, "a river", top=1000, engine=engine)[0]) == len(sentences)
+    assert len(search(output, "a river", top=1000, engine=engine, model=Hashes())[0]) == len(sentences)
 
 
 def test_engines_take_what_is_not_a_whole_piece() -> None:
@@ -72,9 +72,28 @@ def test_a_vector_of_zeros_is_near_to_nothing(tmp_path: Path) -> None:
     vectors = np.eye(4, 16, dtype=np.float32)
     vectors[2] = 0
     np.save(tmp_path / "v.npy", vectors)
-    hits = search(Hashes(), tmp_path / "v.npy", "a river")[0]
+    hits = search(tmp_path / "v.npy", "a river", model=Hashes())[0]
     assert {hit.row: hit.cosine for hit in hits}[2] == 0
     assert np.isfinite([hit.cosine for hit in hits]).all()
+
+
+@pytest.mark.parametrize("engine", ["exact", "faiss"])
+def test_a_vector_that_is_no_number_is_never_found(tmp_path: Path, engine: str) -> None:
+    vectors = np.eye(4, 16, dtype=np.float32)
+    vectors[1, 3], vectors[2] = np.nan, np.inf
+    np.save(tmp_path / "v.npy", vectors)
+    hits = search(tmp_path / "v.npy", "a river", model=Hashes(), engine=engine)[0]
+    assert sorted(hit.row for hit in hits) == [0, 3]
+    np.save(tmp_path / "w.npy", np.full((3, 16), np.nan, np.float32))
+    assert search(tmp_path / "w.npy", "a river", model=Hashes(), engine=engine) == [[]]
+
+
+def test_the_index_names_its_model(tmp_path: Path, tiny_model: Path) -> None:
+    output = encode(tiny_model, ["a river", "a lake"], tmp_path / "v", pooling="cls")
+    assert search(output, "a lake")[0][0].row == 1
+    np.save(tmp_path / "w.npy", np.eye(4, 16, dtype=np.float32))
+    with pytest.raises(UserError, match=r"w\.npy does not say which model made it: name it with --model"):
+        search(tmp_path / "w.npy", "a lake")
 
 
 @pytest.mark.parametrize(
@@ -87,13 +106,13 @@ def test_the_model_that_made_it(
     """Its pooling and its prompt are read from the folder; another model is refused."""
     (tmp_path / "c.txt").write_text("\n".join(sentences) + "\n", encoding="utf-8")
     output = encode(prompted_model, tmp_path / "c.txt", tmp_path / "v", normalize=True, **options)
-    hits = search(prompted_model, output, sentences[0], top=3)[0]
+    hits = search(output, sentences[0], top=3, model=prompted_model)[0]
     encoder = load(prompted_model, **options)
     query = encoder.encode([sentences[0]], prompt="song of ", normalize_embeddings=True)
     texts = encoder.encode(sentences, normalize_embeddings=True)
     assert [hit.cosine for hit in hits] == pytest.approx(np.sort((query @ texts.T)[0])[:-4:-1].tolist(), abs=1e-5)
     with pytest.raises(UserError, match=rf"v was made with another model than {tiny_model} \(it was {prompted_model}"):
-        search(tiny_model, output, "a river")
+        search(output, "a river", model=tiny_model)
 
 
 def test_a_prompt_of_two_names(tmp_path: Path, tiny_model: Path) -> None:
@@ -103,7 +122,7 @@ def test_a_prompt_of_two_names(tmp_path: Path, tiny_model: Path) -> None:
     own.save_pretrained(str(tmp_path / "model"))
     (tmp_path / "c.txt").write_text("a river\na lake\n", encoding="utf-8")
     output = encode(tmp_path / "model", tmp_path / "c.txt", tmp_path / "v.parquet", prompt_name="passage")
-    assert search(tmp_path / "model", output, "a lake", query_prompt="a book on ")[0][0].row == 1
+    assert search(output, "a lake", query_prompt="a book on ", model=tmp_path / "model")[0][0].row == 1
 
 
 def test_words_before_queries(tmp_path: Path, tiny_model: Path, prompted_model: Path, sentences: list[str]) -> None:
@@ -114,7 +133,7 @@ def test_words_before_queries(tmp_path: Path, tiny_model: Path, prompted_model: 
     texts = model.encode(sentences, normalize_embeddings=True)
     before = dict(model.prompts)
     for given, words in ((None, "song of "), ("a book ", "a book "), ("", "")):
-        hits = search(model, output, "a river", query_prompt=given)[0]
+        hits = search(output, "a river", query_prompt=given, model=model)[0]
         query = model.encode(["a river"], prompt=words, normalize_embeddings=True)[0]
         expected = [float(query @ texts[hit.row]) for hit in hits]
         assert [hit.cosine for hit in hits] == pytest.approx(expected, abs=1e-5)
@@ -122,20 +141,20 @@ def test_words_before_queries(tmp_path: Path, tiny_model: Path, prompted_model: 
 
     said = io.StringIO()
     output = encode(tiny_model, tmp_path / "c.txt", tmp_path / "w", prompt="a book on ")
-    search(tiny_model, output, "a river", console=plain_console(file=said))
+    search(output, "a river", console=plain_console(file=said), model=tiny_model)
     assert "the texts have the prompt 'a book on ', the queries none: see --query-prompt" in said.getvalue()
 
 
 def test_an_array_has_no_texts(tmp_path: Path, table: Path) -> None:
     said = io.StringIO()
     output = encode(Hashes(), table, tmp_path / "v.npy", text="text")
-    hits = search(Hashes(), output, "a river", console=plain_console(file=said))[0]
+    hits = search(output, "a river", console=plain_console(file=said), model=Hashes())[0]
     assert hits[0].fields == {}
     assert "v.npy does not say which model made it" in said.getvalue()
     assert "v.npy holds no texts: name their files with --texts" in said.getvalue()
     (tmp_path / "fewer.txt").write_text("one\n")
     with pytest.raises(UserError, match=r"the texts have 1 rows, .*v\.npy has 62: name the files that were encoded"):
-        search(Hashes(), output, "a river", texts=tmp_path / "fewer.txt")
+        search(output, "a river", texts=tmp_path / "fewer.txt", model=Hashes())
 
 
 MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
@@ -148,7 +167,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "another encoder": (lambda f: {"model": Hashes(seed=1)}, "v.parquet was made with another model than hashes"),
     "no encoder": (lambda f: {"model": 7}, "7 is not an encoder"),
     "prompt": (lambda f: {"query_prompt": "q: "}, "query_prompt = 'q: ' needs a sentence-transformers model"),
-    "device": (lambda f: {"device": "cpu"}, "device = 'cpu' needs the name of a model"),
+    "device": (lambda f: {"device": "cpu"}, "device = 'cpu' needs a sentence-transformers model"),
     "other width": (
         lambda f: np.save(f / "w.npy", np.ones((3, 8), np.float32)) or {"index": f / "w.npy"},
         "gives 16 dimensions, .*w.npy has 8: name the model that made it",

@@ -12,7 +12,7 @@ import pytest
 
 from hashes import Hashes
 from isotrope.encoding.encode import encode
-from isotrope.encoding.stored import open_stored
+from isotrope.encoding.stored import Stored
 from isotrope.errors import UserError
 
 KINDS = ["v.npy", "v.parquet", "v"]
@@ -27,7 +27,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_vectors_and_fields(tmp_path: Path, table: Path, name: str) -> None:
-    stored = open_stored(encode(Hashes(), table, tmp_path / name, text="text", keep="id", shard=11))
+    stored = Stored(encode(Hashes(), table, tmp_path / name, text="text", keep="id", shard=11))
     assert (stored.rows, stored.dimension) == (30, 16)
     pieces = list(stored.pieces(4))
     assert max(map(len, pieces)) == 4
@@ -41,7 +41,7 @@ def test_vectors_and_fields(tmp_path: Path, table: Path, name: str) -> None:
         assert stored.manifest is None
     else:
         assert stored.manifest is not None
-        assert (stored.manifest.rows, stored.manifest.model) == (30, f"{Hashes.__module__}.Hashes")
+        assert (stored.manifest["rows"], stored.manifest["model"]) == (30, f"{Hashes.__module__}.Hashes")
 
 
 def unfinished(folder: Path) -> Path:
@@ -87,11 +87,11 @@ def other_kept_rows(folder: Path) -> Path:
 
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nothing": (lambda f: f / "no", "no does not exist: give what isotrope encode wrote"),
-    "other folder": (lambda f: f, r"has no manifest\.json: give what"),
-    "other file": (lambda f: f / "rows.csv", r"rows\.csv is no output of isotrope encode"),
-    "unfinished": (unfinished, "u is not finished: 11 of 30 rows are encoded: give the command isotrope encode again"),
+    "other folder": (lambda f: f, r"has no _manifest\.json: give what"),
+    "other file": (lambda f: f / "rows.csv", r"rows\.csv is not an output of isotrope encode"),
+    "unfinished": (unfinished, "u is not finished: give the command isotrope encode again"),
     "work folder": (lambda f: unfinished(f).rename(f / "x.parts"), "is not finished"),
-    "lacks a shard": (without_a_shard, "w lacks some of its shards: delete"),
+    "lacks a shard": (without_a_shard, "w has 19 of 30 rows: encode the texts again"),
     "cut Parquet": (lambda f: written(f, "c.parquet", b"PAR1 no"), r"c\.parquet cannot be read .*: encode the texts"),
     "cut array": (lambda f: written(f, "c.npy", b"\x93NUMPY"), r"c\.npy cannot be read"),
     "short array": (lambda f: written(f, "s.npy", array(f, np.ones((9, 4), "f4")).read_bytes()[:-4]), "cannot be read"),
@@ -100,7 +100,6 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "objects": (lambda f: array(f, np.array([[{}]])), r"a\.npy cannot be read"),
     "no vectors": (lambda f: parquet(f, {"text": pa.array(["a"])}), "p.parquet has no column 'embedding' of float32"),
     "lists": (lambda f: parquet(f, {"embedding": pa.array([[1.0]])}), "has no column 'embedding' of float32 vectors"),
-    "manifest": (lambda f: parquet(f, {"text": pa.array(["a"])}, {"isotrope": "{}"}), r"p\.parquet cannot be read"),
     "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and .*k\.npy has 30"),
 }
 
@@ -110,11 +109,11 @@ def test_what_is_refused(tmp_path: Path, table: Path, case: str) -> None:
     make, problem = REFUSED[case]
     path = make(tmp_path)
     with pytest.raises(UserError, match=problem):
-        open_stored(path)
+        Stored(path)
 
 
 def test_a_shard_that_goes_away_while_it_is_read(tmp_path: Path, table: Path) -> None:
-    stored = open_stored(encode(Hashes(), table, tmp_path / "v", text="text", shard=11))
+    stored = Stored(encode(Hashes(), table, tmp_path / "v", text="text", shard=11))
     (tmp_path / "v" / "part-00001.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match=r"part-00001\.parquet cannot be read"):
+    with pytest.raises(UserError, match="v cannot be read"):
         list(stored.pieces(100))

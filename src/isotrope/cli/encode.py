@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.options import command
 from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
-from isotrope.errors import UserError
-from isotrope.store.remote import is_url
-
-DEFAULT = "isotrope/small"
 
 
 @command(
-    names=Word("A model (default: isotrope/small), then files of text; each row gives one vector."),
+    model=Word("The model: a folder or a hub name, such as isotrope/small."),
+    texts=Word("Files, folders or URLs of text; each row gives one vector."),
     output=Word("OUT.npy, OUT.parquet, or a folder or URL for Parquet files.", required=True),
     batch_size=Word("Texts at a time, at most; fewer where they are long.", low=1),
     workers=Word("Workers of processes or ray; default: one a core.", low=1),
 )
 def encode(
-    names: list[str],
+    model: str,
+    texts: list[str],
     *,
     output: str,
     text: str | None = None,
@@ -47,25 +44,10 @@ def encode(
     from isotrope.encoding.encode import encode as run
     from isotrope.encoding.output import beside
 
-    model, files = model_and_files(names)
     written = run(
-        model, files, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
-        keep=keep or (), engine=engine, jobs=workers, address=address, resume=not restart,
+        model, texts, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
+        keep=keep or (), engine=engine, workers=workers, address=address, restart=restart,
         console=plain_console(stderr=True),
     )  # fmt: skip
     columns = f", the kept columns to {beside(Path(written))}" if keep and str(written).endswith(".npy") else ""
-    named = "" if model == names[0] else f" (model: {model})"
-    plain_console().print(f"written to {written}{columns}{named}")
-
-
-def model_and_files(names: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The first name is the model, a folder or a name of the hub. If it is a file or a URL, no model is named.
-
-    Raises:
-        UserError: no text is named.
-    """
-    if is_url(names[0]) or Path(names[0]).expanduser().is_file():
-        return DEFAULT, names
-    if len(names) == 1:
-        raise UserError(f"{names[0]} is taken as the model, and no text follows", "name the model, then files of text")
-    return names[0], names[1:]
+    plain_console().print(f"written to {written}{columns}")

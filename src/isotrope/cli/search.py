@@ -22,15 +22,15 @@ SHOWN = 200  # characters of a text
 
 
 @command(
-    model=Word("The model that encoded the texts: a folder or a hub name."),
+    model=Word("The model that encoded the texts; default: the one that the index names."),
     top=Word("Rows for each query.", low=1),
     json_file=Word("Write all results to this .json file.", "json"),
 )
 def search(
-    model: str,
     index: str,
     queries: list[str] | None = None,
     *,
+    model: str | None = None,
     top: int = 10,
     engine: str = "exact",
     texts: Sequence[str] = (),
@@ -57,8 +57,8 @@ def search(
     target = check_file(Path(json_file)) if json_file else None
     queries = queries or _lines()
     found = run(
-        model, index, queries, top=top, engine=engine, texts=texts, text=text, query_prompt=query_prompt,
-        console=plain_console(stderr=True),
+        index, queries, model=model, top=top, engine=engine, texts=list(texts) or None, text=text,
+        query_prompt=query_prompt, console=plain_console(stderr=True),
     )  # fmt: skip
     console = plain_console()
     for query, hits in zip(queries, found, strict=True):
@@ -81,8 +81,8 @@ def _lines() -> list[str]:
 def _table(query: str, hits: Sequence[Hit]) -> Table:
     from isotrope.report.tables import Table
 
-    kept = [name for name in hits[0].fields if name != "text"]
-    names = [*kept, *(["text"] if "text" in hits[0].fields else [])]
+    fields = hits[0].fields if hits else {}
+    names = [*(name for name in fields if name != "text"), *(["text"] if "text" in fields else [])]
     cells = [
         [str(rank), f"{hit.cosine:.3f}", str(hit.row), *(_cell(hit.fields[name]) for name in names)]
         for rank, hit in enumerate(hits, start=1)

@@ -1,1 +1,1 @@
-"""Vectors of files of any size. (Called ``bulk``: a room ``encode`` would replace the function ``isotrope.encode``.)"""
+"""Vectors of texts of any number, and search among them."""

@@ -1,202 +1,189 @@
-"""Where bulk encoding writes: in shards, each whole or not counted, so that a killed call goes on after the last."""
+"""Where vectors are written: in parts, each whole or not there, and in the end as one file if that is wanted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from isotrope.encoder.embed import Vectors
-from isotrope.encoding.kept import COLUMNS_FILE, Kept
+from isotrope.encoding.tasks import EMBEDDING, ShardTask, part_name
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_file, write_json
-from isotrope.store.lock import hold
-from isotrope.store.mark import remove
+from isotrope.store.atomic import clear_drafts, draft_path, move, new_file
+from isotrope.store.cache import cache_folder
+from isotrope.store.job import Job, differences
+from isotrope.store.mark import check_place, remove
 from isotrope.store.records import Record, read_record
-from isotrope.store.rows import GrowingArray
+from isotrope.store.remote import fetch_file, is_url, remote_names, upload, without_secrets
 
-MANIFEST = "manifest.json"
+KIND = "folder of vectors"  # of the mark
+IDENTITY, MANIFEST, ROWS = ".job.json", "_manifest.json", "_rows.parquet"  # readers of tables pass over a "_"
 METADATA = b"isotrope"  # where OUT.parquet holds its manifest
-OUTPUT_KIND = "folder of vectors"  # of the mark
-_TYPES = {"rows": int, "dimension": int, "model": str, "made_from": dict, "done": int, "shards": int}
+OURS = ("text", EMBEDDING)  # columns of a Parquet output
 
 
-@dataclass(slots=True)
-class Manifest:
-    """What a folder of shards is made from, and how much of it is whole: shards beyond ``done`` rows do not count."""
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the user named.
 
-    rows: int
-    dimension: int
-    model: str
-    made_from: dict[str, Any]  # what decides the contents; see `key`
-    done: int = 0  # rows
-    shards: int = 0
+    Attributes:
+        shown: in messages.
+        folder: of the job, and of the parts unless they go to a URL: then it is in the cache of this machine, so the
+            work goes on only here.
+        whole: the one file that is made of the parts.
+        url: of the folder of the parts.
+    """
 
-    @property
-    def key(self) -> str:
-        """Checksum of what it is made from: equal keys mean equal vectors, to rounding."""
-        return xxhash.xxh3_128_hexdigest(json.dumps(self.made_from, sort_keys=True).encode())
+    shown: str
+    folder: Path
+    whole: Path | None = None
+    url: str | None = None
 
-    @property
-    def record(self) -> Record:
-        """As it is stored."""
-        return {"key": self.key, **asdict(self)}
-
-    def save(self, folder: Path) -> None:
-        """Replace the manifest in ``folder`` at one stroke."""
-        write_json(folder / MANIFEST, self.record)
-
-    @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
-        """The manifest of ``folder``, if it has one.
+    def check(self, kept: Sequence[str], restart: bool) -> None:
+        """Check the place, and that it can hold the kept columns.
 
         Raises:
-            UserError: it is damaged.
+            UserError: a column without a name, twice, or of a name of ours; the place holds what is not ours.
         """
-        path, remedy = folder / MANIFEST, f"delete {folder} to start again"
-        if not path.exists():
-            return None
-        return cls.from_record(read_record(path, {"key": str, **_TYPES}, remedy), path, remedy)
-
-    @classmethod
-    def from_record(cls, record: Record, path: Path, remedy: str) -> Manifest:
-        """The manifest of a `record`, which lies in ``path``.
-
-        Raises:
-            UserError: it is not as it was written.
-        """
-        manifest = cls(**{name: record[name] for name in _TYPES})
-        if record["key"] != manifest.key:
-            raise UserError(f"{path} is damaged: its key does not fit", remedy)
-        return manifest
-
-    def check(self, folder: str, made_from: dict[str, Any]) -> None:
-        """Raise UserError, with the difference, unless it is made from the same."""
-        for name, value in made_from.items():
-            if (begun := self.made_from.get(name)) == value:
-                continue
-            problem = {
-                "model": f"another model than this one (it was {self.model})",
-                "files": "other files, or the files have changed since",
-            }.get(name, f"{name} = {begun!r}, not {value!r}")
+        for name in kept:
+            if not name or kept.count(name) > 1:
+                raise UserError(
+                    f"keep names {name!r} {'twice' if name else ''}".strip(), "write, for example, id,title"
+                )
+            if name in OURS and not self._array:
+                raise UserError(f"keep = {name!r}: the output has a column of that name", "leave it out, or rename it")
+        check_place(self.folder, KIND)
+        if self.whole and self._array and not kept and (older := beside(self.whole)).exists():
             raise UserError(
-                f"{folder} was begun with {problem}",
-                f"give the same arguments again, or delete {folder} to start again",
+                f"{older} would lie beside an array of other rows", "move it away, or keep its columns again"
             )
+        begun = (self.folder / IDENTITY).exists() and not restart
+        if self.url and not begun and (there := remote_names(self.url)) and (restart or MANIFEST not in there):
+            problem = f"{self.shown} holds files" + ("" if restart else ", and their work was not begun here")
+            raise UserError(problem, "delete them to start again, or write to another folder")
 
+    @property
+    def _array(self) -> bool:
+        return self.whole is not None and self.whole.suffix == ".npy"
 
-class Parts:
-    """Parquet parts, one a shard, in ``folder``; with ``whole``, one Parquet file of them all in the end."""
+    def fetch_state(self, job: Job) -> None:
+        """If the URL has a finished work, the manifest of it comes here."""
+        if self.url and not job.begun and MANIFEST in remote_names(self.url):
+            fetch_file(f"{self.url}/{MANIFEST}", self.folder / MANIFEST)
+            if found := differences(read_record(self.folder / MANIFEST, ["made_from"])["made_from"], job.identity):
+                (self.folder / MANIFEST).unlink()
+                raise UserError(f"{self.shown} was made with {'; '.join(found)}", "write to another folder")
 
-    def __init__(self, folder: Path, whole: Path | None = None) -> None:
-        self.folder, self.whole, self.shown = folder, whole, str(folder)
-
-    def append(self, manifest: Manifest, texts: list[str], vectors: Vectors, kept: Kept) -> None:
-        """Write texts (n,), their kept columns and vectors (n, D) as the next part."""
-        flat = pa.array(vectors.reshape(-1), pa.float32())
-        embedding = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-        columns = kept.columns(manifest.done, len(texts))
-        table = pa.table({"text": pa.array(texts, pa.string()), **columns, "embedding": embedding})
-        with new_file(self._part(manifest.shards)) as file:
-            pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
-
-    def begin(self, resume: bool) -> None:
-        """Nothing: all that counts lies in the folder."""
-
-    def holds(self, manifest: Manifest) -> bool:
-        """Whether all shards are there that the manifest counts, or were until they had become the whole file."""
-        if self.whole and manifest.done == manifest.rows and not self._part(0).exists():
-            return self.whole.exists()
+    @contextmanager
+    def tidied(self) -> Iterator[None]:
+        """At the end, remove what is only needed for parts that are missing. If no part is whole, nothing stays."""
         try:
-            rows = [pq.read_metadata(part).num_rows for part in self.files(manifest)]
-            return bool(manifest.done == sum(rows))
+            yield
+        finally:
+            if (self.folder / MANIFEST).exists() or not self._names():
+                (self.folder / ROWS).unlink(missing_ok=True)
+            if not self._names():
+                for name in (IDENTITY, MANIFEST):
+                    (self.folder / name).unlink(missing_ok=True)
+
+    def missing(self, sizes: Sequence[int]) -> list[int]:
+        """The shards that have no whole part, of these numbers of rows."""
+        names = self._names()
+        return [number for number, rows in enumerate(sizes) if not self._whole(part_name(number), rows, names)]
+
+    def _names(self) -> set[str]:
+        there = remote_names(self.url) if self.url else {path.name for path in self.folder.glob("part-*")}
+        return {name for name in there if name.startswith("part-")}
+
+    def _whole(self, name: str, rows: int, names: set[str]) -> bool:
+        if self.url or name not in names:
+            return name in names  # an object appears only whole
+        try:
+            return int(pq.read_metadata(self.folder / name).num_rows) == rows
         except (OSError, pa.ArrowException):
             return False
 
-    def finish(self, manifest: Manifest, kept: Kept) -> Path | str:
+    def bytes_of(self, rows: int, dimension: int) -> int:
+        """What so many rows need here, at least. One file of them all is written beside the parts."""
+        return 0 if self.url else 4 * rows * dimension * (2 if self.whole else 1)
+
+    def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
+        """What the shards need: their rows lie beside their parts. ``shared``: with other machines."""
+        move(draft, self.folder / ROWS)
+        rows = str(self.folder / ROWS)
+        if self.url and shared:
+            rows = f"{self.url}/{ROWS}"
+            upload(self.folder / ROWS, rows)
+        return ShardTask(
+            str(Path(rows).absolute()) if not is_url(rows) else rows,
+            self.url or str(self.folder.absolute()),
+            dimension,
+            batch_size,
+        )
+
+    def finish(self, record: Record) -> Path | str:
         """The finished output: its path, or its URL."""
-        if self.whole is None:
-            kept.path.unlink(missing_ok=True)
+        if self.url:
+            upload(self.folder / MANIFEST, f"{self.url}/{MANIFEST}")
+        elif self.whole is None:
             return self.folder
-        if self._part(0).exists():  # not so where a kill came while the parts were removed
-            about = {METADATA: json.dumps(manifest.record)}  # a reader knows the model
-            schema = pq.read_schema(self._part(0)).with_metadata(about)
-            with new_file(self.whole) as file, pq.ParquetWriter(file, schema, use_dictionary=["text"]) as writer:
-                for part in self.files(manifest):
-                    table = pq.read_table(part)
-                    writer.write_table(table, row_group_size=len(table))
-        return self.whole
-
-    def files(self, manifest: Manifest) -> list[Path]:
-        """Of the shards that count."""
-        return [self._part(shard) for shard in range(manifest.shards)]
-
-    def clear(self) -> None:
-        """Remove the shards."""
-        for path in sorted(self.folder.glob("part-?????.parquet")):
-            path.unlink()
-        (self.folder / COLUMNS_FILE).unlink(missing_ok=True)
-
-    def _part(self, shard: int) -> Path:
-        return self.folder / f"part-{shard:05d}.parquet"
+        else:
+            _write_whole(self.whole, record, [self.folder / part_name(number) for number in range(record["shards"])])
+        gone = draft_path(self.folder)  # at one stroke: a part that is missing would be encoded again
+        move(self.folder, gone)
+        remove(gone)
+        return self.url or self.whole or self.folder
 
 
-class OneArray:
-    """One float32 array (N, D) in the .npy format, which grows in ``folder`` and moves to ``whole`` in the end."""
+def _write_whole(path: Path, record: Record, parts: Sequence[Path]) -> None:
+    """One file of all parts: Parquet with the manifest, or an array (N, D) after the columns that are kept."""
+    schema = pq.read_schema(parts[0])
+    if path.suffix == ".parquet":
+        about = schema.with_metadata({METADATA: json.dumps(record)})  # a reader knows the model
+        with new_file(path) as file, pq.ParquetWriter(file, about, use_dictionary=["text"]) as writer:
+            for table in map(_table, parts):
+                writer.write_table(table, row_group_size=len(table))
+        return
+    if columns := list(range(1, len(schema) - 1)):
+        kept = pa.schema([schema.field(number) for number in columns])
+        with new_file(beside(path)) as file, pq.ParquetWriter(file, kept) as writer:
+            for table in map(_table, parts):
+                writer.write_table(table.select(columns))
+    with new_file(path) as file:
+        shape = (record["rows"], record["dimension"])
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        for table in map(_table, parts):
+            file.write(table.column(table.num_columns - 1).combine_chunks().flatten().to_numpy().data)
 
-    def __init__(self, folder: Path, whole: Path) -> None:
-        self.folder, self.whole, self.shown, self._draft = folder, whole, str(folder), folder / "vectors.npy"
 
-    def append(self, manifest: Manifest, texts: list[str], vectors: Vectors, kept: Kept) -> None:
-        """Write vectors (n, D) after the rows that the manifest counts, over what a kill left there."""
-        self._array(manifest).append(manifest.done, vectors)
-
-    def begin(self, resume: bool) -> None:
-        """Nothing: all that counts lies in the folder."""
-
-    def holds(self, manifest: Manifest) -> bool:
-        """Whether all rows are there that the manifest counts; once moved to its place the array is whole."""
-        if manifest.done == manifest.rows and not self._draft.exists():
-            return self.whole.exists()
-        return self._array(manifest).holds(manifest.done)
-
-    def finish(self, manifest: Manifest, kept: Kept) -> Path:
-        """The finished output: the kept columns first, so that the array never stands without them."""
-        if self._draft.exists():  # not so where a kill came before the folder was removed
-            if kept.names:
-                kept.write(beside(self.whole))
-            self._array(manifest).finish(self.whole)
-        return self.whole
-
-    def clear(self) -> None:
-        """Remove the shards."""
-        self._draft.unlink(missing_ok=True)
-        (self.folder / COLUMNS_FILE).unlink(missing_ok=True)
-
-    def _array(self, manifest: Manifest) -> GrowingArray:
-        return GrowingArray(self._draft, manifest.rows, manifest.dimension)
+def _table(part: Path) -> pa.Table:
+    """A part, also if two of its columns have one name."""
+    with pq.ParquetFile(part) as file:
+        return file.read()
 
 
 def beside(array: Path) -> Path:
-    """Where the kept columns of OUT.npy lie: OUT.kept.parquet."""
+    """Where the kept columns of OUT.npy are: OUT.kept.parquet."""
     return array.with_suffix(".kept.parquet")
 
 
-def destination(output: str | Path) -> Parts | OneArray:
-    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …) or a folder.
+def destination(output: str | Path) -> Output:
+    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL.
 
     Raises:
-        UserError: another ending, a folder where a file is to be or the reverse, no folder to write into.
+        UserError: another ending, a folder where a file is to be or the reverse, no folder to write into, a URL that
+            names a file or the web.
     """
     if not str(output):
         raise UserError("output is empty", "name a .npy or .parquet file, or a folder")
+    if is_url(output):
+        return _remote(str(output).rstrip("/"))
     path = Path(output)
     files = {".npy", ".parquet"}
     is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in files)
@@ -206,43 +193,24 @@ def destination(output: str | Path) -> Parts | OneArray:
         raise UserError(f"output {path} has the unknown ending {kind!r}", remedy)
     if kind and path.is_dir():
         raise UserError(f"output {path} is a folder", "name a file, or put / at the end to write into the folder")
-    if not kind and path.exists() and not path.is_dir():
-        raise UserError(f"output {path} is a file", "end it in .npy or .parquet, or name a folder")
     if not path.absolute().parent.is_dir():
-        raise UserError(
-            f"the folder {path.absolute().parent} of the output does not exist", "make it, or check the path"
-        )
+        problem = f"the folder {path.absolute().parent} of the output does not exist"
+        raise UserError(problem, "make it, or check the path")
     if path.is_symlink():
         raise UserError(f"output {path} is a symbolic link", "name what it leads to")
     if not kind:
-        return Parts(path)
+        return Output(str(path), path)
     work = path.with_name(path.name + ".parts")
-    return OneArray(work, path) if kind == ".npy" else Parts(work, path)
+    clear_drafts(work.parent, work.name)
+    return Output(str(work), work, path)
 
 
-@contextmanager
-def held(store: Parts | OneArray) -> Iterator[None]:
-    """Hold the store's folder for this process alone. If no shard is whole in the end, nothing stays.
-
-    Raises:
-        UserError: it holds other files, another process writes there, it cannot be written to, the disk is full.
-    """
-    folder = store.folder
-    with hold(folder, OUTPUT_KIND, "give the same arguments again to go on"):
-        try:
-            yield
-        finally:
-            if not _begun(folder):
-                (folder / MANIFEST).unlink(missing_ok=True)
-                store.clear()
-                if store.whole:
-                    remove(folder)
-
-
-def _begun(folder: Path) -> bool:
-    """Whether the shards in a folder count, or may count."""
-    try:
-        manifest = Manifest.read(folder)
-    except UserError:
-        return True
-    return manifest is not None and manifest.done > 0
+def _remote(url: str) -> Output:
+    shown = without_secrets(url)
+    if url.startswith(("http://", "https://")):
+        raise UserError(
+            f"output {shown} is a web address, which cannot be written to", "name an object store (s3://, …)"
+        )
+    if url.endswith((".npy", ".parquet")):
+        raise UserError(f"output {shown} is a file: behind a URL only a folder grows safely", "end it in /")
+    return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(url.encode())), url=url)

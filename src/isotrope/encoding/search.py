@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,11 +20,11 @@ from isotrope.console.progress import progress, watch
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import ADDED, has_roles, role_prompt, used_prompt
-from isotrope.encoding.inputs import encoder_checksum, every_text, first_vector, opened, shown_name
-from isotrope.encoding.output import Manifest
-from isotrope.encoding.stored import Fields, Stored, open_stored
+from isotrope.encoding.models import encoder_checksum, first_vector, opened, shown_name
+from isotrope.encoding.rows import pieces_of
+from isotrope.encoding.stored import Stored
 from isotrope.errors import UserError, one_of
-from isotrope.text.files import TextFile, find_sources
+from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
 PIECE = 1 << 24  # numbers in memory: of vectors, and of cosines
@@ -42,17 +43,17 @@ class Hit:
 
     row: int
     cosine: float
-    fields: Fields
+    fields: Mapping[str, Any]
 
 
 def search(
-    model: str | Path | Encoder,
     index: str | Path,
     queries: Sequence[str] | str,
     *,
+    model: str | Path | Encoder | None = None,
     top: int = 10,
     engine: str = "exact",
-    texts: Sequence[str | Path] | str | Path = (),
+    texts: Any = None,
     text: str | None = None,
     query_prompt: str | None = None,
     device: str | None = None,
@@ -61,12 +62,13 @@ def search(
     """Find the rows whose vectors have the largest cosines to each query, with one piece of the vectors in memory.
 
     Args:
-        model: what `isotrope.encode` had; its pooling and its prompt are read from the index.
         index: what `isotrope.encode` wrote: OUT.npy, OUT.parquet or a folder.
         queries: a text, or several.
-        top: rows for each query, the nearest first.
+        model: what `isotrope.encode` had; by default the one that the index names. Its pooling and its prompt are read
+            from the index.
+        top: rows for each query, the nearest first. A row whose vector is no number is never found.
         engine: ``exact`` (torch) or ``faiss`` (its flat index). Both find the same rows, to rounding.
-        texts: the files that were encoded, for an OUT.npy: it holds no texts.
+        texts: what was encoded, for an OUT.npy: it holds no texts.
         text: their column of the sentences, in tables.
         query_prompt: words before each query; by default the model's prompt for queries, else its default prompt.
         device: where the model runs.
@@ -79,23 +81,29 @@ def search(
         UserError: the index was made with another model, is not finished or damaged; a query is empty; faiss is not
             installed; the texts are not those of the index.
     """
-    shown, name = console or plain_console(quiet=True), shown_name(model)
+    shown = console or plain_console(quiet=True)
     queries = _checked([queries] if isinstance(queries, str) else list(queries))
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise UserError(f"top = {top!r} is impossible", "choose a whole number from 1")
     nearest = _nearest(engine)
-    stored = open_stored(index)
-    sources = _sources([texts] if isinstance(texts, str | Path) else texts, stored)
-    made_from = stored.manifest.made_from if stored.manifest else {}
+    stored = Stored(index)
+    if texts is not None and stored.path.suffix != ".npy":
+        raise UserError(f"{stored.path} holds its texts", "leave out texts")
+    made_from = stored.manifest["made_from"] if stored.manifest else {}
+    if model is None:
+        if stored.manifest is None:
+            raise UserError(f"{stored.path} does not say which model made it", "name it with --model")
+        model = str(stored.manifest["model"])
+    name = shown_name(model)
     with watch("loading the model", shown):
         options = {key: made_from.get(key) for key in ("pooling", "normalize")} if isinstance(model, str | Path) else {}
         encoder = opened(model, {**options, "device": device})
         if stored.manifest is None:
             shown.print(f"{stored.path} does not say which model made it: the cosines mean something only for that one")
-            if not sources and stored.path.suffix == ".npy":
+            if texts is None:
                 shown.print(f"{stored.path} holds no texts: name their files with --texts")
-        elif not _fits(encoder, stored.manifest):
-            problem = f"{stored.path} was made with another model than {name} (it was {stored.manifest.model})"
+        elif not _fits(encoder, made_from):
+            problem = f"{stored.path} was made with another model than {name} (it was {stored.manifest['model']})"
             raise UserError(problem, "name that one, or encode the texts again")
         vectors = _query_vectors(encoder, queries, query_prompt)  # (Q, D)
     if vectors.shape[1] != stored.dimension:
@@ -107,8 +115,8 @@ def search(
         cosines, rows = _search(torch.from_numpy(vectors).float(), stored, top, nearest, bar.advance)
     found = set(rows.flatten().tolist())
     fields = stored.fields(found)
-    if sources:
-        fields = {row: {"text": line, **fields[row]} for row, line in _texts(sources, text, found, stored)}
+    if texts is not None:
+        fields = {row: {"text": line, **fields[row]} for row, line in _texts(texts, text, found, stored)}
     return [
         [Hit(row, cosine, fields[row]) for row, cosine in zip(*pair, strict=True)]
         for pair in zip(rows.tolist(), cosines.tolist(), strict=True)
@@ -153,13 +161,18 @@ def _search(
     cosines, rows = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
     for piece in stored.pieces(max(1, PIECE // max(queries.shape))):
         vectors = torch.from_numpy(piece)  # (n, D)
+        finite = vectors.isfinite().all(dim=1).nonzero()[:, 0]  # NaN would be the largest of all
+        vectors = vectors[finite]
         vectors /= vectors.norm(dim=1, keepdim=True).clamp_min(_TINY)
+        if not len(vectors):
+            start += len(piece)
+            continue
         more, places = nearest(queries, vectors, min(top, len(vectors)))
-        cosines, rows = torch.cat([cosines, more], dim=1), torch.cat([rows, places + start], dim=1)
+        cosines, rows = torch.cat([cosines, more], dim=1), torch.cat([rows, finite[places] + start], dim=1)
         cosines, order = cosines.sort(dim=1, descending=True, stable=True)  # of equal ones the earlier piece's first
         cosines, rows = cosines[:, :top], rows.gather(1, order)[:, :top]
-        start += len(vectors)
-        advance(len(vectors))
+        start += len(piece)
+        advance(len(piece))
     return cosines, rows
 
 
@@ -174,27 +187,21 @@ def _checked(queries: list[str]) -> list[str]:
     return queries
 
 
-def _sources(texts: Sequence[str | Path], stored: Stored) -> list[TextFile]:
-    if texts and stored.path.suffix != ".npy":
-        raise UserError(f"{stored.path} holds its texts", "leave out texts")
-    return find_sources(texts) if texts else []
-
-
-def _texts(sources: Sequence[TextFile], text: str | None, rows: set[int], stored: Stored) -> Iterator[tuple[int, str]]:
+def _texts(texts: Any, text: str | None, rows: set[int], stored: Stored) -> Iterator[tuple[int, str]]:
     """These rows and their texts."""
     count = 0
-    for row, line in enumerate(every_text(sources, text)):
-        count = row + 1
-        if row in rows:
-            yield row, line
+    for _, piece in pieces_of(text_open(texts, text=text)):
+        column = piece.column(0)
+        yield from ((count + row, column[row].as_py()) for row in range(len(column)) if count + row in rows)
+        count += len(column)
     if count != stored.rows:
         problem = f"the texts have {count:,} rows, {stored.path} has {stored.rows:,}"
         raise UserError(problem, "name the files that were encoded, in the same order")
 
 
-def _fits(encoder: Encoder, manifest: Manifest) -> bool:
+def _fits(encoder: Encoder, made_from: Mapping[str, Any]) -> bool:
     """Whether an encoder made an output. The prompt of the texts counts in the checksum, under the name that it had."""
-    words, checksum = manifest.made_from.get("prompt") or "", manifest.made_from.get("model")
+    words, checksum = made_from.get("prompt") or "", made_from.get("model")
     if not isinstance(encoder, SentenceTransformer):
         return encoder_checksum(encoder, first_vector(encoder)) == checksum
     own = encoder.prompts

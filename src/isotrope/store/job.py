@@ -1,6 +1,7 @@
 """Long work in a folder: who holds it, what it is, whether it is done, and how it goes on after a stop.
 
-A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there, and these files:
+A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a process works there, and these files
+(a job may give them other names):
 
     job.json     the identity: everything that decides the result, and nothing else
     result.json  what came out, written last; beside it, under "files", the checksums of what it announces
@@ -50,6 +51,8 @@ class Job:
         identity: everything that decides the result, as JSON takes it.
         sources: opened texts. The folder may not lie among them, and they may not change before the result is written.
         restart: forget what an earlier call left in the folder.
+        names: of the two files.
+        shown: what messages call the folder.
     """
 
     def __init__(
@@ -60,6 +63,8 @@ class Job:
         sources: Sequence[Source] = (),
         *,
         restart: bool = False,
+        names: tuple[str, str] = (IDENTITY, RESULT),
+        shown: str | None = None,
     ) -> None:
         if folder is not None and not str(folder):  # an unset variable of the shell would mean the present folder
             raise UserError("the output is empty", "name a folder")
@@ -69,6 +74,8 @@ class Job:
         self.folder = Path(folder)
         self.kind, self.sources, self.restart = kind, sources, restart
         self.identity: Record = json.loads(json.dumps(identity))
+        self._shown = shown or str(self.folder)
+        self._begun, self._finished = self.folder / names[0], self.folder / names[1]
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -94,19 +101,19 @@ class Job:
     @property
     def begun(self) -> bool:
         """Whether the folder holds this work already, finished or not."""
-        return (self.folder / IDENTITY).is_file()
+        return self._begun.is_file()
 
     def begin(self) -> None:
         """Write the identity. Call it when no mistake of the user's is left to be found."""
         if not self.begun:
-            write_json(self.folder / IDENTITY, self.identity)
+            write_json(self._begun, self.identity)
 
     def result(self) -> Record | None:
         """What `finish` wrote; None if the work is not finished, or what it announced is missing or damaged."""
-        if not (self.folder / RESULT).is_file():
+        if not self._finished.is_file():
             return None
         try:
-            record = read_record(self.folder / RESULT, [FILES])
+            record = read_record(self._finished, [FILES])
         except UserError:  # damaged: it is made again
             return None
         files = record.pop(FILES)
@@ -126,21 +133,21 @@ class Job:
         for source in self.sources:
             source.check()
         files = {name: checksums(self.folder / name) for name in announced}
-        write_json(self.folder / RESULT, {**result, FILES: files})
+        write_json(self._finished, {**result, FILES: files})
         return json.loads(json.dumps(result))  # type: ignore[no-any-return]
 
     def _refuse_another(self) -> None:
         if not self.begun:
             if others := sorted(p.name for p in self.folder.iterdir() if not _before_begin(p)):
-                problem = f"{self.folder} holds {others[0]}, but no {IDENTITY} that says what it is of"
+                problem = f"{self._shown} holds {others[0]}, but no {self._begun.name} that says what it is of"
                 raise UserError(problem, "choose another --output, or begin anew with --restart")
             return
         try:
-            then = read_record(self.folder / IDENTITY)
+            then = read_record(self._begun)
         except UserError as error:
             raise UserError(error.problem, "begin anew with --restart, or choose another --output") from error
         if found := differences(then, self.identity):
-            problem = f"{self.folder} was begun with {'; '.join(found)}"
+            problem = f"{self._shown} was begun with {'; '.join(found)}"
             raise UserError(problem, "choose another --output, or begin anew with --restart")
 
 

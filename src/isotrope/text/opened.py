@@ -94,6 +94,10 @@ class Opened:
         found: Documents = self._read["documents"]
         return found
 
+    def seen(self) -> None:
+        """Remember the state of the files, for whoever reads them as they are: `check` compares it."""
+        self._read["rows"] = self._states
+
     def check(self) -> None:
         """Check that the files are those that were read. Files that nobody has touched are not read again.
 

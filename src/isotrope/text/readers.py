@@ -245,13 +245,13 @@ def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> 
             pq.ParquetFile(raw) as file,
         ):
             kinds = [
-                (field.name, "string" if _is_string(field.type) else str(field.type)) for field in file.schema_arrow
+                (field.name, "string" if is_string(field.type) else str(field.type)) for field in file.schema_arrow
             ]
             chosen = columns.choose(source.path, kinds, kept)
             number = 0
             for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
                 found = (batch.column(name) for name in chosen)
-                parts = [_decoded(one) if _is_string(one.type) else one.to_pylist() for one in found]
+                parts = [_decoded(one) if is_string(one.type) else one.to_pylist() for one in found]
                 for row in zip(*parts, strict=True):
                     number += 1
                     yield number, row
@@ -267,7 +267,7 @@ TABLES: dict[str, Callable[[TextFile, ColumnChoice, tuple[str, ...]], Iterator[N
 }
 
 
-def _is_string(kind: pa.DataType) -> bool:
+def is_string(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

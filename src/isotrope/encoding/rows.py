@@ -1,0 +1,184 @@
+"""The rows that are encoded, one out for each one in, whatever they come from.
+
+They are read once, into a Parquet file with a row group for each shard. So a task finds its own rows by the number of
+its shard, and what happens to the sources later changes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from isotrope.errors import UserError
+from isotrope.store.cache import file_checksum
+from isotrope.text.files import TextFile, reading_errors
+from isotrope.text.lines import LONGEST_LINE
+from isotrope.text.opened import Opened
+from isotrope.text.readers import Columns, NumberedRow, is_string, rows
+
+ROWS, CHARACTERS = 4096, 1 << 22  # read at once
+SHARD_CHARACTERS = 1 << 26  # a shard ends early here, so that rows of whole books fit into memory too
+TEXT = "text"
+
+Piece = tuple[str, pa.Table]  # where its first row is, and its rows: the text, then the kept columns
+
+
+class Rows(NamedTuple):
+    """What `write_rows` wrote."""
+
+    sizes: list[int]  # of the shards
+    checksum: str
+
+
+def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> Rows:
+    """Write rows as a Parquet file with a row group for each shard, with one shard in memory.
+
+    A column has one type: whole numbers and fractions become fractions, and a column of nulls may become anything. So
+    with columns to keep, the rows are read twice.
+
+    Args:
+        path: where to.
+        opened: from `isotrope.text.open`.
+        keep: columns that are carried beside the texts.
+        shard: rows of a shard; fewer where the texts are long.
+
+    Raises:
+        UserError: as `pieces_of`; values of a column are of several types, or of one that Parquet cannot hold.
+    """
+    opened.seen()
+    schema = pa.schema([(TEXT, pa.string())])
+    if keep:
+        schema = reduce(_unified, pieces_of(opened, keep), pa.schema([(name, pa.null()) for name in (TEXT, *keep)]))
+    sizes: list[int] = []
+    try:
+        with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
+            for table in _shards(pieces_of(opened, keep), shard, schema):
+                writer.write_table(table, row_group_size=len(table))
+                sizes.append(len(table))
+    except pa.ArrowNotImplementedError as error:
+        raise UserError(f"Parquet cannot hold the kept columns ({error})", "keep others") from error
+    return Rows(sizes, file_checksum(path))
+
+
+def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows in tables of ``size``, or fewer where the texts are long."""
+    waiting: list[pa.Table] = []
+    count = characters = 0
+    for _, piece in pieces:
+        start = 0
+        for row, length in enumerate(pc.utf8_length(piece.column(0)).to_pylist()):
+            count, characters = count + 1, characters + length
+            if count == size or characters >= SHARD_CHARACTERS:
+                waiting.append(piece.slice(start, row + 1 - start))
+                yield pa.concat_tables([table.cast(schema) for table in waiting]).combine_chunks()
+                waiting, start, count, characters = [], row + 1, 0, 0
+        waiting.append(piece.slice(start))
+    if count:
+        yield pa.concat_tables([table.cast(schema) for table in waiting]).combine_chunks()
+
+
+def _unified(schema: pa.Schema, piece: Piece) -> pa.Schema:
+    """The types that hold the values of both."""
+    fields = []
+    for a, b in zip(schema, piece[1].schema, strict=True):  # each by itself: two columns may have one name
+        try:
+            fields.append(pa.unify_schemas([pa.schema([a]), pa.schema([b])], promote_options="permissive").field(0))
+        except pa.ArrowException as error:
+            raise _mixed(a.name, piece[0], f"{a.type} and {b.type}") from error
+    return pa.schema(fields)
+
+
+def _mixed(name: str, where: str, how: str) -> UserError:
+    problem = f"column {name!r} holds values of several types, from {where} on ({' '.join(how.split())})"
+    return UserError(problem, "give it one type")
+
+
+def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
+    """The rows of opened text as they are, in their order. A blank line or a null is the empty text.
+
+    Args:
+        opened: from `isotrope.text.open`.
+        keep: further columns, of any type. Those of Arrow and Parquet stay as they are.
+
+    Raises:
+        UserError: a row cannot be read (with file and line), a column is missing.
+    """
+    for source in opened.files:
+        if source.format == ".parquet":
+            yield from _of_parquet(source, opened.text, keep)
+        else:
+            found = rows(source, Columns(opened.text), tuple(keep))
+            yield from _of_values(f"{source.path}:", _lines(source, found) if source.format == ".txt" else found, keep)
+
+
+def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
+    start = 1
+    try:
+        with reading_errors(source.path), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
+            kinds = [(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow]
+            chosen = Columns(text).choose(source.path, kinds, tuple(keep))
+            for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
+                texts = pc.fill_null(batch[chosen[0]].cast(pa.string()), "")
+                try:
+                    texts.validate(full=True)
+                except pa.ArrowInvalid as error:
+                    raise _no_utf8(f"{source.path}, from row {start} on,") from error
+                yield f"{source.path}:{start}", pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
+                start += len(batch)
+    except pa.ArrowException as error:
+        raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
+
+
+def _lines(source: TextFile, found: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+    for number, (line,) in found:
+        if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
+            raise UserError(f"{source.path}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
+        yield number, (line.removesuffix("\n").removesuffix("\r"),)
+
+
+def _of_values(where: str, found: Iterator[NumberedRow], keep: Sequence[str]) -> Iterator[Piece]:
+    """Rows of Python's values."""
+    while part := _some(found):
+        first, names = f"{where}{part[0][0]}", (TEXT, *keep)
+        arrays: list[pa.Array] = []
+        for name, values in zip(names, zip(*(fields for _, fields in part), strict=True), strict=True):
+            try:
+                arrays.append(pa.array([one or "" for one in values], pa.string()) if not arrays else pa.array(values))
+            except UnicodeEncodeError as error:
+                wrong = next(line for (line, _), one in zip(part, values, strict=True) if not _encodable(one))
+                raise _no_utf8(f"{where}{wrong}") from error
+            except (pa.ArrowException, OverflowError) as error:
+                raise _mixed(name, first, str(error)) from error
+        yield first, pa.table(arrays, list(names))
+
+
+def _some(found: Iterator[NumberedRow]) -> list[NumberedRow]:
+    """The next rows: `ROWS`, or fewer where the texts are long."""
+    part: list[NumberedRow] = []
+    characters = 0
+    for row in found:
+        part.append(row)
+        characters += len(row[1][0] or "")
+        if len(part) == ROWS or characters >= CHARACTERS:
+            break
+    return part
+
+
+def _no_utf8(where: str) -> UserError:
+    return UserError(f"{where} holds what is not UTF-8 text", "convert the file to UTF-8 or correct the line")
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,280 @@
+"""Who encodes: a shard is a task that reads its own rows and writes its own file, in this process or in another."""
+
+from __future__ import annotations
+
+import io
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from isotrope.console.threads import usable_cores
+from isotrope.encoder import load
+from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.embed import vectors_of
+from isotrope.errors import UserError, one_of
+from isotrope.store.atomic import new_file
+from isotrope.store.remote import is_url, remote_files, upload
+from isotrope.types import Encoder
+
+ENGINES = ("one", "processes", "ray")
+ATTEMPTS = 3  # at a shard, before a worker's death counts as the shard's fault
+EMBEDDING = "embedding"
+Report = Callable[[int], None]  # is told how many rows of a shard are done
+Engine = Callable[[Sequence[int], Report], Iterator[int]]  # shards -> the rows of each, as it is done
+_PATIENCE = 5.0  # seconds; Ray itself would wait for more than a minute
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """What every shard needs.
+
+    Attributes:
+        rows: the file or URL of `isotrope.encoding.rows.write_rows`.
+        target: the folder or URL of the parts.
+        dimension: of the vectors.
+        batch_size: sentences of a forward pass, at most.
+    """
+
+    rows: str
+    target: str
+    dimension: int
+    batch_size: int
+
+    def encode(self, encoder: Encoder, shard: int, report: Report = lambda done: None) -> int:
+        """Write the part of a shard -> its rows."""
+        table, start = self._read(shard)
+        texts = table.column(0).to_pylist()
+
+        def passed(count: int) -> None:
+            if 0 < count < len(texts):  # the last ones are done when the part is written
+                report(count)
+
+        vectors = vectors_of(encoder, texts, batch_size=self.batch_size, first_row=start, progress=passed)
+        if vectors.shape[1] != self.dimension:
+            problem = f"encode() gave {vectors.shape[1]} dimensions after {self.dimension}"
+            raise UserError(problem, "return vectors of one dimension")
+        flat = pa.array(vectors.reshape(-1), pa.float32())
+        table = table.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(flat, self.dimension))
+        if not is_url(self.target):
+            _write(table, Path(self.target, part_name(shard)))
+            return len(table)
+        with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
+            _write(table, Path(folder, part_name(shard)))
+            upload(Path(folder, part_name(shard)), f"{self.target}/{part_name(shard)}")
+        return len(table)
+
+    def _read(self, shard: int) -> tuple[pa.Table, int]:
+        """The rows of a shard, and the number of its first one."""
+        source = remote_files(self.rows)[0].open() if is_url(self.rows) else open(self.rows, "rb", 0)  # noqa: SIM115, PTH123
+        with io.BufferedReader(source) as stream, pq.ParquetFile(stream) as file:
+            start = sum(file.metadata.row_group(number).num_rows for number in range(shard))
+            return file.read_row_group(shard), start
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with new_file(path) as file:
+        pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
+
+
+def part_name(shard: int) -> str:
+    """The file of a shard."""
+    return f"part-{shard:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class WorkerModel:
+    """What a worker needs to load the model that this process has.
+
+    Attributes:
+        name: of the model, as `isotrope.load` takes it.
+        options: of `isotrope.load`.
+        checksum: of the model; a worker that finds another one refuses.
+        threads: of the processor, a worker.
+    """
+
+    name: str
+    options: tuple[tuple[str, Any], ...]
+    checksum: str
+    threads: int
+
+    def load(self) -> Encoder:
+        """The model."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        encoder = load(self.name, **dict(self.options), frozen=True)
+        if model_checksum(encoder) != self.checksum:
+            raise UserError(f"a worker found another model in {self.name}", "give every machine the same files")
+        return encoder  # type: ignore[no-any-return]
+
+
+def check_engine(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
+    """The number of workers; by default one a usable core, and 1 for ``one``.
+
+    Raises:
+        UserError: options that do not fit together, a model that no worker can load, Ray is not installed.
+    """
+    if engine not in ENGINES:
+        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
+    if address is not None and engine != "ray":
+        raise UserError(f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out")
+    if engine == "one":
+        if workers not in (None, 1):
+            raise UserError(f"workers = {workers} needs several processes", "add --engine processes or --engine ray")
+        return 1
+    if not loadable:
+        raise UserError(f"the engine {engine} needs a sentence-transformers model", "leave the engine out")
+    if engine == "ray" and find_spec("ray") is None:
+        raise UserError("the engine ray needs Ray, which is not installed", "pip install 'isotrope[ray]'")
+    return workers or usable_cores()
+
+
+def by_itself(task: ShardTask, encoder: Encoder, shards: Sequence[int], report: Report) -> Iterator[int]:
+    """Encode the shards here -> the rows of each as it is done."""
+    for shard in shards:
+        yield task.encode(encoder, shard, report)
+
+
+def by_processes(
+    task: ShardTask, model: WorkerModel, workers: int, shards: Sequence[int], report: Report
+) -> Iterator[int]:
+    """Encode the shards in processes of this machine.
+
+    If a worker is killed, the pool is started again for the shards that are not done.
+    """
+    left, deaths = dict.fromkeys(shards), 0
+    others = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    while left:
+        pool = ProcessPoolExecutor(min(workers, len(left)), context, initializer=_end_with_the_driver)
+        try:
+            waiting = {pool.submit(_in_process, task, model, shard): shard for shard in left}
+            for future in as_completed(waiting):
+                rows = future.result()
+                del left[waiting[future]]
+                deaths = 0
+                yield rows
+        except BrokenProcessPool as error:
+            deaths += 1
+            if deaths == ATTEMPTS:
+                raise _killed() from error
+        finally:
+            for child in set(multiprocessing.active_children()) - others if left else ():
+                child.kill()  # at once, whatever it does
+            pool.shutdown(cancel_futures=True)
+
+
+def _killed() -> UserError:
+    problem = f"workers were killed {ATTEMPTS} times"
+    return UserError(problem, "is the memory full? use fewer --workers, or a smaller --batch-size")
+
+
+def _end_with_the_driver() -> None:
+    """A worker's life ends with its driver's. Ctrl-C is the driver's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    threading.Thread(target=lambda: (driver.join(), os._exit(1)), daemon=True).start()  # type: ignore[func-returns-value]
+
+
+_loaded = cache(WorkerModel.load)
+
+
+def _in_process(task: ShardTask, model: WorkerModel, shard: int) -> int:
+    try:
+        return task.encode(_loaded(model), shard)
+    except UserError:
+        raise
+    except Exception as error:  # not every error can be sent to another process
+        raise RuntimeError("".join(traceback.format_exception(error))) from None
+
+
+def by_ray(
+    task: ShardTask, model: WorkerModel, workers: int, shards: Sequence[int], report: Report, *, address: str | None
+) -> Iterator[int]:
+    """Encode the shards in actors of Ray Data, here or on a cluster.
+
+    Raises:
+        UserError: there is no cluster at the address.
+    """
+    if address:
+        _check_cluster(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    import ray
+    import ray.data
+
+    started = not ray.is_initialized()
+    if started:
+        here: dict[str, Any] = {"address": "local", "include_dashboard": False, "num_cpus": workers * model.threads + 1}
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **({"address": address} if address else here))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UserError(f"Ray does not start ({error})", "see what `ray status` says") from error
+    try:
+        settings = ray.data.DataContext.get_current()
+        settings.enable_progress_bars, settings.print_on_execution_start = False, False
+        resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        gpus = 1 if resources.get("GPU") and dict(model.options).get("device") != "cpu" else 0
+        items = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
+        done = items.map_batches(
+            _Actor,
+            fn_constructor_args=(task, model),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(workers, len(shards))),
+            num_cpus=model.threads,
+            num_gpus=gpus,
+        )
+        for row in done.iter_rows():
+            if row["problem"]:
+                raise UserError(row["problem"], row["remedy"])
+            yield int(row["rows"])
+    except ray.exceptions.ActorDiedError as error:
+        raise _killed() from error
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class _Actor:
+    """A worker of Ray. It returns what the user can mend, since Ray wraps errors in its own."""
+
+    def __init__(self, task: ShardTask, model: WorkerModel) -> None:
+        self._task, self._model = task, model
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        try:
+            return {
+                "rows": [self._task.encode(_loaded(self._model), int(batch["shard"][0]))],
+                "problem": [""],
+                "remedy": [""],
+            }
+        except UserError as error:
+            return {"rows": [0], "problem": [error.problem], "remedy": [error.remedy]}
+
+
+def _check_cluster(address: str) -> None:
+    """Ask whether anything listens at ``host:port`` or ``ray://host:port``. Other words, such as auto, are Ray's."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host, int(port)), _PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"no cluster answers at {address} ({error})", "check the address: ray status") from error

@@ -1,0 +1,172 @@
+"""Shards as tasks of a process pool or of Ray Data: the same bytes as one process, whoever is killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+
+from isotrope.encoder import load
+from isotrope.encoding.encode import encode
+from isotrope.encoding.tasks import WorkerModel
+from isotrope.errors import UserError
+from small_shards import contents, lines
+
+needs_ray = pytest.mark.skipif(util.find_spec("ray") is None, reason="needs isotrope[ray]")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As each worker has: the number of threads decides the last bits of a vector."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def workers_of(process: psutil.Process) -> list[psutil.Process]:
+    """Those that encode, of a pool or of Ray."""
+    children = process.children(recursive=True)
+    return [one for one in children if any(word in " ".join(one.cmdline()) for word in ("MapWorker", "spawn_main"))]
+
+
+@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=[pytest.mark.slow, needs_ray])])
+def test_equal_to_one_process(tmp_path: Path, tiny_model: Path, corpus_file: Path, engine: str) -> None:
+    """All files, byte by byte, also of a loaded model; a worker that is killed in the middle changes nothing."""
+    file = lines(corpus_file, tmp_path / "c.txt", 100)
+    one = encode(tiny_model, file, tmp_path / "one", shard=13, batch_size=4)
+    killed: list[psutil.Process] = []
+
+    def kill(done: int) -> None:
+        if done >= 26 and not killed:
+            killed.append(workers_of(psutil.Process())[0])
+            killed[0].kill()
+
+    two = encode(
+        load(tiny_model), file, tmp_path / "two", shard=13, batch_size=4, engine=engine, workers=2, progress=kill
+    )  # fmt: skip
+    assert killed
+    parts = [{name: part for name, part in contents(out).items() if name.startswith("part")} for out in (one, two)]
+    assert parts[0] == parts[1]
+    assert len(parts[0]) == 8
+    assert not multiprocessing.active_children()
+    assert not workers_of(psutil.Process())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=needs_ray)])
+def test_parts_at_a_url(tmp_path: Path, tiny_model: Path, corpus_file: Path, engine: str) -> None:
+    """Each worker uploads its own."""
+    file = lines(corpus_file, tmp_path / "c.txt", 60)
+    one = encode(tiny_model, file, tmp_path / "one", shard=20)
+    url = encode(tiny_model, file, f"file://{tmp_path}/two", shard=20, engine=engine, workers=2)
+    assert url == f"file://{tmp_path}/two"
+    assert contents(tmp_path / "two") == contents(one)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_driver_goes_on(tmp_path: Path, tiny_model: Path, corpus_file: Path, sent: int) -> None:
+    """Its workers end with it, and one process may do the rest."""
+    file = lines(corpus_file, tmp_path / "c.txt", 1500)
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys, time, torch\nfrom isotrope import encode\n"
+        "if __name__ == '__main__':\n"
+        "    torch.set_num_threads(1)\n"
+        "    say = lambda done: (print(done, flush=True), time.sleep(0.2))\n"
+        "    encode(sys.argv[1], sys.argv[2], sys.argv[3], shard=50, engine='processes', workers=2, progress=say)\n"
+    )
+    out = tmp_path / "out"
+    command = [sys.executable, str(script), str(tiny_model), str(file), str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as driver:
+        assert driver.stdout
+        while int(driver.stdout.readline()) < 100:
+            pass
+        workers = workers_of(psutil.Process(driver.pid))
+        driver.send_signal(sent)
+        driver.wait(20)
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+    assert 0 < len(list(out.glob("part-*"))) <= 30
+    first = (out / "part-00000.parquet").stat().st_mtime_ns
+    encode(tiny_model, file, out, shard=50)
+    assert (out / "part-00000.parquet").stat().st_mtime_ns == first
+    assert contents(out) == contents(encode(tiny_model, file, tmp_path / "whole", shard=50))
+
+
+@pytest.mark.slow
+@needs_ray
+def test_100_000_lines_by_two_ray_workers_of_which_one_is_killed(
+    tmp_path: Path, tiny_model: Path, corpus_file: Path
+) -> None:
+    """The same files as one process; the driver's memory does not grow with the input."""
+    peaks = {}
+    for count in (20_000, 100_000):
+        file = lines(corpus_file, tmp_path / f"{count}.txt", count)
+        killed, peak, done = [], [0], threading.Event()
+
+        def look(peak: list[int] = peak, done: threading.Event = done) -> None:
+            while not done.wait(0.05):
+                peak[0] = max(peak[0], psutil.Process().memory_info().rss)
+
+        def kill(rows: int, killed: list[int] = killed) -> None:
+            if rows >= 10_000 and not killed:
+                victim = workers_of(psutil.Process())[0]
+                killed.append(victim.pid)
+                victim.kill()
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        began = time.monotonic()
+        two = encode(tiny_model, file, tmp_path / f"ray-{count}", shard=5_000, engine="ray", workers=2, progress=kill)
+        done.set()
+        watcher.join()
+        assert killed
+        peaks[count] = peak[0] / 1e6
+        print(f"{count} rows: {time.monotonic() - began:.0f} s, at most {peaks[count]:.0f} MB in the driver")
+    one = encode(tiny_model, file, tmp_path / "one", shard=5_000)
+    assert contents(two) == contents(one)
+    assert peaks[100_000] < peaks[20_000] + 40
+
+
+def test_another_model_in_the_worker(tiny_model: Path) -> None:
+    with pytest.raises(UserError, match="a worker found another model"):
+        WorkerModel(str(tiny_model), (), "another", 1).load()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"engine": "spark"}, "engine = 'spark' is unknown: choose one of one, processes, ray"),
+        ({"engine": "processes", "workers": 0}, "workers = 0 is impossible"),
+        ({"workers": 2}, "workers = 2 needs several processes: add --engine"),
+        ({"engine": "processes", "address": "auto"}, "address = 'auto' needs the engine ray"),
+        ({"engine": "processes", "model": object()}, "the engine processes needs a sentence-transformers model"),
+        pytest.param(
+            {"engine": "ray", "address": "127.0.0.1:1"}, r"no cluster answers at 127\.0\.0\.1:1 ", marks=needs_ray
+        ),
+    ],
+)
+def test_wrong_options(tmp_path: Path, tiny_model: Path, options: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError, match=line):
+        encode(**{"model": tiny_model, "texts": ["a"], "output": tmp_path / "v", **options})
+    assert not (tmp_path / "v").exists()
+
+
+def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line, before the model and the files are looked at."""
+    monkeypatch.setattr("isotrope.encoding.tasks.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"Ray, which is not installed: pip install 'isotrope\[ray\]'"):
+        encode("no-model", "no-file.txt", tmp_path / "v", engine="ray")
