@@ -15,10 +15,10 @@ from rich.console import Console
 from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.errors import Stopped, UserError
-from isotrope.quickstart.run import PLAN, _searched, pages, quickstart, quickstart_page
+from isotrope.quickstart.run import PLAN, _searched, quickstart, quickstart_page, shipped_pages
 from isotrope.report.outcome import Outcome
 
-PAGES = pages()[:200]
+PAGES = shipped_pages()[:200]
 
 
 def run(output: Path | None, **options: Any) -> Outcome:
@@ -33,7 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def test_the_collection_ships_with_its_licence() -> None:
-    found = pages()
+    found = shipped_pages()
     asked = [page["asked"] for page in found if page["asked"]]
     assert (len(found), len(asked)) == (3600, 712)
     assert not any(page["asked"] in page["text"] for page in found if page["asked"]), "a question is not in its page"

@@ -56,7 +56,7 @@ PLAN: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def pages() -> list[dict[str, str]]:
+def shipped_pages() -> list[dict[str, str]]:
     """The collection that ships: 3,600 pages about commands, with ``name``, ``title``, ``text``, ``asked``."""
     packed = (files("isotrope.quickstart") / "tldr.jsonl.xz").read_bytes()
     return [json.loads(line) for line in lzma.decompress(packed).decode().splitlines()]
@@ -99,7 +99,7 @@ def quickstart(
             threads = torch.get_num_threads()
             torch.set_num_threads(THREADS)
             try:
-                record = _made(job, model, collection or pages(), plan, seed, console)
+                record = _made(job, model, collection or shipped_pages(), plan, seed, console)
             finally:
                 torch.set_num_threads(threads)
     return Outcome(job, record, quickstart_page)
