@@ -59,6 +59,7 @@ class Web:
     pause: float = 0.0  # seconds before each hundred bytes of an answer
     pause_before: float = 0.0  # seconds before an answer
     reason: str | None = None  # of a refusal
+    headers: dict[str, str] = field(default_factory=dict)  # of a refusal
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # path, Range
 
 
@@ -73,6 +74,8 @@ def serving() -> Iterator[Web]:
             if isinstance(page, bytes):
                 self.send_header("Content-Length", str(len(page)))
                 self.send_header("ETag", hashlib.md5(page).hexdigest())
+            else:
+                self.refuse()
             self.end_headers()
 
         def do_GET(self) -> None:
@@ -82,6 +85,7 @@ def serving() -> Iterator[Web]:
             time.sleep(web.pause_before)
             if isinstance(page, int):
                 self.send_response(page, web.reason)
+                self.refuse()
                 self.end_headers()
             elif isinstance(page, str):
                 self.send_response(302)
@@ -90,6 +94,10 @@ def serving() -> Iterator[Web]:
             else:
                 begin, last = (wanted or "bytes=0-").removeprefix("bytes=").split("-") if web.ranges else ("0", "")
                 self.give(page, int(begin), int(last or len(page)) + 1)
+
+        def refuse(self) -> None:
+            for name, value in web.headers.items():
+                self.send_header(name, value)
 
         def give(self, page: bytes, begin: int, end: int) -> None:
             if begin >= len(page) > 0:

@@ -97,8 +97,18 @@ def test_its_name_says_what_it_is(tmp_path: Path) -> None:
     ]
 
 
-def test_a_text_with_line_ends_stays_one_row() -> None:
-    assert len(text.open(["One\n\ntext.", "Another text."]).texts()) == 2
+def test_a_text_with_line_ends_stays_one_row_and_what_is_no_unicode_is_counted() -> None:
+    report = text.open(["One\n\ntext.", "Another text.", "lone \ud800"]).texts().report
+    assert (report.kept, report.dropped["undecodable"]) == (2, 1)
+    assert report.examples["undecodable"][0].startswith("a list of 3 texts:3 ")
+
+
+def test_a_file_that_is_edited_at_once_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    for _ in range(5):
+        for lines in (LINES, LINES[::-1]):  # of the same size, a moment later
+            path.write_text("\n".join(lines))
+            assert list(text.open(path).texts().dataset["text"]) == lines
 
 
 @pytest.mark.parametrize("source", [3, None, [1, 2], [], ["a text", None]])
@@ -119,6 +129,8 @@ def test_files_that_change_under_the_work_are_noticed(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="changed while"):
         opened.check()
     (folder / "3.md").unlink()
+    opened.check()
+    (folder / "0.md").touch()
     opened.check()
     (folder / "0.md").write_text("Other words.\n")
     with pytest.raises(UserError, match="changed while"):

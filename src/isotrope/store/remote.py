@@ -22,8 +22,8 @@ Returned = TypeVar("Returned")
 
 BLOCK_BYTES = 1 << 23  # bytes asked for at once, and the only ones in memory
 WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for again
-AGAIN = (408, 429)  # statuses of the web that ask for patience
-STALLED = 60.0  # seconds without a byte, after which a web server is given up
+STALLED = 30.0  # seconds without a byte: the server counts as lost
+BUSY, LONGEST_WAIT = (429, 503), 60.0  # a server's statuses for "ask later"; the most seconds that it may ask for
 USUAL = ("s3", "gs", "hf", "https", "http", "memory")
 EXTRAS = {"s3": "'isotrope[s3]'", "s3a": "'isotrope[s3]'", "http": "aiohttp", "https": "aiohttp", "gs": "gcsfs"}
 # What shows that a file has changed: each kind of store tells some of these, or none.
@@ -81,19 +81,19 @@ class RemoteFile:
         """Without its folder."""
         return str(self).rpartition("/")[2]
 
-    def open(self) -> io.RawIOBase:
+    def open(self) -> io.BufferedReader:
         """Its bytes. A block that does not come is asked for again, after `WAITS`.
 
         Raises:
             UserError: it is not there, may not be read, or does not come.
         """
-        return _Blocks(self)
+        return io.BufferedReader(_Ranges(self), BLOCK_BYTES)
 
     def now(self) -> RemoteFile:
         """The same file, with the size and the version that it has now."""
         with _clear_errors(self.url):
             system, path = _opened(self.url)
-            return _file(self.url, system.info(path))
+            return _file(self.url, _with_patience(lambda: system.info(path), lost=False))
 
 
 def remote_files(url: str) -> list[RemoteFile]:
@@ -106,10 +106,14 @@ def remote_files(url: str) -> list[RemoteFile]:
     """
     with _clear_errors(url):
         system, path = _opened(url)
-        if "*" not in path and not _is_page(path) and (info := system.info(path))["type"] == "file":
-            return [_file(url, info)]
+        is_page = path.startswith(("http://", "https://")) and path.endswith("/")  # a folder, not asked for as a file
+        if "*" not in path and not is_page:
+            info = _with_patience(lambda: system.info(path), lost=False)
+            if info["type"] == "file":
+                return [_file(url, info)]
         root = "" if "*" in path else path.rstrip("/") + "/"
-        found = system.find(path, detail=True) if root else system.glob(path, detail=True)
+        look = system.find if root else system.glob
+        found = _with_patience(lambda: look(path, detail=True), lost=False)
         files = []
         for info in sorted(found.values(), key=lambda info: info["name"].split("/")):
             if info["type"] == "file":
@@ -160,25 +164,27 @@ def fetch_file(url: str, path: Path) -> None:
         UserError: as `remote_files`.
     """
     (file,) = remote_files(url)
-    with io.BufferedReader(file.open()) as stream, new_file(path) as target:
+    with file.open() as stream, new_file(path) as target:
         target.write(stream.read())
 
 
-def _with_patience(work: Callable[[], Returned]) -> Returned:
-    """What ``work`` returns. After an error it is tried again, after `WAITS`, unless it was refused."""
+def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
+    """What ``work`` returns. After an error it is tried again, after `WAITS`, unless it was refused.
+
+    A server that is asked too often says for how long it wants to be left alone. Where a connection is not ``lost`` in
+    the middle of a file, but was never made, only such a server is asked again.
+    """
     waits = iter(WAITS)
     while True:
         try:
             return work()
-        except Exception as error:
-            if (wait := next(waits, None)) is None or _refused(error):
+        except Exception as raised:
+            error = _cause(raised)
+            busy = getattr(error, "status", 0) in BUSY
+            if (wait := next(waits, None)) is None or not (busy or (lost and not _refused(error))):
                 raise
-        time.sleep(wait)
-
-
-def _is_page(path: str) -> bool:
-    """A folder of the web: its address ends with a slash. It is not asked for as a file."""
-    return path.startswith(("http://", "https://")) and path.endswith("/")
+            told = (getattr(error, "headers", None) or {}).get("Retry-After", "")
+        time.sleep(max(wait, min(float(told), LONGEST_WAIT)) if busy and told.isdecimal() else wait)
 
 
 def _file(url: str, info: dict[str, Any], inside: str = "") -> RemoteFile:
@@ -196,8 +202,7 @@ def _opened(url: str) -> tuple[Any, str]:
     if scheme not in fsspec.available_protocols():
         raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
     try:
-        options = {"client_kwargs": {"timeout": _patience()}} if scheme in ("http", "https") else {}
-        system, path = fsspec.core.url_to_fs(url, **options)
+        system, path = fsspec.core.url_to_fs(url, **(_http_options(scheme) if scheme in ("http", "https") else {}))
     except ImportError as error:
         remedy = f"pip install {EXTRAS[scheme]}" if scheme in EXTRAS else f"install it ({error})"
         raise UserError(f"{without_secrets(url)} needs a package that is not installed", remedy) from error
@@ -205,18 +210,20 @@ def _opened(url: str) -> tuple[Any, str]:
     return system, path
 
 
-def _patience() -> Any:
-    """How long a web server may keep silent. aiohttp's own limit is for a whole file, which may take hours."""
+def _http_options(scheme: str) -> dict[str, Any]:
+    """The user's options for the web, with an end of waiting: aiohttp's own is five minutes for a whole answer."""
     import aiohttp
+    import fsspec
 
-    return aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
+    return {"client_kwargs": {"timeout": timeout, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}
 
 
-class _Blocks(io.RawIOBase):
-    """A file's bytes, a block at a time."""
+class _Ranges(io.RawIOBase):
+    """A file's bytes at any place, for a buffer that asks for `BLOCK_BYTES` at once."""
 
     def __init__(self, file: RemoteFile) -> None:
-        self._file, self._at, self._begin, self._block = file, 0, 0, b""
+        self._file, self._at = file, 0
         with _clear_errors(file.url):
             system, path = _opened(file.url)
             self._stream = system.open(path, "rb", block_size=BLOCK_BYTES, cache_type="none")
@@ -234,31 +241,22 @@ class _Blocks(io.RawIOBase):
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
         return self._at
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if not self._begin <= self._at < self._begin + len(self._block):
-            self._begin, self._block = self._at, b""  # one block in memory, never two
-            self._block = self._fetched(self._at)
-        place = self._at - self._begin
-        part = memoryview(self._block)[place : place + len(buffer)]
-        buffer[: len(part)] = part
-        self._at += len(part)
-        return len(part)
+    def readinto(self, buffer: Any) -> int:
+        wanted = max(0, min(len(buffer), BLOCK_BYTES, self._file.size - self._at))
+        with _clear_errors(self._file.url):
+            block = _with_patience(lambda: self._asked(wanted)) if wanted else b""
+        buffer[: len(block)] = block
+        self._at += len(block)
+        return len(block)
 
     def close(self) -> None:
         if not self.closed:
             self._stream.close()
         super().close()
 
-    def _fetched(self, begin: int) -> bytes:
-        wanted = min(BLOCK_BYTES, self._file.size - begin)
-        if wanted <= 0:
-            return b""
-        with _clear_errors(self._file.url):
-            return _with_patience(lambda: self._asked(begin, wanted))
-
-    def _asked(self, begin: int, wanted: int) -> bytes:
-        if self._stream.tell() != begin:
-            self._stream.seek(begin)
+    def _asked(self, wanted: int) -> bytes:
+        if self._stream.tell() != self._at:
+            self._stream.seek(self._at)
         block = bytes(self._stream.read(wanted))
         if len(block) != wanted:
             raise OSError(f"{len(block):,} bytes came instead of {wanted:,}")
@@ -277,11 +275,15 @@ def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
         error = _cause(raised)
         status = getattr(error, "status", None)
         why = f"HTTP {status}" if status else " ".join(str(error).replace(url, shown).split()) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            why = f"nothing came for {STALLED:.0f} seconds"
         if isinstance(error, FileNotFoundError) or status == 404:
             raise UserError(f"{shown} does not exist", "check the address") from raised
         if _refused(error):
             raise UserError(f"{shown} may not be {done} ({why})", "check your credentials for it") from raised
         remedy = "check the connection, then run the same command again"
+        if status in BUSY:
+            remedy = "the server is asked too often: wait a while, then run the same command again"
         raise UserError(f"{shown} cannot be {done} ({why})", remedy) from raised
 
 
@@ -296,5 +298,4 @@ def _refused(error: BaseException) -> bool:
     """Whether to ask again would give the same."""
     no_key = type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
     missing = isinstance(error, FileNotFoundError | PermissionError)
-    status = getattr(error, "status", 0)
-    return no_key or missing or (status in range(400, 500) and status not in AGAIN)
+    return no_key or missing or ((status := getattr(error, "status", 0)) in range(400, 500) and status not in BUSY)

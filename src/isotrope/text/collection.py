@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,9 +14,10 @@ import pyarrow as pa
 from datasets import Dataset
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
+from isotrope.store.cache import cache_folder
 from isotrope.text.cleaning import CleaningReport, Seen, Tally, fingerprint, fold
 from isotrope.text.document_rows import Document, DocumentColumns, NumberedDocument, found_as, read_documents
-from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over, read_once
+from isotrope.text.files import TextFile, find_sources, passed_over, read_once
 from isotrope.text.permutation import Permutation, derive
 from isotrope.text.sample import RowIds
 
@@ -24,7 +25,6 @@ _LAYOUT = 1  # version of the reading and the layout below; part of the key
 _AT_ONCE, _MOST_CHARS = 1024, 1 << 22  # documents in memory: whichever comes first
 _ARROW, _REPORT = "documents.arrow", "report.json"
 _SCHEMA = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
-_EMPTY = (".md", ".html", ".txt")  # files that may be empty: they are counted
 _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 
 
@@ -78,33 +78,18 @@ class Documents:
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-def open_documents(
-    paths: Iterable[Path | str] | Path | str,
-    *,
-    cache: Path,
-    title: str | None = None,
-    text: str | None = None,
-) -> Documents:
-    """Opens files and folders (see `isotrope.text.files.SUPPORTED`) as documents: see `read_documents`.
+def read_collection(sources: Sequence[TextFile], columns: DocumentColumns, cache: Path) -> Documents:
+    """Read the documents of files (see `read_documents`) into ``cache/<state>/``; later calls map what is there.
 
-    The first opening reads the files and writes ``cache/<key>/``; later ones with the same contents map that. White
-    space is folded. Empty documents and exact duplicates are dropped and counted. Memory is constant but for 8 bytes a
-    document.
-
-    Args:
-        paths: one or several files or folders.
-        cache: folder for what was read.
-        title: column of the titles, in tables; None: ``title`` if there is one.
-        text: column of the texts, in tables; None: see `DocumentColumns`.
+    White space is folded. Empty documents and exact duplicates are dropped and counted. Memory is constant but for 8
+    bytes a document.
 
     Raises:
-        UserError: anything wrong with the input or the cache folder; fewer than two documents; the files changed while
+        UserError: anything wrong with the files or the cache folder; fewer than two documents; the files changed while
             they were read.
     """
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    sources, columns = find_sources(paths, may_be_empty=_EMPTY), DocumentColumns(title, text)
 
-    def write(draft: Path, files: list[TextFile]) -> None:
+    def write(draft: Path, files: Sequence[TextFile]) -> None:
         report = _write(draft / _ARROW, files, columns)
         if report.kept < 2:
             named = report.files[0] if len(report.files) == 1 else f"the {len(report.files):,} files"
@@ -113,29 +98,12 @@ def open_documents(
             raise UserError(problem, "give more documents")
         write_text(draft / _REPORT, report.to_json())
 
-    folder, key = read_once(sources, _settings(columns), cache, write)
+    folder, key = read_once(sources, documents_settings(columns), cache, write)
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
-    report = replace(report, skipped=passed_over(paths))  # of these folders, whichever were read first
     return Documents(Dataset.from_file(str(folder / _ARROW)), key, report)
 
 
-def documents_key(
-    paths: Iterable[Path | str] | Path | str, *, title: str | None = None, text: str | None = None
-) -> str:
-    """The key that the documents will have, from the bytes of their files, before they are read.
-
-    Raises:
-        UserError: a file is missing, unreadable, or of an unknown kind.
-    """
-    sources = find_sources([paths] if isinstance(paths, str | Path) else paths, may_be_empty=_EMPTY)
-    return content_checksum(sources, _settings(DocumentColumns(title, text)))
-
-
-def _settings(columns: DocumentColumns) -> str:
-    return json.dumps(["documents", _LAYOUT, columns.title, columns.text])
-
-
-def _write(path: Path, sources: list[TextFile], columns: DocumentColumns) -> CleaningReport:
+def _write(path: Path, sources: Sequence[TextFile], columns: DocumentColumns) -> CleaningReport:
     tally, titled = Tally(), 0
     with new_file(path) as file, pa.ipc.new_stream(file, _SCHEMA) as writer:
         for documents in _kept(sources, columns, tally):
@@ -143,12 +111,12 @@ def _write(path: Path, sources: list[TextFile], columns: DocumentColumns) -> Cle
             paragraphs = [document.paragraphs for document in documents]
             writer.write_batch(pa.record_batch([pa.array(titles, pa.string()), paragraphs], schema=_SCHEMA))
             titled += sum(map(bool, titles))
-    report = tally.report(tuple(printable(str(source.path)) for source in sources))
+    report = tally.report(tuple(printable(str(source)) for source in sources))
     how = f"{found_as(sources, tally.by_block)}; {titled:,} {'has' if titled == 1 else 'have'} a title"
     return replace(report, unit="documents", notes=(how,))
 
 
-def _kept(sources: list[TextFile], columns: DocumentColumns, tally: Tally) -> Iterator[list[Document]]:
+def _kept(sources: Sequence[TextFile], columns: DocumentColumns, tally: Tally) -> Iterator[list[Document]]:
     """Batches of documents worth keeping, their white space folded."""
     seen, batch, size = Seen(), list[tuple[NumberedDocument, int]](), 0
     for place, document in read_documents(sources, columns, tally):
@@ -175,3 +143,25 @@ def _new(batch: list[tuple[NumberedDocument, int]], seen: Seen, tally: Tally) ->
         place, document = batch[at][0]
         tally.drop("duplicate", place, (document.text,))
     return [batch[at][0][1] for at in np.flatnonzero(new)]
+
+
+def documents_settings(columns: DocumentColumns) -> str:
+    """What decides the documents, beside the files."""
+    return json.dumps(["documents", _LAYOUT, columns.title, columns.text])
+
+
+def open_documents(
+    paths: Iterable[Path | str] | Path | str, *, cache: Path, title: str | None = None, text: str | None = None
+) -> Documents:
+    """`read_collection` of paths: see `isotrope.text.open`, which most callers want."""
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    sources = find_sources(paths, may_be_empty=(".md", ".html", ".txt"))
+    found = read_collection(sources, DocumentColumns(title, text), cache)
+    return replace(found, report=replace(found.report, skipped=passed_over(paths)))
+
+
+def documents_key(
+    paths: Iterable[Path | str] | Path | str, *, title: str | None = None, text: str | None = None
+) -> str:
+    """The key of the documents that `open_documents` opens."""
+    return open_documents(paths, cache=cache_folder("documents"), title=title, text=text).key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
+from isotrope.store.cache import cache_folder
 from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, Tally, fingerprint, fold
-from isotrope.text.files import TextFile, content_checksum, find_sources, passed_over, read_once
+from isotrope.text.files import TextFile, find_sources, passed_over, read_once
 from isotrope.text.readers import Columns, rows
 
 _LAYOUT = 2  # version of the cleaning and the layout below; part of the key, so that a change never meets old files
@@ -72,88 +73,55 @@ class Corpus:
         return list(self.dataset[rows.tolist()][self.columns[0]])
 
 
-def open_corpus(
-    paths: Iterable[Path | str] | Path | str,
-    *,
+def read_texts(
+    sources: Sequence[TextFile],
+    columns: Columns,
+    cleaning: Cleaning,
     cache: Path,
-    text: str | None = None,
-    positive: str | None = None,
-    negatives: Iterable[str] = (),
-    split: str | None = None,
-    cleaning: Cleaning | None = None,
+    *,
     wanted: Wanted | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] = lambda lines: None,
 ) -> Corpus:
-    """Opens files and folders (see `isotrope.text.files.SUPPORTED`) as one corpus.
+    """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    The first opening cleans the text and writes `cache/<key>/`; later ones with the same contents map that (see
-    `store.cache`). Memory is constant but for 8 bytes a row for duplicates (16 for moments).
+    Memory is constant but for 8 bytes a row for duplicates (16 for moments).
 
     Args:
-        paths: one or several files or folders.
-        cache: folder for the cleaned corpus.
-        text: column with the sentences; see `Columns.choose` for the default.
-        positive: column with a positive for each sentence.
-        negatives: columns with hard negatives.
-        split: "sentences" makes a row of each sentence; see `isotrope.text.split.language_of`.
-        cleaning: what is dropped; default `Cleaning()`.
+        sources: the files.
+        columns: of tables.
+        cleaning: what is dropped.
+        cache: folder for the cleaned texts.
         wanted: only the texts of these rows are written, and the others are null. It needs little disk, and reads the
             files once more: to count the rows. None: all.
         progress: called now and then with the number of lines read so far.
 
     Raises:
-        UserError: anything wrong with the input or the cache folder; the files changed while they were read.
+        UserError: anything wrong with the files or the cache folder; the files changed while they were read.
     """
-    columns, cleaning = Columns(text, positive, tuple(negatives)), cleaning or Cleaning()
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    sources = find_sources(paths, split)
+    if columns.positive is not None and any(source.split for source in sources):
+        raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
 
-    def write(draft: Path, files: list[TextFile]) -> None:
+    def write(draft: Path, files: Sequence[TextFile]) -> None:
         rows = None if wanted is None else wanted.rows(sum(map(len, _clean(sources, columns, cleaning, Tally()))))
-        report = _write_arrow(draft / _ARROW, files, columns, cleaning, rows, progress or (lambda lines: None))
+        report = _write_arrow(draft / _ARROW, files, columns, cleaning, rows, progress)
         if report.kept < 2:
             kept = "no sentence" if report.kept == 0 else "a single sentence"
-            named = report.files[0] if len(report.files) == 1 else f"the {len(report.files)} files of the corpus"
+            named = report.files[0] if len(report.files) == 1 else f"the {len(report.files)} files"
             if report.read == 0:
                 raise UserError(f"{named}: there is no text", "give more: code, menus and scripts are not read")
             raise UserError(f"{named}: cleaning leaves {kept} ({report.summary()})", "give more text")
         write_text(draft / _REPORT, report.to_json())
 
-    part = "" if wanted is None else wanted.key
-    folder, key = read_once(sources, _settings(sources, columns, cleaning), cache, write, part)
+    folder, key = read_once(
+        sources, texts_settings(columns, cleaning), cache, write, "" if wanted is None else wanted.key
+    )
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
-    report = replace(report, skipped=passed_over(paths))  # of these folders, whichever were read first
     return Corpus(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
-
-
-def corpus_key(
-    paths: Iterable[Path | str] | Path | str,
-    *,
-    text: str | None = None,
-    positive: str | None = None,
-    negatives: Iterable[str] = (),
-    split: str | None = None,
-    cleaning: Cleaning | None = None,
-) -> str:
-    """The key that the corpus will have, from the bytes of its files, before it is cleaned.
-
-    Raises:
-        UserError: a file is missing, empty, unreadable, or of an unknown kind.
-    """
-    sources = find_sources([paths] if isinstance(paths, str | Path) else paths, split)
-    settings = _settings(sources, Columns(text, positive, tuple(negatives)), cleaning or Cleaning())
-    return content_checksum(sources, settings)
-
-
-def _settings(sources: list[TextFile], columns: Columns, cleaning: Cleaning) -> str:
-    if columns.positive is not None and any(source.split for source in sources):
-        raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
-    return json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)])
 
 
 def _write_arrow(
     path: Path,
-    sources: list[TextFile],
+    sources: Sequence[TextFile],
     columns: Columns,
     cleaning: Cleaning,
     rows: npt.NDArray[np.int64] | None,
@@ -172,11 +140,11 @@ def _write_arrow(
                 writer.write_batch(pa.record_batch([*arrays, pa.array(label)], schema=schema))
                 kept += len(texts)
             progress(tally.texts)
-    return tally.report(tuple(printable(str(source.path)) for source in sources))
+    return tally.report(tuple(printable(str(source)) for source in sources))
 
 
 def _clean(
-    sources: list[TextFile], columns: Columns, cleaning: Cleaning, tally: Tally
+    sources: Sequence[TextFile], columns: Columns, cleaning: Cleaning, tally: Tally
 ) -> Iterator[list[tuple[str, ...]]]:
     """Batches of rows worth keeping, their white space folded."""
     seen = Seen()
@@ -186,7 +154,7 @@ def _clean(
                 hashes = np.fromiter((mark for _, _, mark in batch), np.uint64, len(batch))
                 new = seen.add(hashes)
                 for place in np.flatnonzero(~new):
-                    tally.drop("duplicate", f"{source.path}:{batch[place][0]}", batch[place][1])
+                    tally.drop("duplicate", f"{source}:{batch[place][0]}", batch[place][1])
                 yield [batch[place][1] for place in np.flatnonzero(new)]
             else:
                 yield [texts for _, texts, _ in batch]
@@ -205,7 +173,7 @@ def _batches(
         texts = fold(fields)
         mark = fingerprint(texts)
         if (reason := "undecodable" if mark is None else cleaning.fault(texts)) is not None:
-            tally.drop(reason, f"{source.path}:{line}", texts)
+            tally.drop(reason, f"{source}:{line}", texts)
             continue
         assert mark is not None
         batch.append((line, texts, mark))
@@ -215,3 +183,34 @@ def _batches(
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def texts_settings(columns: Columns, cleaning: Cleaning) -> str:
+    """What decides the rows, beside the files."""
+    return json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)])
+
+
+def open_corpus(
+    paths: Iterable[Path | str] | Path | str,
+    *,
+    cache: Path,
+    text: str | None = None,
+    positive: str | None = None,
+    negatives: Iterable[str] = (),
+    split: str | None = None,
+    cleaning: Cleaning | None = None,
+    wanted: Wanted | None = None,
+    progress: Callable[[int], None] = lambda lines: None,
+) -> Corpus:
+    """`read_texts` of paths: see `isotrope.text.open`, which most callers want."""
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
+    columns = Columns(text, positive, tuple(negatives))
+    found = read_texts(
+        find_sources(paths, split), columns, cleaning or Cleaning(), cache, wanted=wanted, progress=progress
+    )
+    return replace(found, report=replace(found.report, skipped=passed_over(paths)))
+
+
+def corpus_key(paths: Iterable[Path | str] | Path | str, **options: Any) -> str:
+    """The key of the corpus that `open_corpus` opens."""
+    return open_corpus(paths, cache=cache_folder("corpora"), **options).key

@@ -12,7 +12,7 @@ from typing import IO
 from isotrope.errors import UserError
 from isotrope.text.cleaning import Tally
 from isotrope.text.documents import read_page, whole_text
-from isotrope.text.files import Location, TextFile
+from isotrope.text.files import TextFile
 from isotrope.text.lines import LONGEST_LINE, lines
 from isotrope.text.readers import table_rows
 
@@ -53,7 +53,7 @@ class DocumentColumns:
         """Of the columns that must hold strings, for `table_rows`: none, since a text may be a list."""
         return ()
 
-    def choose(self, path: Location, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """The column of text and, if there is one, that of titles, among these: (name, type's name).
 
         Raises:
@@ -87,11 +87,11 @@ def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, tally:
     """
     for source in sources:
         if source.format in (".md", ".html"):
-            yield str(source.path), Document(*read_page(source))
+            yield str(source), Document(*read_page(source))
         elif source.format != ".txt":
             yield from _table(source, columns)
         elif len(sources) > 1:
-            yield str(source.path), Document("", _paragraphs(whole_text(source)))
+            yield str(source), Document("", _paragraphs(whole_text(source)))
         else:
             yield from _pieces(source, tally)
 
@@ -120,7 +120,7 @@ def _pieces(source: TextFile, tally: Tally) -> Iterator[NumberedDocument]:
         if tally.by_block:
             yield from _blocks(source, chain(begun, found))
         else:
-            yield from ((f"{source.path}:{number}", Document("", [line])) for number, line in enumerate(begun, start=1))
+            yield from ((f"{source}:{number}", Document("", [line])) for number, line in enumerate(begun, start=1))
 
 
 def _blocks(source: TextFile, found: Iterable[str]) -> Iterator[NumberedDocument]:
@@ -128,16 +128,16 @@ def _blocks(source: TextFile, found: Iterable[str]) -> Iterator[NumberedDocument
     for number, line in enumerate(found, start=1):
         if not line.strip():
             if block:
-                yield f"{source.path}:{begin}", Document("", ["".join(block)])
+                yield f"{source}:{begin}", Document("", ["".join(block)])
             block, size = [], 0
             continue
         begin = begin if block else number
         block.append(line)
         if (size := size + len(line)) >= LONGEST_LINE:
-            problem = f"{source.path}:{begin} begins a document of more than {LONGEST_LINE:,} characters"
+            problem = f"{source}:{begin} begins a document of more than {LONGEST_LINE:,} characters"
             raise UserError(problem, "separate the documents by blank lines")
     if block:
-        yield f"{source.path}:{begin}", Document("", ["".join(block)])
+        yield f"{source}:{begin}", Document("", ["".join(block)])
 
 
 def _has_blocks(found: Iterator[str], begun: IO[str]) -> bool:
@@ -157,7 +157,7 @@ def _has_blocks(found: Iterator[str], begun: IO[str]) -> bool:
 def _table(source: TextFile, columns: DocumentColumns) -> Iterator[NumberedDocument]:
     for number, fields in table_rows(source, columns):
         value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
-        place = f"{source.path}:{number}"
+        place = f"{source}:{number}"
         if isinstance(value, str | None):
             paragraphs = _paragraphs(value or "")
         elif isinstance(value, list) and all(isinstance(each, str | None) for each in value):

@@ -69,7 +69,7 @@ def whole_text(source: TextFile) -> str:
     for line in lines(source):
         found.append(line)
         if (size := size + len(line)) >= LONGEST_LINE:
-            raise UserError(f"{source.path} is longer than {LONGEST_LINE:,} characters", "cut it into several files")
+            raise UserError(f"{source} is longer than {LONGEST_LINE:,} characters", "cut it into several files")
     return "".join(found)
 
 

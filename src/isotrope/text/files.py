@@ -6,13 +6,14 @@ import io
 import json
 import lzma
 import os
+import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import xxhash
 import zstandard
@@ -20,13 +21,14 @@ import zstandard
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import write_json
 from isotrope.store.cache import cached
-from isotrope.store.remote import RemoteFile, is_url, local_paths, remote_files, without_secrets
+from isotrope.store.remote import RemoteFile, is_url, remote_files, without_secrets
 from isotrope.text.split import language_of
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
 COMPRESSIONS = (".gz", ".xz", ".zst")
 BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
+_TICK = 0.02  # seconds between two times of files
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
 
 
@@ -41,7 +43,11 @@ class TextFile:
     format: str
     compression: str
     split: str | None = None  # "en", …; None: its texts stay whole
+    name: str = ""  # what messages call it; "": its path
     total: xxhash.xxh3_128 | None = field(default=None, compare=False, repr=False)  # hashes what is read; None: nothing
+
+    def __str__(self) -> str:
+        return self.name or str(self.path)
 
     @property
     def size(self) -> int:
@@ -57,13 +63,26 @@ class TextFile:
         return str(self.path.absolute()), now.st_size, now.st_mtime_ns, now.st_ino
 
     @property
+    def fresh(self) -> float:
+        """Seconds until another writing would show in its state: the clock of a file system stands still for some."""
+        if isinstance(self.path, RemoteFile):
+            return 0.0
+        return min(_TICK, self.path.stat().st_mtime + _TICK - time.time())
+
+    @property
     def header(self) -> bytes:
         """What counts of a file beside its bytes."""
         split = "" if self.split is None else f"sentences:{self.split}|"
         return f"|{self.format}{self.compression}|{self.size}|{split}".encode()
 
-    def open(self, *, seekable: bool = False) -> io.RawIOBase:
-        """Its bytes, as they are stored. What is read is hashed, to the end; a seekable file is hashed first."""
+    def open(self, *, seekable: bool = False) -> io.RawIOBase | io.BufferedReader[Any]:
+        """Its bytes, as they are stored. What is read is hashed, to the end; a seekable file is hashed first.
+
+        Raises:
+            UserError: it is a pipe, a socket or a device, which cannot be read twice.
+        """
+        _refuse_special(self.path)
+        stream: io.RawIOBase | io.BufferedReader[Any]
         stream = self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
         if self.total is None:
             return stream
@@ -96,72 +115,25 @@ def find_sources(
     for name in paths:
         if not str(name):  # an unset variable of the shell would mean the present folder
             raise UserError("a corpus path is empty", "give a file or a folder")
-        with reading_errors(Path(name)):
-            sources += _named_by_url(str(name)) if is_url(name) else _named(Path(name))
+        found = list(_inside(name))
+        if wrong := next((place for place, how in found if isinstance(how, str) and _is_named(place, name)), None):
+            raise UserError(f"{wrong} has the unknown ending {''.join(Path(wrong.name).suffixes[-2:])!r}", SUPPORTED)
+        if not (read := [how for _, how in found if isinstance(how, TextFile)]):
+            raise UserError(f"{without_secrets(str(name))} holds no corpus file", SUPPORTED)
+        sources += read
     if not sources:
         raise UserError("no corpus was named", "give a file or a folder; " + SUPPORTED)
     for source in sources:
-        with reading_errors(source.path):
+        with reading_errors(source):
             if source.size == 0 and source.format not in may_be_empty:
-                raise UserError(f"{source.path} is empty", "remove it or give a file with one sentence a line")
+                raise UserError(f"{source} is empty", "remove it or give a file with one sentence a line")
     return [replace(source, split=language) for source in sources]
-
-
-def _named(path: Path) -> list[TextFile]:
-    if path.is_dir():  # below it, symbolic links to folders are not followed: no endless walk
-        inside = sorted(p for p in path.rglob("*") if not _hidden(p.relative_to(path)))
-        for folder in (path, *filter(Path.is_dir, inside)):
-            with reading_errors(folder):
-                os.scandir(folder).close()  # rglob passes over a folder that cannot be read
-        files = filter(Path.is_file, inside)
-        found = [source for source in map(_source, files) if source]
-        if not found:
-            raise UserError(f"the folder {path} holds no corpus file", SUPPORTED)
-        return found
-    if not path.exists():
-        raise UserError(f"{path} does not exist", "check the path of the corpus")
-    refuse_special(path)
-    return [_source(path) or _unknown(path)]
-
-
-def _named_by_url(url: str) -> list[TextFile]:
-    sources = list[TextFile]()
-    for file in remote_files(url):
-        if not _hidden(Path(file.inside)) and (source := _source(file) or (None if file.inside else _unknown(file))):
-            sources.append(source)
-    if not sources:
-        raise UserError(f"{without_secrets(url)} holds no corpus file", SUPPORTED)
-    return sources
-
-
-def _unknown(path: Location) -> NoReturn:
-    raise UserError(f"{path} has the unknown ending {''.join(Path(path.name).suffixes[-2:])!r}", SUPPORTED)
 
 
 def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
     """What `find_sources` leaves out of the folders among the paths: ending, "hidden" or another word -> files."""
-    left = Counter[str]()
-    paths = list(paths)
-    for file in (file for url in paths if is_url(url) for file in remote_files(str(url)) if file.inside):
-        if _hidden(Path(file.inside)):
-            left["hidden"] += 1
-        elif _source(file) is None:
-            left[_ending(file)] += 1
-    for folder in local_paths(paths):
-        for path in folder.rglob("*") if folder.is_dir() else ():
-            if _hidden(path.relative_to(folder)):
-                left["hidden"] += path.is_file()
-            elif path.is_dir():
-                left["linked folder"] += path.is_symlink()
-            elif path.is_symlink() and not path.exists():
-                left["broken link"] += 1
-            elif not path.is_file() or _source(path) is None:
-                left[_ending(path)] += 1
-    return dict(+left)
-
-
-def _ending(path: Location) -> str:
-    return printable(Path(path.name).suffix.lower()) or "no ending"
+    found = ((place, how, name) for name in paths for place, how in _inside(name))
+    return dict(Counter(how for place, how, name in found if isinstance(how, str) and not _is_named(place, name)))
 
 
 def not_read(left: Mapping[str, int]) -> str:
@@ -170,14 +142,45 @@ def not_read(left: Mapping[str, int]) -> str:
     return f"files not read: {kinds}" if kinds else ""
 
 
-def refuse_special(path: Location) -> None:
-    """Refuse a pipe, a socket or a device: a run reads its files more than once.
+def _inside(name: Path | str) -> Iterator[tuple[Location, TextFile | str]]:
+    """The files that a path names, sorted: each with how it is read, or with the word under which it is passed over.
 
-    Raises:
-        UserError: it is one.
+    Symbolic links to folders are not followed, so that there is no endless walk.
     """
-    if isinstance(path, Path) and path.exists() and not path.is_file() and not path.is_dir():
-        raise UserError(f"{path} is a pipe or a device, not a file", "save the text in a file first")
+    path = Path(name)
+    if is_url(name):
+        for file in remote_files(str(name)):
+            yield file, "hidden" if _hidden(Path(file.inside)) else _source(file) or _ending(file)
+        return
+    with reading_errors(name):
+        if not path.exists():
+            raise UserError(f"{path} does not exist", "check the path")
+        if not path.is_dir():
+            _refuse_special(path)
+            yield path, _source(path) or _ending(path)
+            return
+        for inner in (path, *sorted(path.rglob("*"))):
+            if _hidden(inner.relative_to(path)):
+                if inner.is_file():
+                    yield inner, "hidden"
+            elif inner.is_dir():
+                with reading_errors(inner):
+                    os.scandir(inner).close()  # rglob passes over a folder that cannot be read
+                if inner.is_symlink() and inner != path:
+                    yield inner, "linked folder"
+            elif inner.is_symlink() and not inner.exists():
+                yield inner, "broken link"
+            else:
+                yield inner, (_source(inner) if inner.is_file() else None) or _ending(inner)
+
+
+def _is_named(place: Location, name: Path | str) -> bool:
+    """Whether a file was named itself, and not its folder."""
+    return not place.inside if isinstance(place, RemoteFile) else place == Path(name)
+
+
+def _ending(path: Location) -> str:
+    return printable(Path(path.name).suffix.lower()) or "no ending"
 
 
 def _hidden(relative: Path) -> bool:
@@ -194,8 +197,13 @@ def _source(path: Location) -> TextFile | None:
     return TextFile(path, format, compression)
 
 
+def _refuse_special(path: Location) -> None:
+    if isinstance(path, Path) and path.exists() and not path.is_file():
+        raise UserError(f"{path} is a pipe or a device, not a file", "save the text in a file first")
+
+
 @contextmanager
-def reading_errors(path: Location) -> Iterator[None]:
+def reading_errors(path: object) -> Iterator[None]:
     """Turns what can go wrong in reading a file into a UserError that names it."""
     try:
         yield
@@ -213,7 +221,7 @@ def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
     """
     total = xxhash.xxh3_128(settings.encode())
     for source in sources:
-        with reading_errors(source.path):
+        with reading_errors(source):
             if source.size:
                 replace(source, total=total).open(seekable=True).close()
     return total.hexdigest()
@@ -223,7 +231,7 @@ def read_once(
     sources: Iterable[TextFile],
     settings: str,
     cache: Path,
-    write: Callable[[Path, list[TextFile]], None],
+    write: Callable[[Path, Sequence[TextFile]], None],
     part: str = "",
 ) -> tuple[Path, str]:
     """What ``write`` makes of the files, and their `content_checksum`, from one reading; later, from none.
@@ -243,6 +251,7 @@ def read_once(
     key = xxhash.xxh3_128_hexdigest(json.dumps([settings, states, part]).encode())
 
     def make(draft: Path) -> None:
+        time.sleep(max([0.0, *(source.fresh for source in sources)]))
         total = xxhash.xxh3_128(settings.encode())
         write(draft, [replace(source, total=total) for source in sources])
         if [_as_it_is_now(source).state for source in sources] != [state for state, _ in states]:
@@ -256,17 +265,17 @@ def read_once(
 class _Hashed(io.RawIOBase):
     """A file's bytes in order, which are hashed as they are read; what is left at the end, too."""
 
-    def __init__(self, stream: io.RawIOBase, total: xxhash.xxh3_128) -> None:
+    def __init__(self, stream: Any, total: xxhash.xxh3_128) -> None:
         self._stream, self._total = stream, total
 
     def readable(self) -> bool:
         return True
 
     def tell(self) -> int:
-        return self._stream.tell()
+        return int(self._stream.tell())
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        count = self._stream.readinto(buffer) or 0
+        count: int = self._stream.readinto(buffer) or 0
         self._total.update(memoryview(buffer)[:count])
         return count
 

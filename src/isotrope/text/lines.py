@@ -12,7 +12,7 @@ import zstandard
 
 from isotrope.console.progress import tell
 from isotrope.errors import UserError
-from isotrope.text.files import Location, TextFile, reading_errors, refuse_special
+from isotrope.text.files import TextFile, reading_errors
 
 HEAD = 1 << 16  # bytes looked at to tell text from a binary file
 TOLD = 10_000  # lines between two words on how far the reading is
@@ -30,9 +30,8 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
     Raises:
         UserError: a broken archive, a pipe, a file that is binary or in another encoding, nothing in the archive.
     """
-    refuse_special(source.path)
-    with reading_errors(source.path), source.open() as file, _unpacked(file, source) as stream:
-        _check_text(source.path, stream.peek(HEAD)[:HEAD])
+    with reading_errors(source), source.open() as file, _unpacked(file, source) as stream:
+        _check_text(source, stream.peek(HEAD)[:HEAD])
         number, size = 0, source.size
         while raw := stream.readline(LONGEST_LINE):
             number += 1
@@ -40,7 +39,7 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
                 tell("read", file.tell(), size, "bytes")
             if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
                 if not cut:
-                    problem = f"{source.path}:{number} is longer than {LONGEST_LINE:,} bytes"
+                    problem = f"{source}:{number} is longer than {LONGEST_LINE:,} bytes"
                     raise UserError(problem, "write one record on each line, and cut very long texts")
                 while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
                     pass
@@ -48,12 +47,12 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
 
 
-def _unpacked(file: io.RawIOBase, source: TextFile) -> io.BufferedReader:
+def _unpacked(file: Any, source: TextFile) -> io.BufferedReader:
     new = DECOMPRESSORS.get(source.compression)
     return io.BufferedReader(Decompressed(file, new) if new else file, HEAD)
 
 
-def _check_text(path: Location, head: bytes) -> None:
+def _check_text(path: object, head: bytes) -> None:
     if not head:
         raise UserError(f"{path} is empty", "remove it or give a file with one sentence a line")
     text = head.decode("utf-8", "surrogateescape")
@@ -74,7 +73,7 @@ class Decompressed(io.RawIOBase):
     behind the last one.
     """
 
-    def __init__(self, file: io.RawIOBase, new: Callable[[], Any]) -> None:
+    def __init__(self, file: Any, new: Callable[[], Any]) -> None:
         self._file, self._new = file, new
         self._stream = new()
         self._ready = memoryview(b"")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,10 +16,21 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, local_paths, without_secrets
-from isotrope.text.cleaning import Cleaning
-from isotrope.text.collection import Documents, open_documents
-from isotrope.text.corpus import Corpus, Wanted, open_corpus
-from isotrope.text.files import COMPRESSIONS, FORMATS, OTHER_NAMES, TextFile, find_sources
+from isotrope.text.cleaning import Cleaning, CleaningReport
+from isotrope.text.collection import Documents, documents_settings, read_collection
+from isotrope.text.corpus import Corpus, Wanted, read_texts, texts_settings
+from isotrope.text.document_rows import DocumentColumns
+from isotrope.text.files import (
+    COMPRESSIONS,
+    FORMATS,
+    OTHER_NAMES,
+    TextFile,
+    content_checksum,
+    find_sources,
+    passed_over,
+)
+from isotrope.text.readers import Columns
+from isotrope.text.split import language_of
 
 Given: TypeAlias = Any  # a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
 _TABLE = "texts.parquet"  # what is in memory is written here, and read as any other file
@@ -31,11 +41,12 @@ class Opened:
     """Text, and how to read it. It is read when `texts` or `documents` is called first, and never again.
 
     Attributes:
-        paths: files, folders and URLs.
+        paths: files, folders and URLs; of what was in memory, a file of the cache.
         name: what it is, in words: "notes.txt", "3 files", "a list of 500 texts".
         text, title, positive, negatives: columns of tables; see `isotrope.text.open`.
         split: "sentences" makes a row of each sentence.
         keep_duplicates: keep rows that occurred before.
+        in_memory: whether it was given in memory, and lies in a file of the cache.
     """
 
     paths: tuple[str, ...]
@@ -46,6 +57,9 @@ class Opened:
     negatives: tuple[str, ...] = ()
     split: str | None = None
     keep_duplicates: bool = False
+    in_memory: bool = False
+    _read: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    _states: list[tuple[Any, ...]] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
@@ -54,7 +68,7 @@ class Opened:
         Raises:
             UserError: one is missing, empty, unreadable or of an unknown kind.
         """
-        return tuple(find_sources(self.paths, self.split, may_be_empty=(".md", ".html", ".txt")))
+        return tuple(self._find())
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -65,20 +79,18 @@ class Opened:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
         Args:
-            wanted: read only these rows of text behind URLs; None: all.
+            wanted: keep only these rows of text behind URLs, which may be larger than the disk; None: all.
 
         Raises:
             UserError: anything wrong with the text.
         """
-        if "texts" not in self._read:
-            _ = self._states  # as they were before they were read
-            self._read["texts"] = open_corpus(
-                self.paths, cache=cache_folder("corpora"), text=self.text, positive=self.positive,
-                negatives=self.negatives, split=self.split, cleaning=Cleaning(dedupe=not self.keep_duplicates),
-                wanted=wanted,
-            )  # fmt: skip
-        found: Corpus = self._read["texts"]
-        return found
+        settings, part = texts_settings(self._columns, self._cleaning), "" if wanted is None else wanted.key
+        if (settings, part) not in self._read:
+            self.seen()
+            found = read_texts(self.files, self._columns, self._cleaning, cache_folder("corpora"), wanted=wanted)
+            self._read[settings, part] = replace(found, report=self._reported(found.report))
+        texts: Corpus = self._read[settings, part]
+        return texts
 
     def documents(self) -> Documents:
         """Titles and paragraphs.
@@ -86,34 +98,51 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        if "documents" not in self._read:
-            _ = self._states  # as they were before they were read
-            self._read["documents"] = open_documents(
-                self.paths, cache=cache_folder("documents"), title=self.title, text=self.text
-            )
-        found: Documents = self._read["documents"]
-        return found
+        columns = DocumentColumns(self.title, self.text)
+        settings = documents_settings(columns)
+        if (settings, "") not in self._read:
+            self.seen()
+            found = read_collection(self.files, columns, cache_folder("documents"))
+            self._read[settings, ""] = replace(found, report=self._reported(found.report))
+        documents: Documents = self._read[settings, ""]
+        return documents
+
+    def seen(self) -> None:
+        """Note the state of the files, with which `check` compares. `texts` and `documents` do so themselves."""
+        if not self._states:
+            self._states.extend(file.state for file in self.files)
 
     def seen(self) -> None:
         """Remember the state of the files, for whoever reads them as they are: `check` compares it."""
         self._read["rows"] = self._states
 
     def check(self) -> None:
-        """Check that the files are those that were read. Files that nobody has touched are not read again.
+        """Check that the files are those that were read. They are read again only if somebody has touched them.
 
         Raises:
             UserError: they changed.
         """
-        if self._read and self._states != [file.state for file in find_sources(self.paths, may_be_empty=FORMATS)]:
+        now = self._find()
+        if not self._states or [file.state for file in now] == self._states:
+            return
+        same = [content_checksum(now, settings) == read.key for (settings, _), read in self._read.items()]
+        if not same or not all(same):
             raise UserError(f"{self.name} changed while the work was going on", "give the same command again")
 
-    @cached_property
-    def _read(self) -> dict[str, Any]:
-        return {}
+    @property
+    def _columns(self) -> Columns:
+        return Columns(self.text, self.positive, self.negatives)
 
-    @cached_property
-    def _states(self) -> list[tuple[Any, ...]]:
-        return [file.state for file in self.files]
+    @property
+    def _cleaning(self) -> Cleaning:
+        return Cleaning(dedupe=not self.keep_duplicates)
+
+    def _reported(self, report: CleaningReport) -> CleaningReport:
+        return replace(report, skipped=passed_over(self.paths))  # of these folders, whichever were read first
+
+    def _find(self) -> list[TextFile]:
+        found = find_sources(self.paths, self.split, may_be_empty=(".md", ".html", ".txt"))
+        return [replace(file, name=self.name) for file in found] if self.in_memory else found
 
 
 def open(
@@ -126,7 +155,7 @@ def open(
     split: str | None = None,
     keep_duplicates: bool = False,
 ) -> Opened:
-    """Open text of any kind. Nothing is read yet.
+    """Open text of any kind. Files are not read yet.
 
     Args:
         source: a file, a folder or a URL (see `isotrope.text.files.SUPPORTED`), or a list of these; a list of texts; a
@@ -139,10 +168,13 @@ def open(
         keep_duplicates: keep rows that occurred before.
 
     Raises:
-        UserError: the source is none of these.
+        UserError: the source is none of these; the split is unknown; negatives without positives.
     """
     if isinstance(source, Opened):
         return source
+    if split is not None:
+        language_of(split)
+    Columns(text, positive, tuple(negatives))
     columns: dict[str, Any] = {
         "text": text, "title": title, "positive": positive, "negatives": tuple(negatives), "split": split,
         "keep_duplicates": keep_duplicates,
@@ -157,10 +189,10 @@ def open(
                 raise UserError(f"the list of texts holds {one!r:.40}, a {type(one).__name__}", "give strings")
         if all(map(_is_path, source)):
             return Opened(tuple(map(str, source)), _named([str(one) for one in source]), **columns)
-        table, name = pa.table({"text": pa.array(source, pa.string())}), f"a list of {len(source):,} texts"
+        table, name = pa.table({"text": _strings(map(str, source))}), f"a list of {len(source):,} texts"
     else:
         table, name = _table_of(source)
-    return Opened((str(_written(table)),), name, **columns)
+    return Opened((str(_written(table)),), name, **columns, in_memory=True)
 
 
 def _is_path(one: str | Path) -> bool:
@@ -169,7 +201,14 @@ def _is_path(one: str | Path) -> bool:
         return True
     ending = Path(one).suffix.lower() if len(one) < 4096 else ""
     known = ending in FORMATS or ending in COMPRESSIONS or ending in OTHER_NAMES
-    return "\n" not in one and ((known and " " not in one) or (0 < len(os.fsencode(one)) < 256 and Path(one).exists()))
+    return "\n" not in one and ((known and " " not in one) or (0 < len(one) < 256 and "\0" not in one and _exists(one)))
+
+
+def _exists(one: str) -> bool:
+    try:
+        return Path(one).exists()
+    except (OSError, UnicodeEncodeError):  # no name of a file
+        return False
 
 
 def _named(paths: Sequence[str]) -> str:
@@ -177,26 +216,34 @@ def _named(paths: Sequence[str]) -> str:
 
 
 def _table_of(source: Given) -> tuple[pa.Table, str]:
-    """A Dataset, a DataFrame or a Series as a table: known by what they can do, since pandas may not be installed."""
+    """A Dataset, a DataFrame or a Series as a table. They are told apart without pandas, which need not be there."""
     kind = type(source).__name__
-    if hasattr(source, "to_frame") and hasattr(source, "index"):  # a Series
-        table = pa.table({"text": pa.array(source.tolist(), pa.string(), from_pandas=True)})
-    elif hasattr(source, "iloc"):
-        table = pa.Table.from_pandas(source, preserve_index=False)
-    elif hasattr(source, "with_format") and hasattr(source, "column_names"):
-        table = source.with_format("arrow")[:]
-    else:
-        remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series"
-        raise UserError(f"text of the type {kind} cannot be opened", remedy)
+    try:
+        if hasattr(source, "to_frame") and hasattr(source, "index"):  # a Series
+            table = pa.table({"text": pa.array(source.tolist(), pa.string(), from_pandas=True)})
+        elif hasattr(source, "iloc"):
+            table = pa.Table.from_pandas(source, preserve_index=False)
+        elif hasattr(source, "with_format") and hasattr(source, "column_names"):
+            table = source.with_format("arrow")[:]
+        else:
+            remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series"
+            raise UserError(f"text of the type {kind} cannot be opened", remedy)
+    except (pa.ArrowException, UnicodeEncodeError) as error:
+        raise UserError(f"the {kind} cannot be read ({' '.join(str(error).split())})", "give strings") from error
     return table, f"a {kind} of {table.num_rows:,} rows"
 
 
-def _written(table: pa.Table) -> Path:
-    """The table as a file in the cache, under a key of its contents."""
-    total = xxhash.xxh3_128(
-        json.dumps(["given", table.column_names, [str(kind) for kind in table.schema.types]]).encode()
+def _strings(texts: Iterable[str]) -> pa.Array:
+    """Strings, also with lone surrogates, which Arrow refuses: cleaning counts them, as it does in files."""
+    return pa.array([text.encode("utf-8", "surrogatepass") for text in texts], pa.large_binary()).view(
+        pa.large_string()
     )
-    for batch in table.to_batches(max_chunksize=4096):
-        total.update(json.dumps(batch.to_pylist(), default=str).encode("utf-8", "surrogatepass"))
+
+
+def _written(table: pa.Table) -> Path:
+    """The table as a file in the cache, whose folder has the checksum of its contents."""
+    total = xxhash.xxh3_128(json.dumps([table.column_names, [str(kind) for kind in table.schema.types]]).encode())
+    for batch in table.combine_chunks().to_batches(max_chunksize=4096):  # however the table was put together
+        total.update(batch.serialize())
     folder = cached(cache_folder("given", total.hexdigest()), lambda draft: pq.write_table(table, draft / _TABLE))
     return folder / _TABLE

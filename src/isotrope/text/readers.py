@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
 from isotrope.text.documents import document_blocks
-from isotrope.text.files import Location, TextFile, reading_errors
+from isotrope.text.files import TextFile, reading_errors
 from isotrope.text.lines import LONGEST_LINE, lines
 from isotrope.text.split import split_text
 
@@ -47,7 +47,7 @@ class Columns:
         positive = ("positive",) if self.positive is not None else ()
         return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
 
-    def choose(self, path: Location, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Their names in one file, whose columns are these: (name, "string" or another type's name).
 
         ``kept`` names further columns, of any type, which follow.
@@ -107,7 +107,7 @@ class ColumnChoice(Protocol):
     def names(self) -> tuple[str, ...]:
         """Of the columns that must hold strings: as many as `choose` gives first."""
 
-    def choose(self, path: Location, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Their names in one file, as `Columns.choose`."""
 
 
@@ -124,39 +124,41 @@ def _split(found: Iterator[NumberedRow], language: str) -> Iterator[NumberedRow]
 
 def _text(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     if columns.positive is not None or kept:
-        problem = f"{source.path} is not a table, so it has no column {columns.positive or kept[0]!r}"
+        problem = f"{source} is not a table, so it has no column {columns.positive or kept[0]!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
     for number, text in enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source):
         yield number, (text,)
 
 
 def _jsonl(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
-    chosen: tuple[str, ...] | None = None
+    chosen: tuple[str, ...] = ()
+    strings = len(columns.names)  # the first columns must hold strings
     for number, line in enumerate(lines(source, cut=False), start=1):
         if not line.strip():
-            yield number, (None,) * (len(columns.names) + len(kept))
+            yield number, (None,) * (strings + len(kept))
             continue
-        record = _json_object(source.path, number, line)
-        if chosen is None:  # the first object says which columns there are; a null there may become a string later
-            chosen = columns.choose(source.path, [(name, _kind(value)) for name, value in record.items()], kept)
-        yield (
-            number,
-            tuple(
-                _json_field(source.path, number, record, name, place >= len(columns.names))
-                for place, name in enumerate(chosen)
-            ),
-        )
+        record = _json_object(source, number, line)
+        if not chosen:  # the first object says which columns there are; a null there may become a string later
+            chosen = columns.choose(source, [(name, _kind(value)) for name, value in record.items()], kept)
+        if missing := [name for name in chosen if name not in record]:
+            problem = f"{source}:{number} has no {missing[0]!r} (columns: {', '.join(record)})"
+            raise UserError(problem, "add it or remove the line")
+        if wrong := [name for name in chosen[:strings] if _kind(record[name]) != "string"]:
+            problem = f"{source}:{number}: {wrong[0]!r} holds {_kind(record[wrong[0]])}, not a string"
+            raise UserError(problem, "put it in quotes")
+        yield number, tuple(record[name] for name in chosen)
 
 
-def _json_object(path: Location, number: int, line: str) -> dict[str, Any]:
+def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        unread = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
-        reason = getattr(error, "msg", unread)
-        raise UserError(f"{path}:{number} is not valid JSON ({reason})", "put one JSON object on each line") from error
+        reason = getattr(error, "msg", "nested too deeply, or a number has too many digits")
+        raise UserError(
+            f"{source}:{number} is not valid JSON ({reason})", "put one JSON object on each line"
+        ) from error
     if not isinstance(record, dict):
-        raise UserError(f"{path}:{number} is not a JSON object", "put one JSON object on each line")
+        raise UserError(f"{source}:{number} is not a JSON object", "put one JSON object on each line")
     return record
 
 
@@ -164,90 +166,48 @@ def _kind(value: object) -> str:
     return "string" if value is None or isinstance(value, str) else type(value).__name__
 
 
-def _json_field(path: Location, number: int, record: dict[str, Any], name: str, any_type: bool) -> Any:
-    if name not in record:
-        raise UserError(f"{path}:{number} has no {name!r} (columns: {', '.join(record)})", "add it or remove the line")
-    value = record[name]
-    if not (any_type or value is None or isinstance(value, str)):
-        raise UserError(f"{path}:{number}: {name!r} holds {type(value).__name__}, not a string", "put it in quotes")
-    return value
-
-
 def _delimited(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     tabs = source.format == ".tsv"
-    separator = "\t" if tabs else ","
-    table = _Table(
-        lines(source, cut=False),
-        delimiter=separator,
+    table = csv.reader(
+        lines(source, cut=False), delimiter="\t" if tabs else ",", strict=True,
         quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
-    number, header = 1, table.row(source.path, 1)
-    if header is None:
-        return
-    if len(header) == 1 and (other := next((sign for sign in SEPARATORS if sign in header[0]), None)):
-        problem = f"{source.path} has the single column {header[0][:80]!r}, which holds {other!r}"
-        raise UserError(problem, f"separate the columns by {'a tab' if tabs else 'commas'}")
-    chosen = columns.choose(source.path, [(name, "string") for name in header], kept)
-    places = [header.index(name) for name in chosen]
-    while True:
-        number = table.line + 1  # where the row begins: a quoted field may hold line ends
-        if (fields := table.row(source.path, number)) is None:
-            return
-        if not fields:
-            yield number, (None,) * len(places)
-        elif len(fields) != len(header):
-            problem = f"{source.path}:{number} has {len(fields)} columns, its header {len(header)}"
-            raise UserError(problem, "correct the line; a field that holds the separator needs quotes (.csv)")
-        else:
-            _refuse_swallowed(source.path, number, table.line - number, fields, separator)
-            yield number, tuple(fields[place] for place in places)
+    )  # fmt: skip
+    begin = 1  # the line where a row begins: a quoted field may hold line ends
+    try:
+        header = next(table)
+        if len(header) == 1 and (other := next((sign for sign in SEPARATORS if sign in header[0]), None)):
+            problem = f"{source} has the single column {header[0][:80]!r}, which holds {other!r}"
+            raise UserError(problem, f"separate the columns by {'a tab' if tabs else 'commas'}")
+        places = [header.index(n) for n in columns.choose(source, [(name, "string") for name in header], kept)]
+        begin = table.line_num + 1
+        for fields in table:
+            if fields and len(fields) != len(header):
+                problem = f"{source}:{begin} has {len(fields)} columns, its header {len(header)}"
+                raise UserError(problem, "correct the line; a field that holds the separator needs quotes (.csv)")
+            _refuse_swallowed(source, begin, table.line_num - begin, fields, "\t" if tabs else ",")
+            yield begin, tuple(fields[place] if fields else None for place in places)
+            begin = table.line_num + 1
+    except csv.Error as error:
+        remedy = "correct the line; look for a quotation mark that is not closed"
+        raise UserError(f"{source}:{begin} cannot be read as a table ({error})", remedy) from error
 
 
-class _Table:
-    """A csv.reader whose errors are one clear line."""
-
-    def __init__(self, source: Iterator[str], **options: Any) -> None:
-        self._rows = csv.reader(source, **options)
-
-    @property
-    def line(self) -> int:
-        """The last line that was read."""
-        return self._rows.line_num
-
-    def row(self, path: Location, number: int) -> list[str] | None:
-        """The fields of the row that begins on this line; None behind the last."""
-        try:
-            return next(self._rows, None)
-        except csv.Error as error:
-            remedy = "correct the line; look for a quotation mark that is not closed"
-            raise UserError(f"{path}:{number} cannot be read as a table ({error})", remedy) from error
-
-
-def _refuse_swallowed(path: Location, number: int, run: int, fields: list[str], separator: str) -> None:
+def _refuse_swallowed(source: TextFile, number: int, run: int, fields: list[str], separator: str) -> None:
     """A stray quotation mark makes one field of all rows up to the next one: many lines that look like rows."""
-    if run < MANY_LINES:
-        return
-    for field in fields:
+    for field in fields if run >= MANY_LINES else ():
         inner = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
         if len(inner) >= MANY_LINES - 2 and inner.count(len(fields) - 1) >= 0.75 * len(inner):
-            raise UserError(
-                f"{path}:{number} has a quoted field of {run + 1} lines, which look like rows of the table",
-                "close the quotation mark; if the lines are one text, give the table as .jsonl or .parquet",
-            )
+            problem = f"{source}:{number} has a quoted field of {run + 1} lines, which look like rows of the table"
+            raise UserError(problem, "close the quotation mark; if the lines are one text, give .jsonl or .parquet")
 
 
 def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     try:
-        with (
-            reading_errors(source.path),
-            io.BufferedReader(source.open(seekable=True)) as raw,
-            pq.ParquetFile(raw) as file,
-        ):
+        with reading_errors(source), source.open(seekable=True) as raw, pq.ParquetFile(io.BufferedReader(raw)) as file:
             kinds = [
                 (field.name, "string" if is_string(field.type) else str(field.type)) for field in file.schema_arrow
             ]
-            chosen = columns.choose(source.path, kinds, kept)
+            chosen = columns.choose(source, kinds, kept)
             number = 0
             for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
                 found = (batch.column(name) for name in chosen)
@@ -256,7 +216,7 @@ def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> 
                     number += 1
                     yield number, row
     except pa.ArrowException as error:
-        raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
+        raise UserError(f"{source} is not a readable Parquet file ({error})", "write the file again") from error
 
 
 TABLES: dict[str, Callable[[TextFile, ColumnChoice, tuple[str, ...]], Iterator[NumberedRow]]] = {
@@ -268,6 +228,7 @@ TABLES: dict[str, Callable[[TextFile, ColumnChoice, tuple[str, ...]], Iterator[N
 
 
 def is_string(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds strings."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
