@@ -82,11 +82,7 @@ class RemoteFile:
         return str(self).rpartition("/")[2]
 
     def open(self) -> io.BufferedReader:
-        """Its bytes. A block that does not come is asked for again, after `WAITS`.
-
-        Raises:
-            UserError: it is not there, may not be read, or does not come.
-        """
+        """Its bytes. A block that does not come is asked for again, after `WAITS`."""
         return io.BufferedReader(_Ranges(self), BLOCK_BYTES)
 
     def now(self) -> RemoteFile:
@@ -126,11 +122,7 @@ def remote_files(url: str) -> list[RemoteFile]:
 
 
 def remote_names(url: str) -> set[str]:
-    """The names of all files in a folder and below it; none where there is no such folder.
-
-    Raises:
-        UserError: as `remote_files`.
-    """
+    """The names of all files in a folder and below it; none if there is no such folder."""
     with _clear_errors(url):
         system, path = _opened(url)
         try:
@@ -140,11 +132,7 @@ def remote_names(url: str) -> set[str]:
 
 
 def upload(path: Path, url: str) -> None:
-    """Put a file where a URL says, in place of an older one, and look whether all of it is there.
-
-    Raises:
-        UserError: no permission, no connection.
-    """
+    """Put a file where a URL says, in place of an older one, and look whether all of it is there."""
 
     def put() -> None:
         system, place = _opened(url)
@@ -158,22 +146,14 @@ def upload(path: Path, url: str) -> None:
 
 
 def fetch_file(url: str, path: Path) -> None:
-    """A small file behind a URL becomes one of this machine.
-
-    Raises:
-        UserError: as `remote_files`.
-    """
+    """A small file behind a URL becomes one of this machine."""
     (file,) = remote_files(url)
     with file.open() as stream, new_file(path) as target:
         target.write(stream.read())
 
 
 def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
-    """What ``work`` returns. After an error it is tried again, after `WAITS`, unless it was refused.
-
-    A server that is asked too often says for how long it wants to be left alone. Where a connection is not ``lost`` in
-    the middle of a file, but was never made, only such a server is asked again.
-    """
+    """What ``work`` returns. A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`."""
     waits = iter(WAITS)
     while True:
         try:
