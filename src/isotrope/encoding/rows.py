@@ -116,31 +116,31 @@ def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
             yield from _of_parquet(source, opened.text, keep)
         else:
             found = rows(source, Columns(opened.text), tuple(keep))
-            yield from _of_values(f"{source.path}:", _lines(source, found) if source.format == ".txt" else found, keep)
+            yield from _of_values(f"{source}:", _lines(source, found) if source.format == ".txt" else found, keep)
 
 
 def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
     start = 1
     try:
-        with reading_errors(source.path), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
+        with reading_errors(source), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
             kinds = [(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow]
-            chosen = Columns(text).choose(source.path, kinds, tuple(keep))
+            chosen = Columns(text).choose(source, kinds, tuple(keep))
             for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
                 texts = pc.fill_null(batch[chosen[0]].cast(pa.string()), "")
                 try:
                     texts.validate(full=True)
                 except pa.ArrowInvalid as error:
-                    raise _no_utf8(f"{source.path}, from row {start} on,") from error
-                yield f"{source.path}:{start}", pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
+                    raise _no_utf8(f"{source}, from row {start} on,") from error
+                yield f"{source}:{start}", pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
                 start += len(batch)
     except pa.ArrowException as error:
-        raise UserError(f"{source.path} is not a readable Parquet file ({error})", "write the file again") from error
+        raise UserError(f"{source} is not a readable Parquet file ({error})", "write the file again") from error
 
 
 def _lines(source: TextFile, found: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
     for number, (line,) in found:
         if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
-            raise UserError(f"{source.path}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
+            raise UserError(f"{source}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
         yield number, (line.removesuffix("\n").removesuffix("\r"),)
 
 

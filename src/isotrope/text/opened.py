@@ -112,10 +112,6 @@ class Opened:
         if not self._states:
             self._states.extend(file.state for file in self.files)
 
-    def seen(self) -> None:
-        """Remember the state of the files, for whoever reads them as they are: `check` compares it."""
-        self._read["rows"] = self._states
-
     def check(self) -> None:
         """Check that the files are those that were read. They are read again only if somebody has touched them.
 
