@@ -16,7 +16,7 @@ import numpy as np
 from isotrope.store.atomic import new_file
 from isotrope.store.job import RESULT, Job
 from isotrope.store.records import Record, RecordLog
-from isotrope.study.spec import SuiteSettings
+from isotrope.study.spec import Suites, SuiteSettings
 from isotrope.text import Opened
 from isotrope.training.folder import read_cosines
 
@@ -42,7 +42,7 @@ class Cell:
     data: str | None
     dev: tuple[str, ...] | None
     test: str | None
-    suites: Mapping[str, SuiteSettings]
+    suites: Mapping[Suites, SuiteSettings]
     positives: bool
     train: bool
     then: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isotrope.errors import UserError
 from isotrope.evaluation.sets.domains import DOMAINS
 from isotrope.evaluation.suite import main_scores
 from isotrope.report.comparison import SHORT_NAMES
@@ -21,7 +20,6 @@ SHAPE = (*GEOMETRY, *POSITIVES)  # of the space: numbers as they are
 COST = ("minutes", "memory")  # of the training; memory is the most that its process has held, in MB of 10⁶ bytes
 KNOWN = (*STS, "Avg.", *TRANSFER, "Transfer Avg.", *RETRIEVAL, "nDCG Avg.", *RANKING, *SHAPE, "dev", *COST)
 LOWER_IS_BETTER = ("alignment", "uniformity", "mean cosine", *COST)
-COLUMN_SUITES = ("transfer", "ranking", "geometry", "retrieval")  # those whose results have columns here
 # Unless a study asks for them: dev pairs have selected the model, costs depend on the machine.
 UNSHOWN = ("dev", *COST)
 
@@ -49,13 +47,11 @@ def suite_scores(suite: str, result: Mapping[str, Any]) -> dict[str, float]:
     if suite == "retrieval":
         found = {task: 100 * score for task, score in main_scores("retrieval", result).items()}
         return found | {"nDCG Avg.": sum(found.values()) / len(found)}
-    if suite == "ranking":
-        columns: dict[str, float] = {}
-        for name, key in MEASURES.items():
-            found = {f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
-            columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
-        return columns
-    raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
+    columns: dict[str, float] = {}
+    for name, key in MEASURES.items():
+        found = {f"{name} {SHORT_NAMES.get(task, task)}": 100 * scores[key] for task, scores in result.items()}
+        columns |= found | {f"{name} Avg.": sum(found.values()) / len(found)}
+    return columns
 
 
 def ordered(columns: set[str]) -> list[str]:

@@ -25,7 +25,6 @@ from isotrope.preset.preset import RESERVED, Preset, check_third_parties, preset
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
-from isotrope.study.columns import COLUMN_SUITES
 from isotrope.study.post_step import check_post_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
@@ -75,12 +74,7 @@ class _Planner:
         cleaning = Cleaning(dedupe=not run.keep_duplicates)
         self.text = corpus_key(self.corpus.paths, split=run.split, cleaning=cleaning)
         for suite, asked in run.suites.items():
-            if suite not in COLUMN_SUITES:
-                raise UserError(f"run.suites: {suite!r} has no columns", f"choose from {', '.join(COLUMN_SUITES)}")
-            try:
-                checked_tasks(suite, asked.tasks or None, asked.setting)
-            except UserError as error:
-                raise UserError(f"study {spec.name}: run.suites: {error.problem}", error.remedy) from error
+            checked_tasks(suite, asked.tasks or None, asked.setting)
         self.measured_on = {
             suite: [data_checksum(data_folder(place.data), MEASURED_BY[suite].folders), asked.model_dump(mode="json")]
             for suite, asked in run.suites.items()

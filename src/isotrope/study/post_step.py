@@ -25,8 +25,8 @@ def check_post_step(then: str, words: bool = False) -> None:
         UserError: an unknown step, option or value; a step that names other sentences; one that weighs words, behind a
             model.
     """
-    if then and isinstance(_step(then), Sif) and not words:
-        raise UserError(f"then = {then!r} weighs words", "write it in a row with vectors = true")
+    if then:
+        _step(then, words)
 
 
 def with_post_step(encoder: Encoder, then: str, corpus: Opened, sentences: int | None, seed: int) -> Encoder:
@@ -49,9 +49,9 @@ def fresh(encoder: Encoder) -> Encoder:
     return encoder.fresh() if isinstance(encoder, RememberingEncoder) else encoder
 
 
-def _step(then: str) -> PostStep:
+def _step(then: str, words: bool = True) -> PostStep:
     step = post_step(then, f"then = {then!r}")
-    if step.fit != TARGET or step.sentences is not None:
-        remedy = "write whitening, whitening:k=… or flow; with fit=target it is fitted on the test's sentences"
-        raise UserError(f"then = {then!r} is not fitted on the row's own sentences", remedy)
+    if step.fit != TARGET or step.sentences is not None or (isinstance(step, Sif) and not words):
+        remedy = "write whitening or flow, fitted on the row's sentences or with fit=target; sif if vectors = true"
+        raise UserError(f"then = {then!r} is not possible", remedy)
     return step

@@ -73,23 +73,13 @@ def _check_names(spec: Spec, entries: Mapping[str, PlannedRow]) -> None:
     for label, figure in spec.figures.items():
         named += [(f"figures.{label}.rows", name, both) for name in figure.rows]
         if figure.kind == "sweep":
-            _check_axis(spec, label, figure.x, entries)
+            swept = {k for e in entries.values() for k, value in e.at.items() if isinstance(value, int | float)}
+            named.append((f"figures.{label}.x", figure.x, swept))
     for place, name, known in named:
         if name not in known:
-            raise UserError(
-                f"study {spec.name}: {place} names {name!r}, which is not a row", f"choose from {_list(known)}"
-            )
-
-
-def _check_axis(spec: Spec, figure: str, key: str, entries: Mapping[str, PlannedRow]) -> None:
-    values = [entry.at[key] for entry in entries.values() if key in entry.at]
-    if not values or not all(isinstance(value, int | float) for value in values):
-        problem = f"study {spec.name}: figures.{figure}.x = {key!r} is no key that is swept over numbers"
-        raise UserError(problem, "add it to a row's sweep, or give --sweep")
-
-
-def _list(names: set[str]) -> str:
-    return ", ".join(sorted(names))
+            what = "a key that is swept over numbers" if place.endswith(".x") else "a row"
+            remedy = f"choose from {', '.join(sorted(known)) or 'keys of a sweep'}"
+            raise UserError(f"study {spec.name}: {place} names {name!r}, which is not {what}", remedy)
 
 
 def _short(value: Any) -> str:
@@ -111,12 +101,9 @@ def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int |
     asked = entry.at.get(SENTENCES, entry.row.sentences or common)
     if asked is None:
         return None
-    if isinstance(asked, bool) or not isinstance(asked, int | float) or asked <= 0:
-        raise UserError(f"sentences = {asked!r} is not possible", "choose a number, or a share of the run's sentences")
-    if asked <= 1 and common is None:
-        raise UserError(
-            f"sentences = {asked!r} is a share, but the run states no number", "add run.sentences, or --sentences"
-        )
+    if not isinstance(asked, int | float) or asked <= 0 or (asked <= 1 and common is None):
+        remedy = "choose a number, or with run.sentences a share of them"
+        raise UserError(f"sentences = {asked!r} is not possible", remedy)
     count = round(asked * (common or 0)) if asked <= 1 else int(asked)
     if entry.row.train and count < recipe.train.batch_size:
         problem = f"{count} sentences do not fill a batch of {recipe.train.batch_size}"

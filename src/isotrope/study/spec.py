@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
 from isotrope.errors import UserError, one_of
@@ -18,9 +18,20 @@ from isotrope.types import Count, NonNegative
 
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Sentences = Annotated[int, Field(ge=2)]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]  # one needs no list
+Listed = BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)  # one needs no list
+Names = Annotated[tuple[str, ...], Listed]
 Values = Annotated[tuple[Any, ...], Field(min_length=1)]
-Published = dict[str, float]  # column -> the printed number
+Suites = Literal["transfer", "ranking", "geometry", "retrieval"]  # those whose results have columns
+
+
+def _known(column: str) -> str:
+    if column not in KNOWN:
+        raise PydanticCustomError("column", "it should be one of {known}", {"known": ", ".join(KNOWN)})
+    return column
+
+
+Column = Annotated[str, AfterValidator(_known)]
+Published = dict[Column, float]  # column -> the printed number
 CURVE_COLUMNS = ("dev", "alignment", "uniformity")  # at every evaluation of a run
 
 
@@ -56,9 +67,11 @@ class CommonSettings(_Record):
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
     test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
-    suites: Annotated[dict[str, SuiteSettings], BeforeValidator(_named)] = {}  # further ones; a list takes them whole
+    suites: Annotated[
+        dict[Suites, SuiteSettings], BeforeValidator(_named)
+    ] = {}  # further ones; a list takes them whole
     positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.positives`)
-    tasks: Names = ()  # the columns to show; (): all that were measured
+    tasks: Annotated[tuple[Column, ...], Listed] = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
     keep_models: bool = False  # teachers are kept in any case
@@ -113,7 +126,7 @@ class Claim(_Record):
     than: str
     text: str
     source: str = ""
-    column: str = "Avg."
+    column: Column = "Avg."
     margin: NonNegative | None = None  # less is no advantage; None: half a point, or 0 if the column is not in points
 
     @property
@@ -128,7 +141,7 @@ class FigureSettings(_Record):
     kind: Literal["bars", "sweep", "curve", "plane", "cosines", "in_batch"]
     title: str
     rows: Names = ()  # (): all
-    columns: Names = ("Avg.",)
+    columns: Annotated[tuple[Column, ...], Listed] = ("Avg.",)
     x: str = ""  # of a sweep: its key
     source: str = ""
 
@@ -162,7 +175,7 @@ class Spec(_Record):
     rows: Annotated[dict[str, RowSettings], Field(min_length=1)]
     reference: dict[str, Reference] = {}
     claims: dict[str, Claim] = {}
-    figures: dict[str, FigureSettings] = {}
+    figures: dict[Annotated[str, Field(pattern=r"^[\w-]+$")], FigureSettings] = {}  # each is a file's name too
     search: SearchSettings | None = None
 
 
@@ -177,18 +190,15 @@ def read_tables(name: str | Path) -> dict[str, Any]:
     Raises:
         UserError: unknown study, broken TOML.
     """
-    if str(name).endswith(".toml"):
-        path: Any = Path(name)
-        if not path.is_file():
-            raise UserError(f"study {name} does not exist", "check the path")
-    elif str(name) in study_names():
-        path = files("isotrope.studies").joinpath(f"{name}.toml")
-    else:
-        remedy = one_of(name, study_names(), ", or a .toml file")
-        raise UserError(f"study {str(name)!r} is unknown", remedy)
+    if not str(name).endswith(".toml") and str(name) not in study_names():
+        raise UserError(f"study {str(name)!r} is unknown", one_of(name, study_names(), ", or a .toml file"))
+    own = str(name).endswith(".toml")
+    path: Any = Path(name) if own else files("isotrope.studies").joinpath(f"{name}.toml")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except FileNotFoundError:
+        raise UserError(f"study {name} does not exist", "check the path") from None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"study {name} is not valid TOML ({error})", "correct that line") from error
     return {"name": Path(name).stem, **tables}
 
@@ -208,12 +218,6 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
     except ValidationError as error:
         mistake = explain(error, "", _keys(error))
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
-    for place, column in _columns(spec):
-        if column not in KNOWN:
-            raise UserError(f"study {name}: {place} has no column {column!r}", f"choose from {', '.join(KNOWN)}")
-    for figure in spec.figures:
-        if not re.fullmatch(r"[\w-]+", figure):  # it is a file's name too
-            raise UserError(f"study {name}: [figures.{figure}] is not a name", "use letters, digits, - and _")
     for place, why in _idle(spec):
         raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
     return _with_vectors(spec)
@@ -243,11 +247,11 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
     """
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
-        best = {label: tuple(map(str, row["set"])) for label, row in found.items()}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{file} is not the result of a search", "name the search.toml that --search wrote") from error
-    if not best.keys() & spec.rows.keys():
-        raise UserError(f"{file} has none of the rows of study {spec.name}", "name the search.toml of this study")
+        best = {label: tuple(map(str, found[label]["set"])) for label in spec.rows.keys() & found.keys()}
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+        best = {}
+    if not best:
+        raise UserError(f"{file} is not the result of a search of this study", "name the search.toml of --search")
     rows = {k: row.model_copy(update={"set": (*row.set, *best.get(k, ()))}) for k, row in spec.rows.items()}
     return spec.model_copy(update={"rows": rows})
 
@@ -262,17 +266,6 @@ def _keys(error: ValidationError) -> list[str]:
     place = error.errors()[0]["loc"]
     record = records.get("suites" if place[:2] == ("run", "suites") else str(place[0]), Spec) if place[1:] else Spec
     return [key for key in record.model_fields if (record, key) != (Spec, "name")]
-
-
-def _columns(spec: Spec) -> Iterator[tuple[str, str]]:
-    """(Place, column) of each key that names a column."""
-    for kind, rows in (("rows", spec.rows), ("reference", spec.reference)):
-        for label, row in rows.items():
-            yield from ((f"{kind}.{label}.published", column) for column in (*row.published, *row.published_sd))
-    yield from (("run.tasks", column) for column in spec.run.tasks)
-    yield from ((f"claims.{label}.column", claim.column) for label, claim in spec.claims.items())
-    for label, figure in spec.figures.items():
-        yield from ((f"figures.{label}.columns", column) for column in figure.columns)
 
 
 def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
