@@ -79,6 +79,9 @@ def choice(folder: Path) -> str:
     return files("out/model/model.safetensors")(folder) + json.dumps(told)
 
 
+whitened = files("out/model/2_Dense/model.safetensors")
+
+
 def scores(folder: Path) -> str:
     record = json.loads((folder / "out" / "study.json").read_text())
     return json.dumps({row["label"]: {s: v["Avg."] for s, v in row["scores"].items()} for row in record["rows"]})
@@ -121,7 +124,9 @@ def cases(base: Path) -> dict[str, Case]:
         "pretrain": Case(8, pretrain, (), files("out/model/model.safetensors", "out/model/tokenizer.json")),
         "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], (), files("out.npy")),
         "encode parts": Case(5, lambda f: [*vectors, *out(f)], (), files("out/part-00000.parquet")),
-        "whiten": Case(6, lambda f: ["whiten", model, str(more), *out(f)], (), files("out/2_Dense/model.safetensors")),
+        "whiten": Case(
+            6, lambda f: ["whiten", model, str(more), *out(f)], (), files("out/model/2_Dense/model.safetensors")
+        ),
         "improve": Case(12, lambda f: [*improve, *out(f)], (), choice),
         "study": Case(4, lambda f: ["study", str(study), "--workers", "1", *out(f)], (), scores),
     }

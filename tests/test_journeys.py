@@ -143,11 +143,11 @@ def test_5_paragraphs_are_longer_than_the_model_reads(user: User) -> None:
 
 
 def test_6_whitening(user: User) -> None:
-    said = user.types("whiten model notes.txt --output whitened --dev pairs.tsv")
-    record = json.loads(Path("whitened/whiten.json").read_text())
-    assert record["verdict"] in ("better", "worse", "not significant")
-    assert record["verdict"] in said
-    assert vectors("whitened", ["a river"]).shape == (1, record["dimensions"]["after"])
+    said = user.types("whiten model notes.txt --output whitened --labels pairs.tsv")
+    record = json.loads(Path("whitened/result.json").read_text())
+    assert record["verdict"]["word"] in ("better", "worse", "no difference found")
+    assert f"verdict: {record['verdict']['word']}" in said
+    assert vectors("whitened/model", ["a river"]).shape == (1, record["dimensions"]["after"])
     user.types("whiten model notes.txt --output whitened", code=2)
 
 
@@ -248,7 +248,7 @@ def test_11_the_model_needs_no_isotrope(user: User) -> None:
     user.types("whiten run/model notes.txt --output whitened --no-compare")
     code = "import sys; sys.modules['isotrope'] = None\nfrom sentence_transformers import SentenceTransformer\n"
     code += "print(SentenceTransformer(sys.argv[1], device='cpu').encode(['a river']).tolist())"
-    for model in ("run/model", "whitened"):
+    for model in ("run/model", "whitened/model"):
         done = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         np.testing.assert_allclose(json.loads(done.stdout), isotrope.load(model).encode(["a river"]), atol=1e-4)
@@ -259,7 +259,7 @@ def test_11_the_model_needs_no_isotrope(user: User) -> None:
 def test_12_onnx(user: User) -> None:
     """The graph holds pooling and whitening; its README's snippet runs."""
     user.types("whiten model notes.txt --output whitened --no-compare")
-    said = user.types("export whitened --output onnx")
+    said = user.types("export whitened/model --output onnx")
     assert "written to onnx" in said
     readme = Path("onnx/README.md").read_text(encoding="utf-8")
     snippet = readme.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", "onnx")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import itertools
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +18,10 @@ from typer.testing import CliRunner
 from conftest import sentences
 from isotrope import load
 from isotrope.cli.main import app
-from isotrope.cli.whiten import whiten as command
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES_OF_SHORT, SCATTERED, tasks_of_texts
-from isotrope.improvement.whiten import WHITEN_RECORD, whiten
+from isotrope.improvement.whiten import whiten
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
 from isotrope.store.records import Record, read_record
 from isotrope.text.corpus import open_corpus
@@ -31,8 +30,14 @@ from isotrope.text.sample import Sample
 TEXTS = ["A man is eating.", "Two dogs run through the snow.", "It rains.", "A man is eating food, and it rains."]
 
 
+def white(model: Path, documents: Path, output: Path, **options: Any) -> Path:
+    """Whiten -> the folder of the model."""
+    return whiten(model, documents, output=output, **options).folder / "model"
+
+
 def record_of(folder: Path) -> Record:
-    return read_record(folder / WHITEN_RECORD)
+    folder = folder if (folder / "result.json").is_file() else folder.parent
+    return read_record(folder / "result.json")
 
 
 @pytest.mark.parametrize(("k", "pooling", "exponent"), [(None, "mean", 0.5), (7, "cls", 0.25), (9, "cls", 0.0)])
@@ -40,10 +45,10 @@ def test_the_saved_model_is_the_fitted_baseline(
     k: int | None, pooling: str, exponent: float, tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "white"
-    whiten(tiny_model, corpus_file, output, k=k, exponent=exponent, sentences=300, pooling=pooling, compare=False)
+    white(tiny_model, corpus_file, output, k=k, exponent=exponent, sentences=300, pooling=pooling, compare=False)
     texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
     expected = Whitening(k=k, exponent=exponent).behind(load(tiny_model, pooling)).fit(texts).encode(TEXTS)
-    for opened in (SentenceTransformer(str(output), device="cpu"), load(output)):
+    for opened in (SentenceTransformer(str(output / "model"), device="cpu"), load(output / "model")):
         np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=2e-3, rtol=1e-3)
 
 
@@ -52,21 +57,21 @@ def test_the_sentences_that_it_was_fitted_on_come_out_white(
 ) -> None:
     # k: a random model's last directions have a millionth of the first one's spread, which is rounding in float32
     output = tmp_path / "white"
-    whiten(tiny_model, corpus_file, output, k=8, exponent=0.5, sentences=300, pooling="cls", compare=False)
+    white(tiny_model, corpus_file, output, k=8, exponent=0.5, sentences=300, pooling="cls", compare=False)
     texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
-    covariance = np.cov(np.asarray(load(output).encode(texts), dtype=np.float64).T, bias=True)
+    covariance = np.cov(np.asarray(load(output / "model").encode(texts), dtype=np.float64).T, bias=True)
     np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-2)
 
 
 def test_the_fit_sees_the_prompt_and_the_new_model_keeps_it(
     prompted_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    whiten(
+    white(
         prompted_model, corpus_file, tmp_path / "white", k=4, exponent=0.5, sentences=300, prompt_name="query",
         compare=False,
     )  # fmt: skip
     texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
-    found = SentenceTransformer(str(tmp_path / "white"), device="cpu").encode(texts)
+    found = SentenceTransformer(str(tmp_path / "white" / "model"), device="cpu").encode(texts)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=2e-3)
     np.testing.assert_allclose(np.cov(found.T.astype(np.float64), bias=True), np.eye(4), atol=1e-2)
 
@@ -75,8 +80,10 @@ def test_unit_length_is_kept_where_the_model_had_it(tiny_model: Path, corpus_fil
     """A raw model has none, and gets none."""
     load(tiny_model, normalize=True).save_pretrained(str(tmp_path / "unit"))
     for name, model, has in (("new", tmp_path / "unit", True), ("raw", tiny_model, False)):
-        whiten(model, corpus_file, tmp_path / name, sentences=200)
-        lengths = np.linalg.norm(SentenceTransformer(str(tmp_path / name), device="cpu").encode(TEXTS), axis=1)
+        white(model, corpus_file, tmp_path / name, sentences=200)
+        lengths = np.linalg.norm(
+            SentenceTransformer(str(tmp_path / name / "model"), device="cpu").encode(TEXTS), axis=1
+        )
         assert np.allclose(lengths, 1, atol=1e-5) is has
         assert record_of(tmp_path / name)["unit_length"] is has
 
@@ -88,17 +95,17 @@ def test_a_model_whose_vectors_are_cut_is_whitened_behind_the_cut(
     encoder = load(tiny_model, "mean", normalize=normalize)
     encoder.truncate_dim = 8
     encoder.save(str(tmp_path / "cut"))
-    whiten(tmp_path / "cut", corpus_file, tmp_path / "white", sentences=300, compare=False)
+    white(tmp_path / "cut", corpus_file, tmp_path / "white", sentences=300, compare=False)
     texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
     mean, matrix = whitening(np.asarray(encoder.encode(texts), dtype=np.float64), exponent=SOFT_WHITENING)
-    found = SentenceTransformer(str(tmp_path / "white"), device="cpu").encode(TEXTS)
+    found = SentenceTransformer(str(tmp_path / "white" / "model"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(found, (encoder.encode(TEXTS) - mean) @ matrix, atol=2e-3, rtol=1e-3)
     assert record_of(tmp_path / "white")["unit_length"] is False, "what is cut has no unit length"
 
 
 def test_directions_that_are_left_out_are_counted(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     """A LayerNorm takes one direction from the mean of BERT's last layer."""
-    output = whiten(tiny_model, corpus_file, tmp_path / "white", sentences=200, pooling="mean", compare=False)
+    output = white(tiny_model, corpus_file, tmp_path / "white", sentences=200, pooling="mean", compare=False)
     assert record_of(output)["dimensions"] == {"before": 32, "after": 31, "left_out": 1}
     assert load(output).get_embedding_dimension() == 31
 
@@ -116,12 +123,12 @@ def test_the_comparison_is_made_on_texts_that_the_fit_has_not_seen(
     )
     text = tmp_path / "text.txt"
     text.write_text("\n".join(f"{a} and {b}" for a, b in itertools.pairwise(sentences(401, seed=3))))
-    record = record_of(whiten(tiny_model, text, tmp_path / "white"))
+    record = record_of(white(tiny_model, text, tmp_path / "white"))
     held = [str(row) for row in load(tiny_model).encode(seen["held"]).astype(np.float64).round(6).tolist()]
     assert len(seen["fit"]) == record["corpus"]["used"] == 320
     assert len(held) == record["held_out"]["texts"] == 80
     assert not set(held) & set(seen["fit"])
-    assert record["self_made"]["verdict"] == record["verdict"]
+    assert record["verdict"]["difference"] == record["self_made"]["difference"]
     assert set(record["self_made"]["per_task"]) == {HALVES_OF_SHORT, SCATTERED}
 
 
@@ -138,20 +145,21 @@ def test_a_worse_model_is_written_with_a_warning(
     text.write_text("\n".join(f"{a} and {b}" for a, b in itertools.pairwise(sentences(401, seed=3))))
     result = CliRunner().invoke(app, ["whiten", str(tiny_model), str(text), "--output", str(tmp_path / "white")])
     assert result.exit_code == 0, result.output
-    assert "warning: the new model is worse; keep the old model" in result.output
+    assert "verdict: worse: " in result.output
+    assert "Keep " in result.output
     assert max(len(line) for line in result.output.splitlines() if line.startswith(" ")) <= 90, "the table fits"
-    assert load(tmp_path / "white").get_embedding_dimension() == 1
+    assert load(tmp_path / "white" / "model").get_embedding_dimension() == 1
 
 
 def test_labelled_pairs_judge_before_the_tasks_do(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "mine.tsv"
     pairs.write_text("".join(f"{a}\t{b}\t{i % 6}\n" for i, (a, b) in enumerate(itertools.pairwise(sentences(40)))))
-    command = ["whiten", str(tiny_model), str(corpus_file), "--output", str(tmp_path / "white"), "--dev", str(pairs)]
+    command = ["whiten", str(tiny_model), str(corpus_file), "--output", str(tmp_path / "white"), "--labels", str(pairs)]
     result = CliRunner().invoke(app, [*command, "--sentences", "200"])
     assert result.exit_code == 0, result.output
     found = record_of(tmp_path / "white")
     assert "Spearman × 100" in result.output
-    assert found["pairs"]["verdict"] == found["verdict"]
+    assert found["verdict"]["judge"] == "39 graded pairs of mine"
     assert list(found["pairs"]["per_task"]) == ["mine"]
 
 
@@ -160,25 +168,20 @@ def test_short_texts_are_not_compared_and_the_user_hears_why(tiny_model: Path, t
     text.write_text("\n".join({" ".join(words.split()[:5]) for words in sentences(300)}))
     result = CliRunner().invoke(app, ["whiten", str(tiny_model), str(text), "--output", str(tmp_path / "white")])
     assert result.exit_code == 0, result.output
-    assert "not compared: 0 of" in result.output
-    assert record_of(tmp_path / "white")["verdict"] == "not tested"
+    assert "verdict: not tested; Keep " in result.output
+    assert record_of(tmp_path / "white")["verdict"]["word"] == "not tested"
 
 
 @pytest.mark.parametrize("exponent", [-0.1, 0.6, float("nan")])
 def test_an_impossible_exponent_is_refused_at_once(exponent: float, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"exponent = .*: choose 0 .* to 0\.5"):
-        whiten("no model", "no text", tmp_path / "white", exponent=exponent)
-
-
-def test_the_commands_default_is_the_functions() -> None:
-    """The command line does not import what needs torch."""
-    assert inspect.signature(command).parameters["exponent"].default == SOFT_WHITENING
+        white("no model", "no text", tmp_path / "white", exponent=exponent)
 
 
 def test_a_folder_that_holds_something_is_kept(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("do not lose me")
     with pytest.raises(UserError, match="is not empty"):
-        whiten(tiny_model, corpus_file, tmp_path)
+        white(tiny_model, corpus_file, tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "do not lose me"
 
 
@@ -187,7 +190,7 @@ def test_too_few_sentences_are_one_line_and_leave_no_folder(
 ) -> None:
     target = tmp_path / "white"
     with pytest.raises(UserError, match="3 sentences cannot whiten"):
-        whiten(tiny_model, corpus_file, target, sentences=3)
+        white(tiny_model, corpus_file, target, sentences=3)
     assert not target.exists()
 
 
@@ -196,7 +199,7 @@ def test_a_few_sentences_are_enough_to_centre_and_the_comparison_gets_its_part(
 ) -> None:
     short = tmp_path / "short.txt"
     short.write_text("\n".join(corpus_file.read_text().splitlines()[:20]))
-    record = record_of(whiten(tiny_model, short, tmp_path / "white", exponent=0.0))
+    record = record_of(white(tiny_model, short, tmp_path / "white", exponent=0.0))
     assert record["dimensions"] == {"before": 32, "after": 32, "left_out": 0}
     assert record["held_out"]["texts"] == 4
 
@@ -207,31 +210,8 @@ def test_the_command_names_the_model_and_what_to_do_next(tiny_model: Path, corpu
         app, ["whiten", str(tiny_model), str(corpus_file), "--output", str(target), "--sentences", "300", "--k", "5"]
     )
     assert result.exit_code == 0, result.output
-    assert load(target).get_embedding_dimension() == 5
+    assert load(target / "model").get_embedding_dimension() == 5
     assert "5 dimensions" in result.output
-
-
-def test_what_lies_beside_the_output_is_kept(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    """`whiten` deleted a folder of the name OUTPUT.part."""
-    (tmp_path / "white.part").mkdir()
-    (tmp_path / "white.part" / "thesis.txt").write_text("do not lose me")
-    whiten(tiny_model, corpus_file, tmp_path / "white", k=4, sentences=100)
-    assert (tmp_path / "white.part" / "thesis.txt").read_text() == "do not lose me"
-    assert {path.name for path in tmp_path.iterdir()} == {"white", "white.part"}
-
-
-def test_places_that_cannot_be_taken_are_refused_at_once(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the corpus is opened: there is none."""
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "empty")
-    monkeypatch.chdir(tmp_path / "empty")
-    for name, problem in ((".", "current folder"), ("../file", "is a file"), ("../link", "symbolic link")):
-        with pytest.raises(UserError, match=problem):
-            whiten(tiny_model, "no such corpus", name)
-    assert not any((tmp_path / "empty").iterdir())
 
 
 def test_a_model_with_broken_weights_is_refused_and_nothing_is_written(
@@ -241,7 +221,7 @@ def test_a_model_with_broken_weights_is_refused_and_nothing_is_written(
     next(iter(model.parameters())).data.fill_(float("nan"))
     model.save_pretrained(str(tmp_path / "broken"))
     with pytest.raises(UserError, match="are finite numbers"):
-        whiten(tmp_path / "broken", corpus_file, tmp_path / "white")
+        white(tmp_path / "broken", corpus_file, tmp_path / "white")
     assert not (tmp_path / "white").exists()
 
 
@@ -256,15 +236,15 @@ def test_paths_that_are_not_utf8_or_look_like_markup(tiny_model: Path, corpus_fi
     assert result.exit_code == 0, result.output
     assert "[/x]white" in result.output
     with pytest.raises(UserError, match=r"Gr\\udcfc\\udcdfe/white is not a path in UTF-8"):
-        whiten(tiny_model, text, odd / "white")
+        white(tiny_model, text, odd / "white")
     shutil.copytree(tiny_model, odd / "model")
     with pytest.raises(UserError, match="model is not a path in UTF-8"):
-        whiten(odd / "model", text, tmp_path / "other")
+        white(odd / "model", text, tmp_path / "other")
     assert {path.name for path in odd.iterdir()} == {"[", "model"}
 
 
 def test_no_path_of_this_machine_is_kept_with_the_model(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    folder = whiten(tiny_model, corpus_file, tmp_path / "white", k=4, sentences=100, compare=False)
+    folder = white(tiny_model, corpus_file, tmp_path / "white", k=4, sentences=100, compare=False)
     for path in folder.rglob("*"):
         if path.suffix in {".json", ".md"}:
             assert str(tiny_model.parent) not in path.read_text(encoding="utf-8"), path.name
@@ -277,6 +257,6 @@ def test_what_is_read_of_the_text_is_said_and_sentences_are_read_whole(tiny_mode
     warned = "warning: much of the text is cut off: add --split sentences"
     for split, count in ((None, "50 kept"), ("sentences", "600 sentences, 600 kept")):
         out = io.StringIO()
-        whiten(tiny_model, corpus, tmp_path / count, split=split, compare=False, console=plain_console(file=out))
+        white(tiny_model, corpus, tmp_path / count, split=split, compare=False, console=plain_console(file=out))
         assert count in out.getvalue()
         assert (warned in out.getvalue()) is (split is None)

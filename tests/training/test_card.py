@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from isotrope import load
-from isotrope.improvement.whiten import WHITEN_RECORD, whiten
+from isotrope.improvement.whiten import whiten
 from isotrope.store.records import read_record
-from isotrope.training.card import whiten_card
 from isotrope.training.train import Run
 from small_runs import small_run
 
@@ -53,7 +51,7 @@ def test_it_tells_the_split_and_that_no_pairs_chose(
     assert "| `split` | `sentences:de` | set for this run |" in text
     assert "| `train.select` | `[]` | set for this run |" in text
     whiten(run.folder / "model", corpus_file, tmp_path / "white", k=8, sentences=100, split="sentences")
-    assert '| `split` | `"sentences"` | set for this run |' in (tmp_path / "white" / "README.md").read_text()
+    assert '| `split` | `"sentences"` | set for this run |' in (tmp_path / "white" / "model" / "README.md").read_text()
 
 
 def test_sentence_transformers_keeps_the_card(finished: Run, tmp_path: Path) -> None:
@@ -63,8 +61,8 @@ def test_sentence_transformers_keeps_the_card(finished: Run, tmp_path: Path) -> 
 
 def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:
     whiten(finished.folder / "model", corpus_file, tmp_path / "white", sentences=200, k=8)
-    text = (tmp_path / "white" / "README.md").read_text(encoding="utf-8")
-    record = read_record(tmp_path / "white" / WHITEN_RECORD)
+    text = (tmp_path / "white" / "model" / "README.md").read_text(encoding="utf-8")
+    record = read_record(tmp_path / "white" / "result.json")
     for words in (
         "### 1. Trained with `simcse`",
         "### 2. Whitened with `BERT-whitening`",
@@ -78,31 +76,3 @@ def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_fil
     ):
         assert words in text, words
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
-
-
-@pytest.mark.parametrize("tasks", [["pairs"], ["self_made"], ["pairs", "self_made"]])
-def test_the_verdict_of_a_whitening_says_what_was_measured(
-    tiny_model: Path, finished: Run, tmp_path: Path, tasks: list[str]
-) -> None:
-    record = {
-        **dict.fromkeys(("k", "pooling", "split", "prompt", "pairs", "self_made")),
-        **{"exponent": 0.5, "seed": 0},
-        **{
-            "split": None,
-            "self_made": None,
-            "measure": "MRR@10 × 100",
-            "verdict": "worse",
-            "advice": "keep the old model",
-            "held_out": {"used": 1234},
-        },
-        **{"corpus": {"rows": 3, "used": 2, "key": "k"}},
-        **dict.fromkeys(tasks, finished.record["comparison"]),
-    }
-    text = whiten_card(tiny_model, ["a.txt"], record, load(tiny_model, device="cpu")).markdown(tmp_path)
-    assert ("graded similarity" in text) == ("pairs" in tasks)
-    assert ("1,234 texts" in text) == ("self_made" in tasks)
-    assert f"## Is it better than {tiny_model.name}?" in text
-    further = whiten_card(finished.folder / "model", ["a.txt"], record, load(tiny_model, device="cpu")).markdown(
-        tmp_path
-    )
-    assert "## Is it better than the model before step 2?" in further

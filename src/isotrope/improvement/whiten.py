@@ -1,58 +1,67 @@
-"""Whiten a model for good: a linear layer behind it, in plain sentence-transformers format, and whether that helped."""
+"""Whiten a model for good: a linear layer after it, in plain sentence-transformers format, and whether that helped."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 
+from isotrope import text as text_room
+from isotrope.components.citations import cited_keys
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
+from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.locate import public_name
+from isotrope.encoder.given import GivenModel, located
+from isotrope.encoder.origin import Base
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents, measure_in_words
 from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
+from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.improve import Improvement
 from isotrope.post.saved import with_linear
-from isotrope.post.whitening import SOFT_WHITENING, check_size, fewest_rows, whitening
-from isotrope.store.atomic import check_replaceable
-from isotrope.store.cache import cache_folder
-from isotrope.store.disk import writing
-from isotrope.text.corpus import open_corpus
+from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
+from isotrope.report.card import Card, Data, Step
+from isotrope.report.comparison import COMPARED, comparison_rows, with_average
+from isotrope.report.outcome import MODEL, REPORT
+from isotrope.report.page import Page
+from isotrope.report.tables import Table
+from isotrope.store.atomic import write_text
+from isotrope.store.job import Job
+from isotrope.store.records import Record
 from isotrope.text.coverage import coverage
+from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
-from isotrope.training.card import whiten_card
 from isotrope.training.pairs import dev_names, dev_pairs
 from isotrope.types import Encoder
 
-WHITEN_RECORD = "whiten.json"  # beside the model: the settings, and how it compares with the old one
+KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
-_ADVICE = {
-    "better": "use the new model",
-    "worse": "keep the old model, or try a smaller --exponent",
-    "not significant": "keep the old model",
-    "not tested": "keep the old model until you have compared the two",
-}
-_MORE = "; labelled pairs (--dev) would judge better"
+USUAL = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
+HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
+HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts."
 
 
 def whiten(
-    model: str | Path,
-    corpus: str | Path | Sequence[str | Path],
-    output: str | Path,
+    model: GivenModel,
+    documents: Given,
     *,
+    output: str | Path | None = None,
     k: int | None = None,
     exponent: float = SOFT_WHITENING,
     sentences: int = 20_000,
@@ -62,101 +71,174 @@ def whiten(
     pooling: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
-    dev: str | Sequence[str] = (),
+    labels: str | Sequence[str] = (),
     data: str | Path | None = None,
     compare: bool = True,
+    restart: bool = False,
     console: Console | None = None,
-) -> Path:
+) -> Improvement:
     """Fit whitening on text without labels, and save the model with it as a linear layer (D, K).
 
     It spreads a raw model's vectors evenly. A model that was trained on labelled pairs may lose by it, above all in
-    search. So the new model is compared with the old one, and the result is kept in ``whiten.json``. Where the old
-    model ends with unit length, the new one does too. Su et al., 2021, https://arxiv.org/abs/2103.15316.
+    search. So the new model is compared with the old one. Where the old model ends with unit length, the new one does
+    too. Su et al., 2021, https://arxiv.org/abs/2103.15316.
 
     Args:
-        model: as `isotrope.load` takes it.
-        corpus: text files or folders, as `isotrope.train` takes them.
-        output: the new model's folder; loads in plain sentence-transformers.
+        model: a loaded model, which is left as it was, or what `isotrope.load` takes.
+        documents: text of any kind: see `isotrope.text.open`.
+        output: a folder for the new model and the report; None: a temporary one, which the result keeps.
         k: dimensions kept, of the largest variance; None: all that have any.
         exponent: 0.5 is full whitening, 0 is centring alone.
-        sentences: at most so many are sampled for the fit; more than D are needed, or than k. Exponent 0 alone needs 2.
+        sentences: at most so many are sampled for the fit; more than D are needed, or than k. Exponent 0 only needs 2.
         seed: of the sample.
-        text: the sentences' column, in tables.
+        text: the column of the texts, in tables.
         split: "sentences" fits on the sentences of the texts: see `isotrope.text.split.language_of`.
         pooling: as `isotrope.load` takes it, and so are the next two.
         prompt: words before every text, in the fit and in the new model.
         prompt_name: the same, by its name in the model.
-        dev: labelled pairs that judge: ``stsb``, ``sickr``, files (.tsv, .csv).
+        labels: graded pairs that judge: ``stsb``, ``sickr``, files (.tsv, .csv).
         data: the folder that holds ``senteval/``, for sets by name.
-        compare: compare also on tasks made from texts that are kept from the fit (`document_tasks`).
-        console: shows the progress; None: nothing is shown.
-
-    Returns:
-        ``output``.
+        compare: compare also on tasks made from texts that are kept from the fit.
+        restart: forget what an earlier call left in the output.
+        console: where to report; None: nothing is shown.
 
     Raises:
         UserError: no such model, text or pairs, an impossible exponent, too few sentences for so many dimensions, an
-            output that holds something.
+            output that is not ours or was begun with something else.
     """
-    folder, console = Path(output), console or plain_console(quiet=True)
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty", "choose a new folder")
-    check_replaceable(folder, "model")
+    console = console or plain_console(quiet=True)
     if not 0 <= exponent <= 0.5:
         raise UserError(f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)")
-    judging = dev_pairs(dev_names([dev] if isinstance(dev, str) else dev), data)
+    judging = dev_pairs(dev_names([labels] if isinstance(labels, str) else labels), data)
+    where = located(model)
     with watch("loading", console):
-        encoder = load(model, pooling, prompt=prompt, prompt_name=prompt_name)
-        if note := Prompts(prompt, prompt_name).note(encoder, str(model)):
+        encoder = load(where, pooling, prompt=prompt, prompt_name=prompt_name)
+        if note := Prompts(prompt, prompt_name).note(encoder, where):
             console.print(note)
-        paths = [corpus] if isinstance(corpus, str | Path) else corpus
-        cleaned = open_corpus(paths, cache=cache_folder("corpora"), text=text, split=split)
-    console.print(str(cleaned.report))
-    if found := coverage(encoder, used_prompt(encoder), Sample(cleaned, None, seed), encoder.max_seq_length or 512):
-        console.print(str(found))
-        if warning := found.warning([] if split else ["add --split sentences"]):
-            console.print(warning)
-    dim = int(encoder.get_embedding_dimension())
-    drawn = Sample(cleaned, None, seed).texts(sentences + HELD_OUT)
-    kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0
-    fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
-    wanted = check_size(len(fitted_on), dim, k, exponent)
-    tasks = tasks_of_texts(held)
-    judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
-    texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
-    with writing(folder.parent, again="run the same command again"):
+        opened = text_room.open(documents, text=text, split=split)
+        corpus = opened.texts()
+    asked = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling, "split": opened.split}
+    identity = {
+        **asked, "model": files_checksum(where), "documents": corpus.key, "sentences": sentences, "compare": compare,
+        "prompt": used_prompt(encoder), "labels": {name: pairs.checksum() for name, pairs in judging.items()},
+    }  # fmt: skip
+    job = Job(output, KIND, identity, [opened], restart=restart)
+    with job.held():
+        if (record := job.result()) is not None:
+            return Improvement(job, record, whitening_page)
+        console.print(str(corpus.report))
+        if found := coverage(encoder, used_prompt(encoder), Sample(corpus, None, seed), encoder.max_seq_length or 512):
+            console.print(str(found))
+            if warning := found.warning([] if opened.split else ["add --split sentences"]):
+                console.print(warning)
+        dim = int(encoder.get_embedding_dimension())
+        drawn = Sample(corpus, None, seed).texts(sentences + HELD_OUT)
+        kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0
+        fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
+        wanted = check_size(len(fitted_on), dim, k, exponent)
+        tasks = tasks_of_texts(held)
+        judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
+        texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
+        job.begin()
         console.print(threads_line())
         with watch("encoding", console):
             old = Known(texts, vectors_of(encoder, texts, batch_size=32))
         mean, matrix = whitening(np.asarray(old.encode(fitted_on), dtype=np.float64), k, exponent)
-        new = Known(texts, (old.vectors - mean) @ matrix)
-        encoder = with_linear(encoder, mean, matrix)
+        new, encoder = Known(texts, (old.vectors - mean) @ matrix), with_linear(encoder, mean, matrix)
         record = {
-            "model": public_name(model), "pooling": pooling, "k": k, "exponent": exponent, "seed": seed,
-            "split": split,
+            **asked, "choice": f"whitening with exponent {exponent:g}", "model": Base.of(where).name,
             "prompt": encoder.prompts.get(encoder.default_prompt_name or ""),
-            "corpus": {"key": cleaned.key, "rows": len(cleaned), "used": len(fitted_on)},
+            "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(fitted_on)},
             "dimensions": {"before": dim, "after": matrix.shape[1], "left_out": wanted - matrix.shape[1]},
             "unit_length": isinstance(encoder[-1], Normalize),
             "held_out": {"texts": len(held), "used": max((task.size for task in tasks), default=0)},
-            **_verdict(old, new, tasks, judging),
+            **_compared(old, new, tasks, judging, Base.of(where).name),
         }  # fmt: skip
-        card = whiten_card(model, paths, record, encoder)
-        save(encoder, folder, {WHITEN_RECORD: record}, card.markdown(folder))
-    return folder
+        for source in job.sources:
+            source.check()
+        card = _card(where, opened.paths, record, encoder)
+        save(encoder, job.folder / MODEL, card=card.markdown(job.folder / MODEL))
+        write_text(job.folder / REPORT, whitening_page(record).html())
+        return Improvement(job, job.finish(record), whitening_page)
 
 
-def _verdict(old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging: Mapping[str, Pairs]) -> dict[str, Any]:
-    """The comparisons, and what follows from them. Labels come before tasks that nobody labelled."""
+def whitening_page(record: Mapping[str, Any]) -> Page:
+    """The page of a whitened model."""
+    evidence = _evidence(record)
+    return Page(
+        title=f"Whitened: {record['model']}",
+        lead=[fitted_line(record)],
+        verdict=Verdict.from_record(record["verdict"]),
+        tables=[evidence] if evidence.rows else [],
+    )
+
+
+def fitted_line(record: Mapping[str, Any]) -> str:
+    """What was fitted, in a sentence."""
+    dimensions, used = record["dimensions"], record["corpus"]["used"]
+    left_out = dimensions["left_out"]
+    return (
+        f"whitened with exponent {record['exponent']:g}, fitted on {used:,} texts: "
+        f"{dimensions['before']} → {dimensions['after']} dimensions"
+        + (f", {left_out} left out since the text does not vary there" if left_out else "")
+        + ("; vectors keep unit length" if record["unit_length"] else "")
+    )
+
+
+def _compared(
+    old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging: Mapping[str, Pairs], model: str
+) -> Record:
+    """The comparisons, and the verdict. Labels come before tasks that nobody labelled."""
     sets = {name: {"test": pairs} for name, pairs in judging.items()}
-    scored = [main_pairs(sets, similarities(encoder, sets)) for encoder in (old, new)] if sets else []
-    found = {
-        "pairs": asdict(compare_pairs(scored[0], scored[1])) if scored else None,
-        "self_made": asdict(compare_on_documents(old, new, tasks)) if tasks else None,
+    found: dict[str, Comparison] = {}
+    if sets:
+        before, after = (main_pairs(sets, similarities(encoder, sets)) for encoder in (old, new))
+        found["pairs"] = compare_pairs(before, after)
+    if tasks:
+        found["self_made"] = compare_on_documents(old, new, tasks)
+    measure = measure_in_words(tasks) if tasks else ""
+    if not found:
+        advice = f"Keep {model} until you have compared the two, best by labelled pairs (--labels)."
+        verdict = Verdict.not_tested(before=model, after=NEW, advice=advice)
+    elif sets:
+        judge = f"{sum(map(len, judging.values())):,} graded pairs of {', '.join(judging)}"
+        verdict = Verdict.of(found["pairs"], before=model, after=NEW, judge=judge, measure="Spearman × 100")
+    else:
+        judge = f"{max(task.size for task in tasks):,} of your own documents"
+        verdict = Verdict.of(found["self_made"], before=model, after=NEW, judge=judge, measure=measure)
+        verdict = replace(verdict, advice=f"{verdict.advice} Labelled pairs (--labels) would judge better.")
+    table = {
+        task: {"before": of.before, "after": of.after} for each in found.values() for task, of in each.per_task.items()
     }
-    verdict = (found["pairs"] or found["self_made"] or {"verdict": "not tested"})["verdict"]
-    return found | {
-        "measure": measure_in_words(tasks),
-        "verdict": verdict,
-        "advice": _ADVICE[verdict] + ("" if sets else _MORE),
-    }
+    compared = {kind: asdict(found[kind]) if kind in found else None for kind in ("pairs", "self_made")}
+    return {**compared, "measure": measure, "verdict": verdict.record(), "table": table}
+
+
+def _evidence(record: Mapping[str, Any]) -> Table:
+    found = [record[kind] for kind in ("pairs", "self_made") if record[kind]]
+    notes = [HOW_GRADED] if record["pairs"] else []
+    if record["self_made"]:
+        used = record["held_out"]["used"]
+        notes.append(f"Parts of texts: {record['measure']}, on {used:,} texts that the fit did not see; ungraded.")
+    rows = [row for comparison in found for row in comparison_rows(with_average(comparison))]
+    return Table("Before and after", ["", *COMPARED], rows, notes=[*notes, HOW_TESTED])
+
+
+def _card(model: str, paths: Sequence[str], record: Mapping[str, Any], whitened: SentenceTransformer) -> Card:
+    """The card of a whitened model: that of the model before, and the whitening."""
+    step = Step(
+        action="Whitened with",
+        method="BERT-whitening",
+        data=Data.of(paths, record["corpus"]["rows"], record["corpus"]["used"], record["corpus"]["key"]),
+        settings=[
+            (key, json.dumps(record[key]), "isotrope's default" if record[key] == value else "set for this run")
+            for key, value in USUAL.items()
+        ],
+        cites=cited_keys([Whitening]),
+        limits=["The whitening fits the text above. It may fit other text less well."],
+    )
+    card, evidence = Card.of(model).then(step, whitened), _evidence(record)
+    if not evidence.rows:
+        return card
+    before = card.base.name if len(card.steps) == 1 else f"the model before step {len(card.steps)}"
+    return card.judged(replace(Verdict.from_record(record["verdict"]), before=before), evidence)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.locate import public_name
-from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
-from isotrope.post.whitening import SOFT_WHITENING, Whitening
 from isotrope.preset.head import head_classes
 from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.preset import component_classes
@@ -22,16 +17,11 @@ from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, comparison_rows, with_average
 from isotrope.report.tables import Table
-from isotrope.training.judge import AFTER
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count
 
 SET = "set for this run"
 HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
-HOW_SELF_MADE = (
-    "Parts of texts: how well the rest of a text is found by a part of it ({measure}), on {count:,} texts that the fit "
-    "did not see. Nobody graded these tasks."
-)
 HEAD_KEPT = "The new model is judged with its training head, which is part of it."
 HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts, not the training seed."
 
@@ -59,44 +49,6 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
     verdict = replace(verdict, before=_before(card, verdict.before))
     how = [HOW_GRADED, HOW_TESTED, *([HEAD_KEPT] if "head" in result else [])]
     return card.judged(verdict, Table("", ["", *COMPARED], comparison_rows(with_average(comparison)), notes=how))
-
-
-def whiten_card(
-    model: str | Path, paths: Sequence[str | Path], record: Mapping[str, Any], whitened: SentenceTransformer
-) -> Card:
-    """The card of a whitened model: that of the model before, and the whitening.
-
-    Args:
-        model: the model before, as it was named.
-        paths: of the text.
-        record: what ``whiten.json`` will hold.
-        whitened: the new model.
-    """
-    usual = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
-    step = Step(
-        action="Whitened with",
-        method="BERT-whitening",
-        data=Data.of(paths, record["corpus"]["rows"], record["corpus"]["used"], record["corpus"]["key"]),
-        settings=[
-            (key, json.dumps(record[key]), "isotrope's default" if record[key] == value else SET)
-            for key, value in usual.items()
-        ],
-        cites=cited_keys([Whitening]),
-        limits=["The whitening fits the text above. It may fit other text less well."],
-    )
-    card = Card.of(model).then(step, whitened)
-    count, found = record["held_out"]["used"], [record[kind] for kind in ("pairs", "self_made") if record[kind]]
-    if not found:
-        return card
-    how = [HOW_GRADED] if record["pairs"] else []
-    how += [HOW_SELF_MADE.format(count=count, measure=record["measure"])] if record["self_made"] else []
-    rows = [row for comparison in found for row in comparison_rows(with_average(comparison))]
-    judge, measure = (
-        ("graded pairs", "Spearman × 100") if record["pairs"] else (f"{count:,} of its texts", record["measure"])
-    )
-    before = _before(card, card.base.name)
-    verdict = Verdict.of(Comparison(**found[0]), before=before, after=AFTER, judge=judge, measure=measure)
-    return card.judged(verdict, Table("", ["", *COMPARED], rows, notes=[*how, HOW_TESTED]))
 
 
 def _before(card: Card, base: str) -> str:
