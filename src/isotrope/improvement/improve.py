@@ -194,10 +194,10 @@ class _Work:
             stopped = not notes.clock.rang
         notes.keep()
         if AS_IS not in race.scores:
-            raise Stopped("stopped before anything was measured; the same command goes on")
+            raise Stopped("stopped before anything was measured")
         record = self._decided(race, judges, finished=not stopped)
         if stopped:
-            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}; the same command goes on")
+            raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}")
         return record
 
     def _prepared(self, pooling: str | None, seed: int) -> tuple[Start, Judges, list[str]]:
