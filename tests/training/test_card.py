@@ -50,7 +50,7 @@ def test_it_tells_the_split_and_that_no_pairs_chose(
     text = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
     assert "| `split` | `sentences:de` | set for this run |" in text
     assert "| `train.select` | `[]` | set for this run |" in text
-    whiten(run.folder / "model", corpus_file, tmp_path / "white", k=8, sentences=100, split="sentences")
+    whiten(run.folder / "model", corpus_file, output=tmp_path / "white", k=8, sentences=100, split="sentences")
     assert '| `split` | `"sentences"` | set for this run |' in (tmp_path / "white" / "model" / "README.md").read_text()
 
 
@@ -60,7 +60,7 @@ def test_sentence_transformers_keeps_the_card(finished: Run, tmp_path: Path) -> 
 
 
 def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:
-    whiten(finished.folder / "model", corpus_file, tmp_path / "white", sentences=200, k=8)
+    whiten(finished.folder / "model", corpus_file, output=tmp_path / "white", sentences=200, k=8)
     text = (tmp_path / "white" / "model" / "README.md").read_text(encoding="utf-8")
     record = read_record(tmp_path / "white" / "result.json")
     for words in (
