@@ -39,8 +39,11 @@ from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.cleaning import Cleaning
+from isotrope.text.corpus import Corpus, read_texts
+from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation
+from isotrope.text.readers import Columns
 from isotrope.training.environment import environment
 
 BACKBONE, SEED = "isotrope/minilm", 0
@@ -87,7 +90,7 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
 
 
 def cleaned(path: Path) -> Corpus:
-    return open_corpus(path, cache=cache_folder("corpora"))
+    return read_texts(find_sources([path]), Columns(), Cleaning(), cache_folder("corpora"))
 
 
 def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:

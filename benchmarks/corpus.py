@@ -38,7 +38,10 @@ from datasets import disable_progress_bars
 from isotrope import load
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.cleaning import Cleaning
+from isotrope.text.corpus import Corpus, read_texts
+from isotrope.text.files import find_sources
+from isotrope.text.readers import Columns
 from isotrope.text.tokens import token_data
 from isotrope.types import Batch
 from timing import show
@@ -79,11 +82,11 @@ def teach(lines: int, folder: Path) -> None:
 def one(lines: int, folder: Path) -> dict[str, Any]:
     """A corpus of so many lines, in this process."""
     cache, model = folder / "corpora", load("isotrope/tiny", device="cpu")
-    read(model, open_corpus(generate(folder / "small.txt", 0, SMALL), cache=cache))
+    read(model, read_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), Cleaning(), cache))
     teach(SMALL, folder)
     file = generate(folder / "big.txt", SMALL, lines)
     before, peak, mapped = memory("RssAnon"), memory("VmHWM"), memory("RssFile")
-    corpus = open_corpus(file, cache=cache)
+    corpus = read_texts(find_sources([file]), Columns(), Cleaning(), cache)
     opening = memory("VmHWM") - peak
     began = time.perf_counter()
     read(model, corpus)
@@ -103,7 +106,9 @@ def one(lines: int, folder: Path) -> dict[str, Any]:
 def tokens(folder: Path) -> dict[str, float]:
     """Milliseconds a batch: from the store, and from text."""
     model = load("isotrope/tiny", device="cpu")
-    corpus = open_corpus(generate(folder / "text.txt", 0, SMALL), cache=folder / "corpora")
+    corpus = read_texts(
+        find_sources([generate(folder / "text.txt", 0, SMALL)]), Columns(), Cleaning(), folder / "corpora"
+    )
     plain = SentenceTransformerDataCollator(model.preprocess, max_length=LENGTH)
     systems = {"store": token_data(model, corpus, None, LENGTH, Console(quiet=True)), "text": (corpus.dataset, plain)}
     found = {}

@@ -13,7 +13,7 @@ from isotrope import component, load
 from isotrope.components.registry import STAGES, kinds
 from isotrope.contract.context import BuildContext, built
 from isotrope.errors import UserError
-from isotrope.text.corpus import open_corpus
+from isotrope.text.opened import open as text_open
 from isotrope.types import Batch, Scores
 
 EVERY = [(stage, kind) for stage in STAGES for kind in kinds(stage)]
@@ -135,7 +135,7 @@ def test_a_peer_reads_tokens_and_goes_on_from_its_state(kind: str, tiny_model: P
 def test_a_teacher_gives_unit_rows_without_gradient(
     kind: str, tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
-    corpus, student = open_corpus(corpus_file, cache=tmp_path), load(tiny_model, "cls", device="cpu")
+    corpus, student = text_open(corpus_file).texts(), load(tiny_model, "cls", device="cpu")
     models = {"model": str(tiny_model), "models": [str(tiny_model)]}
     options = {name: value for name, value in models.items() if name in contract.parameters("teachers", kind)}
     taught = component("teachers", kind, **options).build(BuildContext.of(student, corpus=corpus))

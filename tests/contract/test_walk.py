@@ -24,7 +24,7 @@ WALK = [
     "training/train.py -> training/inputs.py:read_inputs",
     "training/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
     "training/inputs.py -> text/opened.py:Opened.texts",  # read, cleaned and hashed; or documents, and pairs of them
-    "text/opened.py -> text/corpus.py:open_corpus",
+    "text/opened.py -> text/corpus.py:read_texts",
     "text/files.py -> store/cache.py:cached",
     "training/train.py -> training/prepare.py:prepare",
     "training/prepare.py -> encoder/load.py:load",

@@ -23,14 +23,14 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document
+from isotrope.text.opened import open as text_open
 from library import write_library
 
 
 def documents(folder: Path, count: int = 120, titles: bool = True) -> list[Document]:
     path = write_library(folder / f"{count}-{titles}.jsonl", count, titles)
-    return list(open_documents(path, cache=folder / "cache").each())
+    return list(text_open(path).documents().each())
 
 
 def test_tasks_are_made_of_what_the_documents_have(tmp_path: Path) -> None:
@@ -63,16 +63,14 @@ def test_so_many_are_held_out_that_enough_can_make_a_task(tmp_path: Path) -> Non
     short = [f'{{"title": "", "text": "a day of king {number}"}}' for number in range(2400)]
     path = tmp_path / "mixed.jsonl"
     path.write_text("\n".join(part for three in zip(lines, short[::2], short[1::2], strict=True) for part in three))
-    mixed = open_documents(path, cache=tmp_path / "cache")
+    mixed = text_open(path).documents()
     assert len(mixed) == 3600
     assert 600 < held_out_count(mixed, 0) <= 720
     one = tmp_path / "sentences.jsonl"
     texts = [" ".join(f"w{place}x{word}" for word in range(20)) for place in range(6000)]
     one.write_text("\n".join(f'{{"title": "", "text": "{text}"}}' for text in texts))
-    assert held_out_count(open_documents(one, cache=tmp_path / "cache"), 0) == 1000, (
-        "of twenty words each: more of them judge"
-    )
-    all_long = open_documents(write_library(tmp_path / "all.jsonl", 140), cache=tmp_path / "cache")
+    assert held_out_count(text_open(one).documents(), 0) == 1000, "of twenty words each: more of them judge"
+    all_long = text_open(write_library(tmp_path / "all.jsonl", 140)).documents()
     assert held_out_count(all_long, 0) == 70, "of few documents, half"
 
 

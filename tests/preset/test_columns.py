@@ -12,13 +12,13 @@ from conftest import sentences
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
-from isotrope.text.corpus import open_corpus
+from isotrope.text.opened import open as text_open
 
 
 @pytest.fixture
 def batch(tiny_model: Path, corpus_file: Path, cached: Path) -> LossInput:
     """Sixteen sentences of the corpus, not its first."""
-    model, corpus, rows = isotrope.load(tiny_model, device="cpu"), open_corpus(corpus_file, cache=cached), range(40, 56)
+    model, corpus, rows = isotrope.load(tiny_model, device="cpu"), text_open(corpus_file).texts(), range(40, 56)
     column = model.preprocess(corpus.dataset[list(rows)]["text"], max_length=32)
     return LossInput([column], torch.tensor(rows), model, BuildContext.of(model, corpus=corpus), 3, 32)
 

@@ -29,7 +29,7 @@ from isotrope.errors import Stopped, UserError
 from isotrope.preset.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
 from isotrope.preset.preset import check_third_parties, read_preset
 from isotrope.text.batches import trainer_batches
-from isotrope.text.corpus import open_corpus
+from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import derive
 from isotrope.training.state import WEIGHTS, ObjectiveState
 from isotrope.training.train import Run
@@ -172,7 +172,7 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tm
     ours = run(tiny_model, corpus, tmp_path / "run", LOSSES + loss, *guided, *settings, sentences=None)
     student, guide = (isotrope.load(tiny_model, "mean", dropout=d, max_length=32, device="cpu") for d in (0.1, 0.0))
     theirs = GISTEmbedLoss(student, guide, temperature=0.05) if guided else MultipleNegativesRankingLoss(student)
-    columns = open_corpus(corpus, cache=tmp_path / "corpus").dataset.select_columns("text")
+    columns = text_open(corpus).texts().dataset.select_columns("text")
     columns = columns.add_column("positive", columns["text"][:])
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(tmp_path / "theirs"), num_train_epochs=1, per_device_train_batch_size=16, learning_rate=1e-3,

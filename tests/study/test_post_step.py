@@ -21,7 +21,7 @@ from isotrope.study.post_step import fresh, with_post_step
 from isotrope.study.run_cell import reading, run_cell
 from isotrope.study.spec import read_study
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.corpus import open_corpus
+from isotrope.text.opened import open as text_open
 from isotrope.training.pairs import dev_pairs, judges
 from studies import planned, quiet, write_study
 
@@ -47,7 +47,7 @@ def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
     assert found["white"]["settings"]["then"] == "whitening:k=4,exponent=0.25"
     assert "then" not in found["plain"]["settings"]
 
-    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    opened = text_open(corpus_file).texts()
     rows_of_seed = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)  # as a training of seed 0 visits them
     encoder = load(tiny_model, "mean")
     fitted = Whitening(k=4, exponent=0.25).behind(encoder).fit(opened.dataset[rows_of_seed.tolist()]["text"])
@@ -143,7 +143,7 @@ def test_behind_a_model_that_keeps_its_head_the_head_stays(
     assert not done.failed
     trained = load(made.cells[made.rows["plain"][0]].model)
     assert len(trained) == 3, "encoder, pooling, head"
-    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    opened = text_open(corpus_file).texts()
     step = Whitening(exponent=0).behind(trained)
     step.fit(opened.dataset[PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96).tolist()]["text"])
     (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
@@ -171,7 +171,7 @@ def test_a_model_is_trained_once_whatever_stands_behind_it(
     cell = made.cells[made.rows["white"][1]]
     trained = made.cells[made.rows["plain"][1]].model
     step = Whitening().behind(load(trained))
-    opened = open_corpus(corpus_file, cache=tmp_path / "corpus")
+    opened = text_open(corpus_file).texts()
     step.fit(opened.dataset[PermutedBatches(len(opened), 16, 1, limit=96).rows(0, 96).tolist()]["text"])
     ((_, cosines),) = cell.cosines().values()
     (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()

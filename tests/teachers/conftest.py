@@ -8,12 +8,13 @@ import pytest
 
 from conftest import build_bert
 from isotrope.teachers import _embeddings
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
+from isotrope.text.opened import open as text_open
 
 
 @pytest.fixture(scope="module")
 def corpus(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    return open_corpus(corpus_file, cache=tmp_path_factory.mktemp("corpora"))
+    return text_open(corpus_file).texts()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import torch
 import isotrope.teachers.bm25 as module
 from isotrope.errors import UserError
 from isotrope.teachers.bm25 import WORD, word_weights
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
+from isotrope.text.opened import open as text_open
 from oracle import bm25 as naive
 from teaching import batch, files, known, teacher
 
@@ -30,7 +31,7 @@ TEXTS = [
 @pytest.fixture
 def small(tmp_path: Path) -> Corpus:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
-    return open_corpus(tmp_path / "texts.txt", cache=tmp_path / "corpora")
+    return text_open(tmp_path / "texts.txt").texts()
 
 
 def words(text: str) -> list[str]:

@@ -204,7 +204,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_killed_while_writing_then_opened_again(tmp_path: Path) -> None:
     """What a killed process left is never taken for a corpus, and the next one clears it away."""
-    count = 400_000
+    count = 150_000
     path = write(tmp_path / "c.txt", "".join(f"sentence number {i}\n" for i in range(count)))
     cache = tmp_path / "cache"
     code = "import pathlib, sys, isotrope.text.corpus as c; c.open_corpus(sys.argv[1], cache=pathlib.Path(sys.argv[2]))"

@@ -11,8 +11,9 @@ import pytest
 
 from corpora import write
 from isotrope.errors import UserError
-from isotrope.text.collection import Documents, open_documents
+from isotrope.text.collection import Documents
 from isotrope.text.document_rows import Document
+from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import TextPair, open_pairs, pairs_key
 from isotrope.text.sample import Sample
 
@@ -31,7 +32,7 @@ class Numbered:
 
 def documents(folder: Path, *counts: int) -> Documents:
     lines = (json.dumps({"text": f"{count} of document {number}"}) + "\n" for number, count in enumerate(counts))
-    return open_documents(write(folder / "d.jsonl", "".join(lines)), cache=folder / "documents")
+    return text_open(write(folder / "d.jsonl", "".join(lines))).documents()
 
 
 def test_rounds_follow_one_another(tmp_path: Path) -> None:

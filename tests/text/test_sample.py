@@ -8,12 +8,12 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.corpus import open_corpus
+from isotrope.text.opened import open as text_open
 from isotrope.text.sample import RowOrder, Sample
 
 
 def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path, tmp_path: Path) -> None:
-    corpus = open_corpus(corpus_file, cache=tmp_path)
+    corpus = text_open(corpus_file).texts()
     sample = Sample(corpus, 100, 7)
     visited = [row for batch in PermutedBatches(len(corpus), 10, 7, limit=100) for row in batch]
     assert sample.rows is not None
@@ -23,7 +23,7 @@ def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path, tmp_p
 
 
 def test_all_rows_have_no_list(corpus_file: Path, tmp_path: Path) -> None:
-    corpus = open_corpus(corpus_file, cache=tmp_path)
+    corpus = text_open(corpus_file).texts()
     assert Sample(corpus, None, 0).rows is None
     assert Sample(corpus, len(corpus), 0).rows is None
     assert sorted(Sample(corpus, None, 0).texts()) == sorted(corpus.dataset["text"])
@@ -55,4 +55,4 @@ def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
 @pytest.mark.parametrize("count", [0, 601])
 def test_more_rows_than_there_are(count: int, corpus_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"a sample of {count} sentences from a corpus of 600"):
-        Sample(open_corpus(corpus_file, cache=tmp_path), count, 0).texts()
+        Sample(text_open(corpus_file).texts(), count, 0).texts()

@@ -9,7 +9,8 @@ import pytest
 
 from corpora import texts, write
 from isotrope.errors import UserError
-from isotrope.text.corpus import Corpus, corpus_key
+from isotrope.text.corpus import Corpus
+from isotrope.text.opened import open as text_open
 from isotrope.text.split import language_of, split_text
 
 TEXTS = {
@@ -66,7 +67,7 @@ def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Corpus]) ->
     )
     assert split.report.examples["duplicate"] == (f"{path}:3 'Two pears.'",)
     assert len({whole.key, split.key, corpus(path, split="sentences:de").key}) == 3
-    assert split.key == corpus_key(path, split="sentences") == corpus_key(path, split="sentences:en")
+    assert split.key == text_open(path, split="sentences:en").texts().key
 
 
 def test_a_text_longer_than_cleaning_allows_is_split_first(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:

@@ -17,7 +17,8 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 import isotrope
 from conftest import sentences
 from isotrope.text import tokens as token_store
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
+from isotrope.text.opened import open as text_open
 from isotrope.text.sample import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
 from isotrope.training import fit, trainer
@@ -38,7 +39,7 @@ def corpus(tmp_path: Path) -> Corpus:
              for i, row in enumerate(zip(*(sentences(90, seed=seed) for seed in range(3)), strict=True))]  # fmt: skip
     path = tmp_path / "corpus.tsv"
     path.write_text("q\tp\tn\n" + "".join("\t".join(row) + "\n" for row in lines), encoding="utf-8")
-    return open_corpus(path, cache=tmp_path / "corpora", text="q", positive="p", negatives=["n"])
+    return text_open(path, text="q", positive="p", negatives=["n"]).texts()
 
 
 def stored(

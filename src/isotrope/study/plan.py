@@ -28,8 +28,6 @@ from isotrope.study.cell import Cell
 from isotrope.study.post_step import check_post_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
-from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import corpus_key
 from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
@@ -71,8 +69,7 @@ class _Planner:
         self.read, self.checksum = cache(read_preset), cache(_source_checksum)
         run = spec.run
         self.corpus = corpus_of(spec, place)
-        cleaning = Cleaning(dedupe=not run.keep_duplicates)
-        self.text = corpus_key(self.corpus.paths, split=run.split, cleaning=cleaning)
+        self.text = self.corpus.texts().key
         for suite, asked in run.suites.items():
             checked_tasks(suite, asked.tasks or None, asked.setting)
         self.measured_on = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,10 +14,9 @@ import pyarrow as pa
 from datasets import Dataset
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
-from isotrope.store.cache import cache_folder
 from isotrope.text.cleaning import CleaningReport, Seen, Tally, fingerprint, fold
 from isotrope.text.document_rows import Document, DocumentColumns, NumberedDocument, found_as, read_documents
-from isotrope.text.files import TextFile, find_sources, passed_over, read_once
+from isotrope.text.files import TextFile, read_once
 from isotrope.text.permutation import Permutation, derive
 from isotrope.text.sample import RowIds
 
@@ -148,20 +147,3 @@ def _new(batch: list[tuple[NumberedDocument, int]], seen: Seen, tally: Tally) ->
 def documents_settings(columns: DocumentColumns) -> str:
     """What decides the documents, beside the files."""
     return json.dumps(["documents", _LAYOUT, columns.title, columns.text])
-
-
-def open_documents(
-    paths: Iterable[Path | str] | Path | str, *, cache: Path, title: str | None = None, text: str | None = None
-) -> Documents:
-    """`read_collection` of paths: see `isotrope.text.open`, which most callers want."""
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    sources = find_sources(paths, may_be_empty=(".md", ".html", ".txt"))
-    found = read_collection(sources, DocumentColumns(title, text), cache)
-    return replace(found, report=replace(found.report, skipped=passed_over(paths)))
-
-
-def documents_key(
-    paths: Iterable[Path | str] | Path | str, *, title: str | None = None, text: str | None = None
-) -> str:
-    """The key of the documents that `open_documents` opens."""
-    return open_documents(paths, cache=cache_folder("documents"), title=title, text=text).key

@@ -15,7 +15,6 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
-from isotrope.store.cache import cache_folder
 from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, Tally, fingerprint, fold
 from isotrope.text.files import TextFile, find_sources, passed_over, read_once
 from isotrope.text.readers import Columns, rows
@@ -209,8 +208,3 @@ def open_corpus(
         find_sources(paths, split), columns, cleaning or Cleaning(), cache, wanted=wanted, progress=progress
     )
     return replace(found, report=replace(found.report, skipped=passed_over(paths)))
-
-
-def corpus_key(paths: Iterable[Path | str] | Path | str, **options: Any) -> str:
-    """The key of the corpus that `open_corpus` opens."""
-    return open_corpus(paths, cache=cache_folder("corpora"), **options).key

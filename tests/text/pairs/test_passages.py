@@ -11,8 +11,8 @@ import pytest
 from corpora import write
 from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document
+from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.pairs.passages import Passages, passage
 
@@ -52,7 +52,7 @@ def test_what_gives_none_and_what_is_refused() -> None:
 
 def test_as_a_corpus_they_are_single_texts(tmp_path: Path) -> None:
     lines = (json.dumps({"title": f"Number {n}", "text": " ".join(SENTENCES[n:])}) + "\n" for n in range(6))
-    documents = open_documents(write(tmp_path / "d.jsonl", "".join(lines)), cache=tmp_path / "documents")
+    documents = text_open(write(tmp_path / "d.jsonl", "".join(lines))).documents()
     corpus = open_pairs(documents, Passages(), cache=tmp_path / "pairs", rounds=3)
     assert corpus.columns == ("text",)
     assert corpus.dataset.column_names == ["text", "label"]

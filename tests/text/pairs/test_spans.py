@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from corpora import write
 from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.text.collection import open_documents
 from isotrope.text.document_rows import Document
+from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, near, span_length
 
@@ -72,7 +72,7 @@ def test_near_reaches_from_one_side_of_the_anchor_to_the_other() -> None:
 
 def test_further_positives_are_columns(tmp_path: Path) -> None:
     lines = (json.dumps({"text": " ".join(WORDS[begin : begin + 200])}) + "\n" for begin in (0, 200))
-    documents = open_documents(write(tmp_path / "d.jsonl", "".join(lines)), cache=tmp_path / "documents")
+    documents = text_open(write(tmp_path / "d.jsonl", "".join(lines))).documents()
     made = open_pairs(documents, Spans(8, 40), cache=tmp_path / "pairs", rounds=2)
     assert made.columns == ("text", "positive", "positive_1")
     assert made.rounds == (2, 2)
