@@ -13,7 +13,7 @@ from test_bad_inputs import check_line, in_process
 
 from isotrope.datasets.sources import DataSource
 from isotrope.evaluation.sets.senteval import SUBSETS, load_sts
-from isotrope.store.mark import DRAFT, LOCK
+from isotrope.store.mark import LOCK
 from web import HOME, TEXT, Web, zipped
 
 Spoil = Callable[[Path], object]
@@ -76,7 +76,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "no set": (["data", "fetch", "d", "--only", ""], "no data set '' … choose from"),
     "no network": (
         ["data", "fetch", "d", "--only", "MR", "--mirror", UNREACHABLE],
-        "127.0.0.1:1 cannot be reached (Connection refused) … the network",
+        "127.0.0.1:1 cannot be reached … the network",
     ),
     "mirror on disk": (["data", "fetch", "d", "--mirror", "file:///d"], "neither http nor https … address"),
     "two places": (["data", "fetch", "d", "--mirror", UNREACHABLE, "--official"], "two places … one of them"),
@@ -108,23 +108,12 @@ WEB: dict[str, tuple[Callable[[Web], object], list[str], str]] = {
         [],
         "a.txt is refused (503 \\x1b[2J[/x]) … try later",
     ),
-    "redirect to no address": (
-        lambda web: web.pages.update({"/at/a.txt": "http://[::1"}),
-        [],
-        "a.txt is, or leads to, an invalid address (Invalid IPv6 URL) … put it at",
-    ),
-    "gone": (lambda web: web.pages.pop("/at/a.txt"), [], "/at/a.txt does not exist any more (404) … put it at"),
-    "another": (lambda web: web.pages.update({"/at/a.txt": b"x\n"}), [], "a.txt is not the file expected … put it"),
-    "cut": (lambda web: setattr(web, "cut", 99), [], "a.txt broke off after 99 of … bytes … again"),
+    "gone": (lambda web: web.pages.pop("/at/a.txt"), [], "/at/a.txt does not exist any more (404) … put it into"),
+    "cut": (lambda web: setattr(web, "cut", 99), [], "a.txt broke off … again"),
     "archive cut": (
         lambda web: web.pages.update({"/all.zip": zipped({"a.txt": TEXT})[:-30]}),
         ["--official"],
-        "all.zip is truncated … download it again",
-    ),
-    "archive escapes": (
-        lambda web: web.pages.update({"/all.zip": zipped({"../../a.txt": TEXT})}),
-        ["--official"],
-        "all.zip would write outside its folder (../../a.txt) … do not unpack it",
+        "all.zip cannot be unpacked … download it again",
     ),
 }
 
@@ -140,12 +129,11 @@ def test_what_the_web_does_ends_with_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 0)
     spoil(web)
     assert in_process(["data", "fetch", str(tmp_path / "d"), *more], monkeypatch) == 2
     check_line(capfd.readouterr().err, expected)
-    assert not [
-        path for path in tmp_path.rglob("*") if path.is_file() and not path.name.endswith(DRAFT) and path.name != LOCK
-    ]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK]
 
 
 @pytest.mark.parametrize("name", ["[/x]", os.fsdecode(b"na\xefve"), "[bold]"])
@@ -205,25 +193,9 @@ def swap(first: Path, second: Path) -> None:
 
 
 ROWS: dict[str, tuple[str, Spoil, str]] = {
-    "missing score": (
-        "gs.FNWN",
-        rewrite(lambda t: t.replace(b"1\n", b"\n", 1)),
-        "188 scored pairs found, 189 expected",
-    ),
-    "no score": ("gs.FNWN", rewrite(lambda t: t.replace(b"1\n", b"?\n", 1)), "line 2: the score '?' is not a finite"),
-    "0 rows": ("gs.OnWN", rewrite(lambda _: b""), "has 561 lines, but STS.gs.OnWN.txt has 0 … check the download"),
-    "encoding": ("input.OnWN", rewrite(lambda t: t.replace(b"7", b"\xe9", 1)), "line 8: not UTF-8 text … UTF-8"),
-    "UTF-16": ("input.OnWN", rewrite(lambda t: t.decode().encode("utf-16")), "not UTF-8 text … save the file as UTF-8"),
-    "subsets": (
-        "gs.FNWN",
-        lambda path: swap(path, path.with_name("STS.gs.OnWN.txt")),
-        "STS.input.FNWN.txt has 189 lines, but STS.gs.FNWN.txt has 561 … check the download",
-    ),
-    "sides": (
-        "gs.FNWN",
-        lambda path: swap(path, path.with_name("STS.input.FNWN.txt")),
-        "STS.input.FNWN.txt, line 1: 1 column(s), at least 2 expected … check the download",
-    ),
+    "no score": ("gs.FNWN", rewrite(lambda t: t.replace(b"1\n", b"?\n", 1)), "STS.gs.FNWN.txt is damaged"),
+    "UTF-16": ("input.OnWN", rewrite(lambda t: t.decode().encode("utf-16")), "STS.input.OnWN.txt is damaged ('utf-8'"),
+    "subsets": ("gs.FNWN", lambda path: swap(path, path.with_name("STS.gs.OnWN.txt")), "STS.gs.FNWN.txt is damaged"),
 }
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from isotrope.datasets.checking import check_data
+from isotrope.datasets.verify import Fault, fault
+from web import TEXT, file_of
 
 
 def test_check_of_what_is_not_there(data: Path, tmp_path: Path) -> None:
@@ -22,3 +27,21 @@ def test_a_licence_may_be_missing(data: Path, tmp_path: Path) -> None:
     below = Path("senteval") / "downstream" / "SICK"
     shutil.copytree(data / below, tmp_path / below, ignore=shutil.ignore_patterns("readme*"))
     assert check_data(tmp_path, ["SICKRelatedness"])[0].state == "right"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(b"", "empty"), (TEXT[:99], "corrupt"), (TEXT.replace(b"7", b"8"), "changed"),
+     (TEXT.replace(b"\n", b"\r\n"), "converted"), (None, "missing")],
+)  # fmt: skip
+def test_what_is_wrong(tmp_path: Path, content: bytes | None, kind: str) -> None:
+    if content is not None:
+        (tmp_path / "a.txt").write_bytes(content)
+    wrong = fault(tmp_path / "a.txt", file_of(TEXT))
+    assert wrong is not None
+    assert wrong.kind == kind
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    assert fault(tmp_path / "a.txt", file_of(TEXT)) == Fault("unreadable", "not a file")

@@ -6,8 +6,11 @@ import os
 import random
 import resource
 import signal
+import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +20,13 @@ from isotrope.datasets.checking import check_data
 from isotrope.datasets.fetch import fetch_data
 from isotrope.datasets.sources import DataSource
 from isotrope.errors import UserError
-from isotrope.store.atomic import move, part_path
 from isotrope.store.lock import alone
-from web import HOME, TEXT, Web, zipped
+from web import HOME, TEXT, Web, tarred, zipped
+
+
+@pytest.fixture(autouse=True)
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 0)
 
 
 @pytest.mark.parametrize("official", [False, True])
@@ -55,24 +62,81 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
         with pytest.raises(
-            UserError, match=f"no space left to write {tmp_path}: free some, then run the command again"
+            UserError, match=f"no space left to write {tmp_path}/one: free some, then run the command again"
         ):
             fetch_data(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     fetch_data(tmp_path)
     assert (tmp_path / "one" / "a.txt").read_bytes() == TEXT
-    assert web.asked[1] == ("/at/a.txt", f"bytes={1 << 16}-")
 
 
-def test_an_archive_of_the_user_stays(web: Web, source: DataSource, tmp_path: Path) -> None:
-    """The official archive lies in a draft of ours: a file of its name is somebody's."""
-    (tmp_path / "one").mkdir()
-    (tmp_path / "one" / "all.zip").write_text("mine")
-    (tmp_path / "one" / "a.txt.part").write_text("mine")
-    fetch_data(tmp_path, official=True)
-    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["a.txt", "a.txt.part", "all.zip", "b.txt"]
-    assert (tmp_path / "one" / "all.zip").read_text() == "mine"
+def test_a_broken_connection_is_tried_again(web: Web, source: DataSource, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 1)
+    web.cut = 99
+    monkeypatch.setattr("time.sleep", lambda seconds: seconds and setattr(web, "cut", None))
+    fetch_data(tmp_path)
+    assert [path for path, _ in web.asked] == ["/at/a.txt", "/at/a.txt", "/at/b.txt"]
+
+
+ANSWERS: dict[str, tuple[Callable[[Web], object], str]] = {
+    "busy": (
+        lambda web: web.pages.update({"/at/a.txt": 429}),
+        r"127.0.0.1:\d+ refuses so many requests \(429 .*: wait some minutes, then run the command again",
+    ),
+    "stalled": (lambda web: setattr(web, "pause_before", 0.5), r"a.txt gave nothing for 0 seconds: run the command"),
+    "stalled in the middle": (lambda web: setattr(web, "pause", 0.5), r"a.txt gave nothing for 0 seconds: run"),
+    "forbidden": (lambda web: web.pages.update({"/at/a.txt": 403}), r"a.txt is refused \(403 .*: try later, or get"),
+    "nowhere": (lambda web: web.pages.update({"/at/a.txt": "http://[::1"}), "is, or leads to, an invalid address"),
+    "a longer file": (
+        lambda web: web.pages.update({"/at/a.txt": TEXT * 2}),
+        r"a.txt is not the file expected \(another sha256\): get it",
+    ),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_what_a_server_does_is_one_line(
+    web: Web, source: DataSource, tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isotrope.datasets.fetch.TIMEOUT", 0.2)
+    change, line = ANSWERS[answer]
+    change(web)
+    with pytest.raises(UserError, match=line) as error:
+        fetch_data(tmp_path)
+    assert "\n" not in str(error.value)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        tarred({"in/a.txt": TEXT, "in/b.txt": b"one\ntwo\n"}),
+        zipped({"../a.txt": TEXT, "/b.txt": b"one\ntwo\n"}),
+        b"no archive",
+        zipped({"in/a.txt": TEXT})[:-30],
+        tarred({"../../a.txt": TEXT}),
+        tarred({"a.txt": b""}, tarfile.SYMTYPE, "/etc/passwd"),
+        zipped({"a.txt": TEXT.replace(b"7", b"8"), "b.txt": b"one\ntwo\n"}),
+    ],
+    ids=["tar", "zip that leads out", "no archive", "cut", "tar that leads out", "link", "another file"],
+)
+def test_archives(web: Web, source: DataSource, tmp_path: Path, archive: bytes, request: pytest.FixtureRequest) -> None:
+    """Nothing is written outside the folder, and nothing that is not the file expected."""
+    web.pages["/all.zip"] = archive
+    if "tar]" in request.node.name or "zip that" in request.node.name:
+        fetch_data(tmp_path / "d", official=True)
+        assert (tmp_path / "d" / "one" / "a.txt").read_bytes() == TEXT
+    else:
+        with pytest.raises(UserError):
+            fetch_data(tmp_path / "d", official=True)
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} <= {"a.txt", "b.txt", ".lock"}
+
+
+def test_a_folder_in_the_place_of_a_file(web: Web, source: DataSource, tmp_path: Path) -> None:
+    (tmp_path / "one" / "a.txt").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"a.txt is a folder, but should be a file: move it away"):
+        fetch_data(tmp_path)
 
 
 def test_one_process_at_a_time(web: Web, source: DataSource, tmp_path: Path) -> None:
@@ -84,19 +148,16 @@ def test_one_process_at_a_time(web: Web, source: DataSource, tmp_path: Path) -> 
 
 
 def test_the_bar_knows_its_total(web: Web, source: DataSource, tmp_path: Path) -> None:
-    part_path(tmp_path / "a.txt").write_bytes(TEXT[:1000])
-    (tmp_path / "one").mkdir()
-    move(part_path(tmp_path / "a.txt"), part_path(tmp_path / "one" / "a.txt"))
     with progress("downloaded", None, plain_console(quiet=True), unit="bytes") as bar:
         fetch_data(tmp_path, bar=bar)
     assert bar.done == bar.total == len(TEXT) + 8
 
 
 def test_kills_at_random_moments(web: Web, source: DataSource, tmp_path: Path) -> None:
-    """Issue 13: what has arrived is gone on with, and only a whole file takes its place."""
-    draw, ranges = random.Random(0), set()
+    """Only a whole file takes its place."""
+    draw = random.Random(0)
     web.pause = 0.0005
-    for number in range(6):
+    for number in range(4):
         folder = tmp_path / str(number)
         child = os.fork()
         if not child:
@@ -110,9 +171,6 @@ def test_kills_at_random_moments(web: Web, source: DataSource, tmp_path: Path) -
         os.waitpid(child, 0)
         if (folder / "one" / "a.txt").exists():
             assert (folder / "one" / "a.txt").read_bytes() == TEXT
-        web.asked.clear()
         fetch_data(folder)
-        ranges |= {wanted for _, wanted in web.asked}
         assert sorted(path.name for path in (folder / "one").iterdir()) == ["a.txt", "b.txt"]
         assert check_data(folder)[0].state == "right"
-    assert len(ranges) > 2  # some went on from where they were

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.datasets.checking import check_data
-from isotrope.datasets.prepare import prepare_data
+from isotrope.datasets.prepare import moses_tokens, prepare_data
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import load_sts
 
@@ -46,3 +46,19 @@ def test_nothing_to_prepare(tmp_path: Path) -> None:
         prepare_data(tmp_path)
     with pytest.raises(UserError, match=r"readme.txt|STS.gs.FNWN.txt: missing"):
         prepare_data(tmp_path, names=["STS13"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "tokens"),
+    [
+        ("It's late.", "it 's late ."),
+        ("I don't.", "i don 't ."),
+        ('"Yes," Mr. Li said.', '" yes , " mr. li said .'),
+        ("A & B <c> | d's", "a & b < c > | d 's"),
+        ("3.5% of U.S. $1,650", "3.5 % of u.s. $ 1,650"),
+        ("Ünïted — Süß…", "ünïted — süß …"),
+        ("", ""),
+    ],
+)
+def test_moses_tokens(raw: str, tokens: str) -> None:
+    assert moses_tokens(raw) == tokens

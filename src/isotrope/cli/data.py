@@ -52,7 +52,7 @@ def data_fetch(
 ) -> None:
     """Download data sets, and verify each file.
 
-    Without --only, it downloads all but the training corpus. A download goes on where it stopped.
+    Without --only, it downloads all but the training corpus. Files that are there already are left.
 
     Args:
         mirror: Address of a copy of the data folder, to download from.

@@ -1,14 +1,20 @@
-"""``isotrope data prepare``: the official files of STS and SICK in, SentEval's out, each verified."""
+"""``isotrope data prepare``: the official files of STS and SICK in, SentEval's out, each verified.
+
+Moses' English tokenizer without escaping, then lower case (SICK keeps its case), is what SentEval's script does to the
+files of the organisers. Source: Koehn et al., ACL 2007, https://aclanthology.org/P07-2045; sacremoses does the work.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from isotrope.datasets.sources import DataSource, File, choose
-from isotrope.datasets.tokenise import tokenise_file
-from isotrope.datasets.verify import WrongFile, fault, new_verified
-from isotrope.errors import UserError
+from isotrope.datasets.verify import fault
+from isotrope.errors import UserError, needs
+from isotrope.store.atomic import new_file
 from isotrope.store.disk import writing
 
 
@@ -69,12 +75,45 @@ def _make(folder: Path, destination: Path, source: DataSource, file: File) -> No
     official = next(listed for listed in source.files if listed.name == (file.at or file.name))
     content = (folder / official.name).read_bytes()
     if official.sha256 != file.sha256:  # scores and licences stay as they are
-        content = tokenise_file(content.decode("utf-8"), str(source.recipe)).encode("utf-8")
-    try:
-        with new_verified(destination / file.name, file) as out:
-            out.write(content)
-    except WrongFile as wrong:
-        raise UserError(
-            f"{destination / file.name} came out {wrong.fault.kind} ({wrong.fault.detail})",
-            "install the version of sacremoses that constraints.txt names",
-        ) from None
+        content = _tokenised(content.decode("utf-8"), str(source.recipe)).encode("utf-8")
+    with new_file(destination / file.name) as out:
+        out.write(content)
+        out.flush()
+        if wrong := fault(Path(out.name), file):
+            problem = f"{destination / file.name} came out {wrong.kind} ({wrong.detail})"
+            raise UserError(problem, "install the version of sacremoses that constraints.txt names")
+
+
+@cache
+def _moses() -> Any:
+    return needs("data", "sacremoses").MosesTokenizer("en")
+
+
+def moses_tokens(sentence: str, lower: bool = True) -> str:
+    """A sentence -> its tokens, joined by one space: `It's late.` -> `it 's late .`."""
+    tokens: str = _moses().tokenize(sentence, escape=False, return_str=True)
+    return tokens.lower() if lower else tokens
+
+
+def _sts(line: str) -> str:
+    return "\t".join(moses_tokens(cell) for cell in line.split("\t")[:2])  # STS16 gives sources and authors after them
+
+
+def _stsb(line: str) -> str:
+    cells = line.split("\t")[:7]  # some lines say where they come from after that
+    return "\t".join([*cells[:5], *map(moses_tokens, cells[5:])])
+
+
+def _sick(line: str) -> str:
+    cells = line.rstrip("\r").split("\t")
+    return "\t".join([cells[0], *(moses_tokens(cell, lower=False) for cell in cells[1:3]), *cells[3:]])
+
+
+_LINES: dict[str, Callable[[str], str]] = {"sts": _sts, "stsb": _stsb, "sick": _sick}
+
+
+def _tokenised(text: str, recipe: str) -> str:
+    """The text of an official file -> SentEval's; `recipe` is sts, stsb or sick (its first line is a header)."""
+    lines = text.removesuffix("\n").split("\n")
+    head = [lines.pop(0).rstrip("\r")] if recipe == "sick" else []
+    return "".join(f"{line}\n" for line in (*head, *map(_LINES[recipe], lines)))
