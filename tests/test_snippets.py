@@ -82,7 +82,7 @@ def workplace(tmp_path: Path, stand_ins: Path, monkeypatch: pytest.MonkeyPatch) 
     place = tmp_path / "place"
     shutil.copytree(stand_ins, place)
     for name in SHIPPED:
-        monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), "", ""))
+        monkeypatch.setitem(SHIPPED, name, ("isotrope", str(stand_ins / "small"), ""))
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delenv("ISOTROPE_DATA", raising=False)
