@@ -284,5 +284,5 @@ def quickstart() -> str:
     rows = [[name, *(points(table[when][name]) for when in ("before", "after"))] for name in table["before"]]
     return f"""{grid([f"{found['questions']} questions", "before", "after"], rows)}
 
-{found["model"]} and {found["choice"]}: {change(verdict)} MRR@10, *{verdict["word"]}*. No label was used.
+{found["model"]} → {found["choice"]}: {change(verdict)} MRR@10, *{verdict["word"]}*. No label was used.
 {found["documents"]:,} documents, {found["seconds"] / 60:.1f} minutes on {found["environment"]["cores"]} cores."""
