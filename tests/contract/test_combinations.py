@@ -150,20 +150,24 @@ def test_saturated_in_half_precision(name: str, dropout: float, text: str, tiny_
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
 
 
-WHITENED = ["whitenedcse", "whitenedcse-bert-base-released", "whitened-dclr", "whitened-rank", "all-three"]
-OTHERS = ["dclr", "rankcse-listnet", "rankcse-listmle", "dclr-rank"]
+WHITENED = ["whitenedcse-bert-base-released", "whitened-dclr", "whitened-rank"]
+OTHERS = [
+    "dclr-bert-base-released",
+    "rankcse-listmle-bert-base-released",
+    "dclr-rank",
+]  # others resume in the next file
 
 
 @pytest.mark.parametrize("name", [*WHITENED, *OTHERS])
 def test_presets_train_with_every_term_logged(name: str, tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     overrides = ["views.sgw.groups=16"] if name in WHITENED else []
     overrides += [
-        "train.batch_size=16", "train.epochs=1", "train.eval_steps=5", "encoder.pooling=mean", "train.save_steps=6",
+        "train.batch_size=16", "train.epochs=1", "train.eval_steps=2", "encoder.pooling=mean", "train.save_steps=6",
     ]  # fmt: skip
     teachers = {label: [str(tiny_model)] for label in read_preset(name).teachers}
     run = isotrope.train(
         corpus_file, output=tmp_path / "run", preset=name, model=str(tiny_model), teachers=teachers, dev="none",
-        labels="none", sentences=160, overrides=overrides,
+        labels="none", sentences=64, overrides=overrides,
     )  # fmt: skip
     records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
     logged = [record for record in records if "loss" in record]

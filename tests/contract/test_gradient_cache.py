@@ -224,26 +224,6 @@ def test_an_apple_gpu_is_refused(tiny_model: Path) -> None:
         gradient_cache.embed_in_parts(student(tiny_model), features, 2)
 
 
-def test_a_run_resumes_exactly(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    """isotrope's trainer, with dropout: stopped at half, it ends as one that was not."""
-
-    def weights(folder: str) -> dict[str, Tensor]:
-        run = isotrope.train(
-            corpus_file, model=str(tiny_model), output=tmp_path / folder, dev="none", labels="none", sentences=96,
-            overrides=[*SETTINGS, "train.batch_size=16", "train.mini_batch_size=6", "train.save_steps=3"],
-        )  # fmt: skip
-        kept = load_file(tmp_path / folder / "checkpoints" / "checkpoint-6" / "objective.safetensors")
-        return kept | load_file(run.folder / "model" / "model.safetensors")
-
-    whole = weights("whole")
-    weights("cut")
-    (tmp_path / "cut" / "checkpoints" / "checkpoint-6" / "complete.json").unlink()  # as if killed while it was written
-    (tmp_path / "cut" / "result.json").unlink()
-    again = weights("cut")
-    assert set(whole) == set(again)
-    assert all(torch.equal(whole[name], again[name]) for name in whole)
-
-
 @pytest.mark.slow
 def test_two_processes_in_mini_batches_equal_one_with_the_full_batch(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
