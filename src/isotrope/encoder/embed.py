@@ -53,7 +53,7 @@ def vectors_of(
             every text for other models: the model's default prompt.
 
     Raises:
-        UserError: the encoder is none, its output is not (n, D), or it holds NaN or infinity (names the text).
+        UserError: there is no encoder, its output is not (n, D), or it holds NaN or infinity (names the text).
     """
     distinct = list(dict.fromkeys(texts))
     options: dict[str, Any] = {}

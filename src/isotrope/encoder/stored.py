@@ -6,8 +6,8 @@ so the vectors are those of the whole model in 32 bits.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,23 +27,20 @@ def stored_half(where: str, config: PreTrainedConfig | None) -> torch.dtype | No
     file, or settings that name a type, are left to sentence-transformers.
     """
     files, settings = list(Path(where).rglob("*.safetensors")), Path(where) / "sentence_bert_config.json"
-    if config is None or config.dtype != torch.float32 or not supports(config) or len(files) != 1:
+    named = settings.is_file() and "dtype" in settings.read_text(encoding="utf-8")
+    if config is None or config.dtype != torch.float32 or not supports(config) or len(files) != 1 or named:
         return None
-    if settings.is_file() and "dtype" in settings.read_text(encoding="utf-8"):
-        return None
-    try:
-        with safe_open(files[0], "pt") as file:
-            kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
-    except (SafetensorError, OSError):
-        return None
-    return _HALVES.get(kinds.pop()) if len(kinds) == 1 else None
+    with suppress(SafetensorError, OSError), safe_open(files[0], "pt") as file:
+        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
+        return _HALVES.get(kinds.pop()) if len(kinds) == 1 else None
+    return None
 
 
 def compute_with_32_bits(encoder: SentenceTransformer) -> None:
     """Let a model of 16 bits compute with 32, in place. It is not to be trained: no weight has a gradient."""
     for module in encoder.modules():
         if type(module) is nn.Embedding:
-            module.register_forward_hook(_widened)
+            module.register_forward_hook(lambda module, inputs, output: output.float())
         else:
             for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
                 if tensor.is_floating_point():
@@ -56,7 +53,3 @@ def compute_with_32_bits(encoder: SentenceTransformer) -> None:
 def as_computed(encoder: SentenceTransformer, weights: Tensor) -> Tensor:
     """Weights of a model with the bits that it computes with."""
     return weights.float() if getattr(encoder, "widened", False) else weights
-
-
-def _widened(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
-    return output.float()

@@ -27,11 +27,7 @@ class WordVectors:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open a file, with or without word2vec's first line of two counts.
-
-        Raises:
-            UserError: the file is missing, binary, or no file of word vectors.
-        """
+        """Open a file, with or without word2vec's first line of two counts; refuse one without word vectors."""
         self.source = source_of(Path(path))
         head = list(islice(lines(self.source), 2))
         first = head[0].rstrip().split(" ")
@@ -52,11 +48,7 @@ class WordVectors:
         return found
 
     def look_up(self, sentences: Sequence[str]) -> None:
-        """Read the vectors of all words that are new.
-
-        Raises:
-            UserError: the line of one of them is no vector; names file and line.
-        """
+        """Read the vectors of all words that are new; a line that is no vector is refused."""
         pieces = {piece for sentence in sentences for piece in sentence.split()}
         pieces |= {part for piece in pieces for part in _PIECES.findall(piece)}
         new = {form for piece in pieces for form in (piece, piece.lower())} - self._asked
