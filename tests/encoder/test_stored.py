@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from isotrope.encoding.engines import WorkerModel
-from isotrope.encoding.inputs import opened
 from safetensors.torch import load_file, save_file
 from sentence_transformers.sentence_transformer.modules import Dense
 from transformers import AlbertConfig, AlbertModel, BertModel
@@ -137,16 +135,6 @@ def test_a_broken_file_is_named(tiny_model: Path, tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"version https://git-lfs")
     with pytest.raises(UserError, match=r"model\.safetensors is broken"):
         load(folder, frozen=True)
-
-
-def test_encoding_freezes_its_model(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
-    found: Any = opened(str(folder), {"device": "cpu"})
-    assert found.widened
-    loaded = list[Any]()
-    monkeypatch.setattr("isotrope.encoding.engines.load", lambda *a, **k: loaded.append(load(*a, **k)) or loaded[0])
-    WorkerModel(str(folder), {"device": "cpu"}, model_checksum(found), 8, torch.get_num_threads()).loaded()
-    assert loaded[0].widened
 
 
 def test_a_name_of_the_hub_has_no_file_here() -> None:
