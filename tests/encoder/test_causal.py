@@ -98,15 +98,13 @@ def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Pat
 
 
 def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -> None:
-    """The run's page compares it with the backbone that sees ahead too."""
+    """The run's page compares it with the model as it was given."""
     (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
     run = small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", sentences=32)
     assert sees_ahead(load(run.folder / "model")[0].auto_model)
     seen = spaces(RunRecord.read(run.folder))[0]["before"]
-    for ahead in (True, False):
-        model = load(qwen, "mean", bidirectional=ahead)
-        space = Space.of(vectors_of(model, RunFolder(run.folder).sample()))
-        assert np.allclose(seen.cosines, space.cosines, atol=1e-5) == ahead
+    given = Space.of(vectors_of(load(qwen), RunFolder(run.folder).sample()))
+    np.testing.assert_allclose(seen.cosines, given.cosines, atol=1e-5)
 
 
 @pytest.mark.slow

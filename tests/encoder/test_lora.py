@@ -139,7 +139,7 @@ def test_a_resumed_run_ends_with_the_same_adapter(
     again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
     one, two = (load_file(run.folder / "model" / WEIGHTS) for run in (adapted, again))
     assert all(torch.equal(one[name], two[name]) for name in one)
-    with pytest.raises(UserError, match=r"other settings: encoder\.lora\.alpha = 16 \(then 8\)"):
+    with pytest.raises(UserError, match=r"was begun with preset: encoder\.lora\.alpha = 8, not 16"):
         trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file))
 
 
