@@ -250,8 +250,6 @@ def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting:
             where = "" if setting == "test" else f" in the setting {setting}"
             remedy = one_of(task, known[setting])
             raise UserError(f"suite {suite} has no task {task!r}{where}", remedy)
-    if not chosen:
-        raise UserError("no task chosen", f"choose from {', '.join(known[setting])}")
     return chosen
 
 
