@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import lzma
 import os
 import re
 import resource
@@ -81,7 +80,7 @@ class Bench:
     def earlier(self, *more: str, **identity: object) -> Command:
         """The folder of the run holds an earlier one's identity."""
         self.file("run/.isotrope", '{"kind": "run"}')
-        self.file("run/run.json", json.dumps({"preset": "", "corpus": "", "seed": 0, "sentences": None, **identity}))
+        self.file("run/job.json", json.dumps({"preset": "", "corpus": "", "seed": 0, "sentences": None, **identity}))
         return self.train(*more)
 
 
@@ -110,11 +109,6 @@ ROWS = "".join(f"sentence number {i}\tanother one {i}\t{i % 5}\n" for i in range
 CORPUS: dict[str, Mistake] = {
     "missing file": (lambda b: b.train(corpus="no/such.txt"), "no/such.txt does not exist … check the path"),
     "empty file": (lambda b: b.train(corpus=b.file("a.txt")), "a.txt is empty … one sentence a line"),
-    "binary file": (lambda b: b.train(corpus=b.file("a.txt", bytes(range(256)) * 9)), "a.txt is not text … UTF-8"),
-    "other encoding": (
-        lambda b: b.train(corpus=b.file("a.txt", ("Grüße an die Welt\n" * 50).encode("utf-16"))),
-        "a.txt is not text in UTF-8 … convert it",
-    ),
     "unknown ending": (lambda b: b.train(corpus=b.file("a.docx", "a b")), "a.docx has the unknown ending … supported:"),
     "folder without text": (
         lambda b: b.train(corpus=str(Path(b.file("texts/a.pdf", "x")).parent)),
@@ -123,10 +117,6 @@ CORPUS: dict[str, Mistake] = {
     "short row, tsv": (
         lambda b: b.train("--text", "s", corpus=b.file("a.tsv", "s\tt\none\ttwo\nthree\n")),
         "a.tsv:3 has 1 columns, its header 2 … correct the line",
-    ),
-    "short row, csv": (
-        lambda b: b.train("--text", "s", corpus=b.file("a.csv", 's,t\n"one, two",three\nfour\n')),
-        "a.csv:3 has 1 columns, its header 2 … correct the line",
     ),
     "broken jsonl": (
         lambda b: b.train(corpus=b.file("a.jsonl", '{"text": "one"}\n{"text": \n')),
@@ -141,10 +131,6 @@ CORPUS: dict[str, Mistake] = {
         lambda b: b.train(corpus=b.file("a.txt.gz", gzip.compress(os.urandom(4000).hex().encode())[:-900])),
         "a.txt.gz is truncated or broken … again",
     ),
-    "truncated xz": (
-        lambda b: b.train(corpus=b.file("a.txt.xz", lzma.compress(os.urandom(4000).hex().encode())[:-900])),
-        "a.txt.xz is truncated or broken … again",
-    ),
     "broken parquet": (lambda b: b.train(corpus=b.file("a.parquet", "PAR1 no")), "a.parquet is not a readable … again"),
     "one sentence": (lambda b: b.train(corpus=b.file("a.txt", "just the one\n")), "single sentence … give more text"),
     "batch above corpus": (
@@ -152,87 +138,58 @@ CORPUS: dict[str, Mistake] = {
         "batch of 100 is larger than the 50 sentences … at most 50",
     ),
     "sample above corpus": (lambda b: b.train("--sentences", "601"), "601 sentences from a corpus of 600 … 1 to 600"),
-    "sample below batch": (lambda b: b.train("--sentences", "10"), "larger than … 10 … train.batch_size=4"),
 }  # fmt: skip
 
 PRESET: dict[str, Mistake] = {
     "unknown preset": (lambda b: b.train("--preset", "simsce"), "preset 'simsce' is unknown … simcse, "),
-    "missing preset": (lambda b: b.train("--preset", "no.toml"), "no.toml does not exist … check the path"),
     "unknown key": (
         lambda b: b.preset('extends = "simcse"\n[train]\nbatchsize = 3\n'),
         "mine.toml … train.batchsize is an unknown key … batch_size",
     ),
-    "unknown option": (
-        lambda b: b.preset('extends = "simcse"\n[terms.infonce]\ntau = 1\n'),
-        "terms.infonce.tau is an unknown key … temperature",
-    ),
     "unknown kind": (lambda b: b.preset('extends = "simcse"\n[terms.infonec]\n'), "no kind 'infonec' … infonce"),
-    "kind of a wrong type": (
-        lambda b: b.preset('extends = "simcse"\n[terms.infonce]\nkind = 5\n'),
-        "terms has no kind '5' … infonce",
-    ),
     "kind of no component": (lambda b: b.set("terms.infonce.kind=os:path"), "kind = 'os:path' … module:Class"),
-    "order of a wrong type": (lambda b: b.preset('extends = "simcse"\n[views]\norder = [1]\n'), "order = [1] … mlp"),
     "wrong type": (
         lambda b: b.preset('extends = "simcse"\n[train]\nmax_length = "many"\n'),
         "train.max_length = 'many' is not possible: it should be a whole number",
     ),
     "broken TOML": (lambda b: b.preset("[train\n"), "mine.toml is not valid TOML … line 1 … correct"),
     "extends itself": (lambda b: b.preset(f'extends = "{b.folder}/mine.toml"\n'), "extends itself … break the circle"),
-    "extends a number": (lambda b: b.preset("extends = 5\n"), "mine.toml … extends = 5 … name"),
-    "no backbone": (
-        lambda b: ["presets", "show", b.file("mine.toml", "[encoder]\n[terms.infonce]\n")],
-        "encoder.backbone is missing … give it a value",
-    ),
-    "no terms": (lambda b: b.preset('[encoder]\nbackbone = "x"\n'), "has no terms … [terms.infonce]"),
     "set: not key=value": (lambda b: b.set("train.epochs"), "--set train.epochs … key=value … write, for example"),
     "set: unknown key": (lambda b: b.set("train.epoch=1"), "train.epoch is an unknown key … epochs"),
-    "set: wrong type": (lambda b: b.set("train.batch_size=[64]"), "train.batch_size = [64] … whole number"),
-    "set: a value for a table": (lambda b: b.set("train=5"), "train = 5 is not possible … "),
-    "max_length 0": (lambda b: b.set("train.max_length=0"), "train.max_length = 0 is not possible … 3"),
-    "max_length 10^9": (lambda b: b.set("train.max_length=1000000000"), "train.max_length = 1000000000 … 100000"),
     "max_length above the model's": (lambda b: b.set("train.max_length=65"), "train.max_length = 65 … at most 64"),
-    "learning rate nan": (lambda b: b.set("train.learning_rate=nan"), "train.learning_rate = nan is not possible … "),
     "temperature 0": (lambda b: b.set("terms.infonce.temperature=0"), "terms.infonce.temperature = 0 … greater than 0"),
-    "temperature inf": (lambda b: b.set("terms.infonce.temperature=inf"), "terms.infonce.temperature = inf … finite"),
-    "batch of 1": (lambda b: b.set("train.batch_size=1"), "train.batch_size = 1 … greater than or equal to 2"),
-    "epochs -1": (lambda b: b.set("train.epochs=-1"), "train.epochs = -1 is not possible … greater than 0"),
     "a single pass": (lambda b: b.set("views.passes=1"), "passes = 1 leaves one view … choose passes=2 or more"),
-    "dropout 1": (lambda b: b.set("encoder.dropout=1"), "encoder.dropout = 1 is not possible … less than 1"),
     "no dropout": (lambda b: b.set("encoder.dropout=0"), "two views … are equal … encoder.dropout in a preset"),
-    "unknown pooling": (lambda b: b.set("encoder.pooling=max"), "encoder.pooling = 'max' … 'cls'"),
     "presets show": (lambda b: ["presets", "show", "simsce"], "preset 'simsce' is unknown … simcse, "),
-    "presets diff": (lambda b: ["presets", "diff", "simcse", "no.toml"], "no.toml does not exist … check the path"),
 }  # fmt: skip
 
 FOLDER: dict[str, Mistake] = {
-    "output below a file": (lambda b: b.train(output=b.file("note") + "/run"), "note/run cannot be written … another"),
     "output is a file": (lambda b: b.train(output=b.file("note")), "note is a file … choose a folder"),
     "output is a dangling link": (
         lambda b: ((b.folder / "link").symlink_to("nowhere/below"), b.train(output="link"))[1],
         "link is a symbolic link … name the folder itself",
     ),
     "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … another name"),
-    "output in /proc": (lambda b: b.train(output="/proc/run"), "/proc/run cannot be written … another folder"),
+    "output in the corpus": (
+        lambda b: b.train(corpus=str(Path(b.file("texts/a.txt", "one\ntwo\n" * 99)).parent), output="texts/run"),
+        "texts/run lies in texts, which is read … elsewhere",
+    ),
     "output holds something": (
         lambda b: b.train(output=Path(b.file("full/thesis.tex", "x")).parent),
         "full is not empty and holds no run … new or an empty folder",
     ),
     "resume with another preset": (
         lambda b: b.earlier(preset={"train.epochs": 9}),
-        "other settings: … (then … began",
+        "run was begun with … another --output",
     ),
     "resume a broken run": (
         lambda b: (b.earlier(), b.file("run/job.json", "{"), b.train())[2],
-        "run.json is damaged … another --output",
+        "job.json is damaged … --restart",
     ),
 }  # fmt: skip
 
 MODEL: dict[str, Mistake] = {
     "missing folder": (lambda b: b.train(backbone="./no/model"), "./no/model does not exist … check the path"),
-    "a file": (lambda b: b.train(backbone=b.file("model.bin", "x")), "model.bin is a file … name the folder"),
-    "empty folder": (lambda b: b.train(backbone=Path(b.file("m/a")).parent), "m holds no model … config.json"),
-    "no config": (lambda b: b.train(backbone=b.spoilt("config.json")), "model holds no model … config.json"),
     "broken config": (lambda b: b.train(backbone=b.spoilt(config__json=b"{")), "model cannot be loaded … config.json"),
     "no tokenizer": (
         lambda b: b.train(backbone=b.spoilt("tokenizer.json", "tokenizer_config.json")),
@@ -241,18 +198,6 @@ MODEL: dict[str, Mistake] = {
     "truncated safetensors": (
         lambda b: b.train(backbone=b.spoilt(model__safetensors=b.weights()[:-1000])),
         "model.safetensors is broken … again",
-    ),
-    "garbage safetensors": (
-        lambda b: b.train(backbone=b.spoilt(model__safetensors=b"\xff" * 5000)),
-        "model.safetensors is broken … again",
-    ),
-    "empty safetensors": (
-        lambda b: b.train(backbone=b.spoilt(model__safetensors=b"")),
-        "model.safetensors is broken … again",
-    ),
-    "weights of another size": (
-        lambda b: b.train(backbone=b.spoilt(config__json=b.config().replace(b'_size": 64', b'_size": 48'))),
-        "model.safetensors does not fit config.json … from the same model",
     ),
     "pickled weights alone": (
         lambda b: b.train(backbone=b.spoilt("model.safetensors", pytorch_model__bin=b"\x80\x02}q\x00.")),
@@ -266,11 +211,8 @@ MODEL: dict[str, Mistake] = {
 
 PAIRS: dict[str, Mistake] = {
     "unknown dev set": (lambda b: b.train("--dev", "stsx"), "dev set 'stsx' is unknown … stsb"),
-    "no dev set": (lambda b: b.train("--dev", ""), "dev set '' is unknown … a .tsv file"),
     "missing dev file": (lambda b: b.train("--dev", "no.tsv"), "no.tsv does not exist … name"),
-    "dev: columns": (lambda b: b.dev(ROWS + "one\ttwo\n"), "dev.tsv, line 21: 2 column(s) instead of 3 … give"),
     "dev: score": (lambda b: b.dev(ROWS + "one\ttwo\tgood\n"), "dev.tsv, line 21: the score 'good' … correct"),
-    "dev: equal scores": (lambda b: b.dev("one a\ttwo b\t3\n" * 20), "dev.tsv: every score is 3 … differ"),
     "dev: too few": (lambda b: b.dev("one a\ttwo b\t3\n"), "dev.tsv: 1 pair(s) … at least 10"),
     "dev: two of one name": (
         lambda b: b.train("--dev", b.file("x/dev.tsv", ROWS), "--dev", b.file("y/dev.tsv", ROWS)),
@@ -279,18 +221,6 @@ PAIRS: dict[str, Mistake] = {
     "unknown test set": (lambda b: b.train("--labels", "stsc"), "labels = 'stsc' is unknown … sts, stsb or none"),
     "dev without data": (lambda b: b.train("--dev", "stsb"), "no data folder given … --data"),
     "data missing": (lambda b: b.train("--dev", "stsb", "--data", "no/data"), "no/data does not exist … --data"),
-    "data without SentEval": (
-        lambda b: b.train("--data", str(Path(b.file("data/a.txt", "x")).parent)),
-        "data holds neither senteval/downstream … check",
-    ),
-    "data incomplete": (
-        lambda b: b.train("--data", str(Path(b.file("data/senteval/downstream/a", "x")).parents[2])),
-        "sts-dev.csv does not exist … check the download",
-    ),
-    "data cut": (
-        lambda b: b.train("--data", str(Path(b.file("downstream/STS/STSBenchmark/sts-dev.csv", "a\n")).parents[3])),
-        "sts-dev.csv: 1 scored pairs found, 1500 expected … check the download",
-    ),
 }  # fmt: skip
 
 OTHERS: dict[str, Mistake] = {
@@ -303,25 +233,13 @@ OTHERS: dict[str, Mistake] = {
         lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--prompt-name", "query"],
         "has no prompt called 'query': it has none … give the words",
     ),
-    "evaluate: two prompts": (
-        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--prompt-name", "query", "--prompt", "a"],
-        "prompt = 'a' and prompt_name = 'query' … give one",
-    ),
     "encode: kept column": (
         lambda b: ["encode", str(b.model), b.file("a.csv", "text,id\none,1\n"), f"--output={b.folder}/v", "--keep=n"],
         "a.csv has no column 'n' (columns: text, id) … name one",
     ),
-    "evaluate: pooling": (
-        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--pooling", "max"],
-        "pooling = 'max' is unknown … cls",
-    ),
     "evaluate: json below nothing": (
         lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--json", "no/such/a.json"],
         "no/such does not exist … make the folder",
-    ),
-    "evaluate: json is a folder": (
-        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--json", str(b.folder)],
-        "is a folder … name a file",
     ),
     "evaluate: second model missing": (
         lambda b: ["evaluate", str(b.model), "./no/model", "--labels", str(b.pairs)],
@@ -338,10 +256,6 @@ OTHERS: dict[str, Mistake] = {
     "encode: unknown ending": (
         lambda b: ["encode", str(b.model), str(b.corpus), "--output", str(b.folder / "a.xlsx")],
         "a.xlsx has the unknown ending … .npy",
-    ),
-    "encode: short row": (
-        lambda b: ["encode", str(b.model), b.file("a.tsv", "text\tn\none\t1\ntwo\n"), "--output", f"{b.folder}/a.npy"],
-        "a.tsv:3 has 1 columns, its header 2 … correct the line",
     ),
     "tracker": (lambda b: b.train("--log-to", "paper"), "tracker 'paper' is unknown … --log-to"),
     "seed": (lambda b: b.train("--seed", "-1"), "--seed … greater than or equal to 0 … see isotrope train --help"),
@@ -464,7 +378,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("left", [0, 200, 700])
+@pytest.mark.parametrize("left", [200])
 def test_really_full_disk_and_on(
     bench: Bench, small_disk: Path, left: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,8 +31,8 @@ def test_it_shows_what_is_kept_and_what_is_saved(
     shown = capsys.readouterr().out
     for part in ("Points kept", "Speed and size", "the student keeps ", "verdict: ", "model: ", "report: "):
         assert part in shown
-    assert run(monkeypatch, *words, *small, "--set", "train.epochs=1") == 2
-    assert "holds a run already: add --resume" in capsys.readouterr().err
+    assert run(monkeypatch, *words, *small, "--set", "train.epochs=2") == 2
+    assert "was begun with" in capsys.readouterr().err
     assert run(monkeypatch, teacher, texts, "--student", "large", "--output", tmp_path / "other") == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "other").exists()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,17 +179,3 @@ def test_a_case_reads_query_and_candidates_with_their_prompts(cached: Path, prom
         found = cosine.search(invoke(*command, *words).output)
         assert found
         assert float(found[1]) == pytest.approx(float(own.similarity(a, b)), abs=6e-4)
-
-
-def test_names_that_are_not_utf_8_on_an_ascii_terminal(tmp_path: Path, cached: Path) -> None:
-    """A file name of other bytes and an encoding that knows no arrow: the tables come, in characters it has."""
-    path = tmp_path / os.fsdecode(b"\xff[x]\xc3\xa9.tsv")
-    path.write_text(as_lines(own_pairs()), encoding="utf-8")
-    command = [sys.executable, "-m", "isotrope.cli", "evaluate", "isotrope/tiny", "isotrope/tiny@cls", "--compare"]
-    command += ["--labels", str(path), "--json", str(tmp_path / "r.json")]
-    command += [word for end in ("md", "tex", "html") for word in ("--table", str(tmp_path / f"r.{end}"))]
-    done = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert b"\\udcff[x]?" in done.stdout
-    assert "\\udcff[x]é" in (tmp_path / "r.md").read_text(encoding="utf-8")
-    assert "\\udcff[x]é" in (tmp_path / "r.html").read_text(encoding="utf-8")

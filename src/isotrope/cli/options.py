@@ -11,7 +11,7 @@ import ast
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -31,43 +31,38 @@ NOTHING = inspect.Parameter.empty
 
 
 def command(
-    target: str = "", *, described_by: str = "", hidden: tuple[str, ...] = (), light: bool = False,
-    several: bool = False, read: Mapping[str, Callable[[list[str]], Any]] | None = None, **words: Word,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:  # fmt: skip
+    target: str = "", *, hidden: tuple[str, ...] = (), light: bool = False, several: bool = False, **words: Word
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate what shows the result of a function, or a function that does all itself.
 
     Args:
         target: the function, ``module:name``; "": the decorated one. Its console, if it takes one, is standard error.
-        described_by: a class whose docstring describes the parameters, ``module:name``.
         hidden: parameters that are no options.
         light: it needs neither torch nor threads.
         several: it may run in several processes, and knows which of them speaks.
-        read: parameter -> what makes its value of the texts given.
         words: parameters that mean something else here than in all commands.
     """
 
     def wrap(show: Callable[..., None]) -> Callable[..., None]:
         source = target or f"{show.__module__}:{show.__name__}"
         head, described = docstring(source)
-        head = (inspect.getdoc(show) if target else None) or head
-        described = described | (docstring(described_by)[1] if described_by else {})
-        shown, console = [], False
+        meant, shown = {**VOCABULARY, **words}, []
         for name, annotation, default, first in signature(source):
-            console = console or name == "console"
             if name not in (*hidden, "console"):
-                word = words.get(name, VOCABULARY.get(name, Word()))
-                shown.append(_option(name, annotation, default, first, word, described.get(name)))
+                shown.append(_option(name, annotation, default, first, meant.get(name, Word()), described.get(name)))
+        told = not several and any(name == "console" for name, *_ in signature(source))
 
         def run(**given: Any) -> None:
             function = show if light else _loaded(target, show, several)
             given = {name: value for name, value in given.items() if value is not None and value != []}
-            given |= {name: make(given[name]) for name, make in (read or {}).items() if name in given}
-            given |= {"console": plain_console(stderr=True)} if console and not several else {}
-            found = function(**given)
+            for name, value in given.items():
+                if target and name in meant and (read := meant[name].read):
+                    given[name] = read(value)
+            found = function(**given, **({"console": plain_console(stderr=True)} if told else {}))
             if target:
                 show(found)
 
-        run.__name__, run.__doc__ = show.__name__, head
+        run.__name__, run.__doc__ = show.__name__, (inspect.getdoc(show) if target else None) or head
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         return run
 

@@ -9,17 +9,11 @@ from isotrope.cli.options import command
 from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.store.remote import is_url
 
 if TYPE_CHECKING:
     from isotrope.training.train import Run
 
 console = plain_console()
-
-
-def sources(given: list[str]) -> list[str | Path] | str:
-    """Files, folders and URLs, none of which is a text."""
-    return given[0] if len(given) == 1 else [one if is_url(one) or not one else Path(one) for one in given]
 
 
 def teachers(given: list[str]) -> dict[str, list[str]]:
@@ -37,9 +31,10 @@ def teachers(given: list[str]) -> dict[str, list[str]]:
 @command(
     "isotrope.training.train:train",
     several=True,
-    read={"documents": sources, "teachers": teachers},
     model=Word("Model to begin with: folder, hub name, isotrope/small; default: the preset's."),
-    teachers=Word("NAME=MODEL: the model for the preset's teacher NAME; again for more.", "teacher", many=True),
+    teachers=Word(
+        "NAME=MODEL: the model for the preset's teacher NAME; again for more.", "teacher", many=True, read=teachers
+    ),
     negatives=Word("In tables: a column of hard negatives; again for more.", "negative", many=True),
 )
 def train(run: Run) -> None:

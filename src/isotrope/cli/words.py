@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isotrope.store.remote import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,7 @@ class Word:
         required: it must be given, although the function can do without.
         low, high: the range of a number.
         variable: of the environment.
+        read: makes the value of the texts that were given.
     """
 
     help: str = ""
@@ -25,11 +31,19 @@ class Word:
     low: float | None = None
     high: float | None = None
     variable: str | None = None
+    read: Callable[[list[str]], Any] | None = None
+
+
+def sources(given: list[str]) -> list[str | Path] | str:
+    """Files, folders and URLs, none of which is a text."""
+    return given[0] if len(given) == 1 else [one if is_url(one) or not one else Path(one) for one in given]
 
 
 VOCABULARY = {
     "model": Word("Folder, hub name, isotrope/small or isotrope/tiny."),
-    "documents": Word("Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.", many=True),
+    "documents": Word(
+        "Files, folders or URLs of .txt, .md, .html, .jsonl, .csv, .tsv, .parquet.", many=True, read=sources
+    ),
     "output": Word("Folder for the result and the work.", required=True),
     "preset": Word("Method: a name from `isotrope presets list`, or a .toml file."),
     "overrides": Word("key=value: change a setting of the preset; again for more.", "set", many=True),
