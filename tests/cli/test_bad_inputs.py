@@ -172,7 +172,7 @@ FOLDER: dict[str, Mistake] = {
     "output with an endless name": (lambda b: b.train(output="x" * 300), "xxx … File name too long … another name"),
     "output in the corpus": (
         lambda b: b.train(corpus=str(Path(b.file("texts/a.txt", "one\ntwo\n" * 99)).parent), output="texts/run"),
-        "texts/run lies in texts, which is read … elsewhere",
+        "texts/run lies in … texts, which is read … elsewhere",
     ),
     "output holds something": (
         lambda b: b.train(output=Path(b.file("full/thesis.tex", "x")).parent),
