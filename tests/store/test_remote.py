@@ -86,13 +86,6 @@ def test_any_part_of_a_file_is_read(memory: fsspec.AbstractFileSystem) -> None:
     assert raw.read() == BYTES[4996:]
 
 
-def test_two_readers_of_one_file_keep_their_places(memory: fsspec.AbstractFileSystem) -> None:
-    put(memory, "/a.bin")
-    one, other = (only("memory://a.bin").open() for _ in range(2))
-    found = b"".join(one.read(700) + other.read(0) + (other.read(300) and b"") for _ in range(8))
-    assert found == BYTES
-
-
 def test_a_folder_and_a_star_give_sorted_files(memory: fsspec.AbstractFileSystem) -> None:
     put(memory, "/c/b.txt", "/c/a/z.txt", "/c/a.txt", "/c/.hidden.txt", "/d.txt")
     files = remote_files("memory://c")

@@ -129,13 +129,6 @@ def test_batches_in_rounds_go_on_after_a_resume_on_each_process() -> None:
     assert list(SkipBatchSampler(BatchSamplerShard(batches, 2, 1), skip_batches=9)) == shards[1][9:]
 
 
-def test_one_round_is_the_order_of_plain_rows() -> None:
-    for limit in (None, 70):
-        assert list(PermutedBatches(90, 8, 3, limit=limit, rounds=(90,))) == list(
-            PermutedBatches(90, 8, 3, limit=limit)
-        )
-
-
 def test_processes_share_the_epoch_evenly_also_after_a_resume() -> None:
     """Wrapped as accelerate wraps it: in a shard for each process and, after a resume, in a skipper around that."""
     batches = PermutedBatches(1000, 7, 0, world_size=3)
@@ -158,7 +151,6 @@ def test_processes_share_the_epoch_evenly_also_after_a_resume() -> None:
             None,
             "batch of 101 is larger than the 100 sentences to train on: choose at most 100",
         ),
-        ((50, 64, 0), None, "choose at most 50, for example --set train.batch_size=16"),
         ((3, 64, 0), None, "choose at most 3, for example --set train.batch_size=2"),
         ((1, 64, 0), None, "give more text"),
     ],

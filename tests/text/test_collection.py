@@ -39,14 +39,6 @@ def test_titles_and_paragraphs_are_kept_apart(tmp_path: Path, opened: Open) -> N
     assert [document.title for document in documents.each(np.array([0]))] == ["A B"]
 
 
-def test_the_second_opening_reuses_the_first(tmp_path: Path, opened: Open) -> None:
-    path = table(tmp_path / "a.jsonl", {"text": "one", "body": "1"}, {"text": "two", "body": "2"})
-    first = opened(path)
-    moved = path.rename(tmp_path / "elsewhere.jsonl")
-    assert opened(moved).key == first.key
-    assert opened(moved, text="body").key != first.key
-
-
 def test_one_line_says_what_was_read_and_dropped(tmp_path: Path, opened: Open) -> None:
     rows = [{"title": t, "text": x} for t, x in [("A", "one"), ("A", " one "), ("B", "one"), ("", " "), ("", "two")]]
     write(tmp_path / "d" / "left.pdf", "x")
@@ -66,13 +58,6 @@ def test_a_document_that_is_not_unicode_is_dropped(tmp_path: Path, opened: Open)
     assert " ".join(str(report).splitlines()[1].split()) == (
         rf"not UTF-8 text 1 first: {path} 'e and more and more and more Z\xfcrich'"
     ), "file and byte"
-
-
-def test_many_documents_keep_their_order_and_lose_their_copies(tmp_path: Path, opened: Open) -> None:
-    rows = [{"text": f"document {i % 3000}"} for i in range(4000)]
-    documents = opened(table(tmp_path / "a.jsonl", *rows))
-    assert documents.texts() == [f"document {i}" for i in range(3000)]
-    assert documents.report.dropped["duplicate"] == 1000
 
 
 def test_a_split_leaves_documents_out(tmp_path: Path, opened: Open) -> None:

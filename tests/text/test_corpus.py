@@ -123,8 +123,10 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
             open_corpus(path, cache=cache)
 
 
-@pytest.mark.parametrize("name", ["corpus.arrow", "report.json", "contents.json"])
-@pytest.mark.parametrize("content", [b"", b"{}", None])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("corpus.arrow", b""), ("report.json", b"{}"), ("checksum.json", None), ("contents.json", b"")],
+)
 def test_a_damaged_cache_counts_as_missing(
     tmp_path: Path, corpus: Callable[..., Corpus], name: str, content: bytes | None
 ) -> None:

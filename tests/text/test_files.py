@@ -63,11 +63,6 @@ def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
         find_sources([tmp_path / "in"])
 
 
-def test_many_zstd_frames_are_read_to_the_end(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
-    frames = b"".join(COMPRESS[".zst"](f"sentence {i}\n".encode() * 3000) for i in range(50))
-    assert texts(corpus(write(tmp_path / "c.txt.zst", frames))) == [f"sentence {i}" for i in range(50)]
-
-
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
 def test_all_streams_are_read_and_any_damage_is_an_error(
     tmp_path: Path, corpus: Callable[..., Corpus], compression: str
@@ -110,11 +105,6 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
             find_sources([path])
         with pytest.raises(UserError, match="is a pipe or a device"):
             next(lines(TextFile(path, ".txt", "")))
-
-
-def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        find_sources([tmp_path / ("x" * 5000 + ".txt")])
 
 
 def test_files_behind_a_url_are_those_of_this_machine(

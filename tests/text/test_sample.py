@@ -29,13 +29,6 @@ def test_all_rows_have_no_list(corpus_file: Path, tmp_path: Path) -> None:
     assert sorted(Sample(corpus, None, 0).texts()) == sorted(corpus.dataset["text"])
 
 
-def test_epochs_permute_one_sample() -> None:
-    order = RowOrder(1000, 50, 3)
-    first, second = order.rows(0, 50), order.rows(0, 50, epoch=1)
-    assert first.tolist() != second.tolist()
-    assert set(first) == set(second)
-
-
 def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
     rounds = (50, 40, 30)
     few = RowOrder(120, 60, 3, rounds)

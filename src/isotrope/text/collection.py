@@ -65,11 +65,7 @@ class Documents:
         return [document.paragraphs for document in self.each(rows)]
 
     def split(self, held_out: int, seed: int) -> tuple[RowIds, RowIds]:
-        """The rows to train on, and ``held_out`` random rows that are left out; both rising.
-
-        Raises:
-            UserError: fewer than two documents are left to train on, or ``held_out`` is negative.
-        """
+        """The rows to train on, and ``held_out`` random rows that are left out; both rising."""
         if not 0 <= held_out <= len(self) - 2:
             problem = f"{held_out:,} of {len(self):,} documents cannot be held out"
             raise UserError(problem, f"choose 0 to {len(self) - 2:,}")
@@ -82,10 +78,6 @@ def read_collection(sources: Sequence[TextFile], columns: DocumentColumns, cache
 
     White space is folded. Empty documents and exact duplicates are dropped and counted. Memory is constant but for 8
     bytes a document.
-
-    Raises:
-        UserError: anything wrong with the files or the cache folder; fewer than two documents; the files changed while
-            they were read.
     """
 
     def write(draft: Path, files: Sequence[TextFile]) -> None:

@@ -61,11 +61,7 @@ class Corpus:
         return len(self.dataset)
 
     def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """The sentences of these rows: their first column.
-
-        Raises:
-            UserError: there is no such row.
-        """
+        """The sentences of these rows: their first column."""
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
             wrong = rows.min() if rows.min() < 0 else rows.max()
             raise UserError(f"row id {wrong} in a corpus of {len(self)}", "let 'label' hold the row numbers")
@@ -93,9 +89,6 @@ def read_texts(
         wanted: only the texts of these rows are written, and the others are null. It needs little disk, and reads the
             files once more: to count the rows. None: all.
         progress: called now and then with the number of lines read so far.
-
-    Raises:
-        UserError: anything wrong with the files or the cache folder; the files changed while they were read.
     """
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")

@@ -54,11 +54,7 @@ class DocumentColumns:
         return ()
 
     def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The column of text and, if there is one, that of titles, among these: (name, type's name).
-
-        Raises:
-            UserError: a named column is missing or occurs twice; there is no column of texts.
-        """
+        """The column of text and, if there is one, that of titles, among these: (name, type's name)."""
         known = [name for name, _ in columns]
         text = self.text or next((name for name in TEXT_COLUMNS if name in known), None)
         listed = ", ".join(known) or "none"
@@ -81,9 +77,6 @@ def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, tally:
     - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the only file holds many
       documents: blocks between blank lines or, if it has no blank lines, lines.
     - tables: a row is a document. Blank lines within a text separate its paragraphs.
-
-    Raises:
-        UserError: as `table_rows`; a text is neither a string nor a list of strings.
     """
     for source in sources:
         if source.format in (".md", ".html"):

@@ -33,9 +33,6 @@ def document_blocks(source: TextFile) -> Iterator[Block]:
 
     Left out: front matter, blocks of code, images, comments, addresses that stand for themselves; in HTML also the
     head, scripts, forms, navigation and footers.
-
-    Raises:
-        UserError: what `lines` raises; a document that does not fit into `LONGEST_LINE` bytes.
     """
     yield from ((begin, text) for begin, text, kind in _parts(source, whole_text(source)) if kind != "code heading")
 
@@ -44,9 +41,6 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     """The title of a Markdown or HTML file, and its other blocks.
 
     The title is that of Markdown's front matter, else the first heading, else HTML's ``<title>``, else "".
-
-    Raises:
-        UserError: as `document_blocks`.
     """
     page = whole_text(source)
     parts = list(_parts(source, page))
@@ -58,11 +52,7 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
 
 
 def whole_text(source: TextFile) -> str:
-    """A text file as one string. An empty file has none.
-
-    Raises:
-        UserError: what `lines` raises; a file that does not fit into `LONGEST_LINE` characters.
-    """
+    """A text file as one string. An empty file has none."""
     if source.size == 0:
         return ""
     found, size = list[str](), 0

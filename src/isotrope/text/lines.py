@@ -26,9 +26,6 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
     Args:
         source: the file.
         cut: cut a line of `LONGEST_LINE` bytes or more there. False: such a line is an error.
-
-    Raises:
-        UserError: a broken archive, a pipe, a file that is binary or in another encoding, nothing in the archive.
     """
     with reading_errors(source), source.open() as file, _unpacked(file, source) as stream:
         _check_text(source, stream.peek(HEAD)[:HEAD])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -45,6 +46,18 @@ class PairMaker(Protocol):
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> Sequence[tuple[str, ...]]:
         """At most ``count`` pairs of a document, each different."""
+
+
+def check_lengths(kind: str, shortest: int, longest: int) -> None:
+    """Refuse a component's options: UserError if the longest text is to be shorter than the shortest."""
+    if longest < shortest:
+        raise UserError(f"pairs.{kind}.longest = {longest} is less than shortest = {shortest}", "raise longest")
+
+
+def check_language(kind: str, language: str) -> None:
+    """Refuse a component's option: UserError if it is not a language's code."""
+    if not re.fullmatch("[a-z]{2,3}", language):
+        raise UserError(f"pairs.{kind}.language = {language!r} is unknown", "give a two-letter code, such as de")
 
 
 def open_pairs(

@@ -27,11 +27,7 @@ NumberedRow = tuple[int, tuple[Any, ...]]  # line number from 1 (Parquet: row nu
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a table are read: `text` (None = found out), a positive for it, and hard negatives.
-
-    Raises:
-        UserError: negatives without a positive.
-    """
+    """Which columns of a table are read: `text` (None = found out), a positive for it, and hard negatives."""
 
     text: str | None = None
     positive: str | None = None
@@ -53,10 +49,6 @@ class Columns:
         ``kept`` names further columns, of any type, which follow.
 
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
-
-        Raises:
-            UserError: a named column is missing, occurs twice, or holds no strings; no text column is named and none
-                stands out.
         """
         kinds = dict(columns)
         others = ((self.positive,) if self.positive is not None else ()) + self.negatives
@@ -91,10 +83,6 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
 
     A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
     RFC 4180. Blank lines come as null rows, so that they are counted. A row that does not fit its table is an error.
-
-    Raises:
-        UserError: what `lines` and `Columns.choose` raise; a row with a wrong number of columns, a line that is not a
-            JSON object, a field that is not a string (each with file and line); a broken Parquet file.
     """
     found = (table_rows if source.format in TABLES else _text)(source, columns, kept)
     return found if source.split is None else _split(found, source.split)

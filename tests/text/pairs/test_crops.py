@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.components.registry import component
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
 from isotrope.text.pairs.crops import Crops, crop, two_spans
 
@@ -81,10 +79,3 @@ def test_letters_count_where_there_are_no_spaces() -> None:
 def test_one_crop_is_cut_to_the_words_there_are() -> None:
     assert crop(WORDS[:3], 5, 9, rng()) == WORDS[:3]
     assert 5 <= len(crop(WORDS, 5, 9, rng())) <= 9
-
-
-def test_impossible_options_are_refused() -> None:
-    with pytest.raises(UserError, match="longest = 4 is less than shortest = 8"):
-        Crops(longest=4)
-    with pytest.raises(UserError, match=r"pairs.crops.shortest = 0 is not possible"):
-        component("pairs", "crops", shortest=0)

@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora import write
-from isotrope.components.registry import component
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
 from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import open_pairs
@@ -77,10 +75,3 @@ def test_further_positives_are_columns(tmp_path: Path) -> None:
     assert made.columns == ("text", "positive", "positive_1")
     assert made.rounds == (2, 2)
     assert made.dataset.column_names == [*made.columns, "label"]
-
-
-def test_impossible_options_are_refused() -> None:
-    with pytest.raises(UserError, match="longest = 4 is less than shortest = 32"):
-        Spans(longest=4)
-    with pytest.raises(UserError, match=r"pairs.spans.place = 'far' is not possible"):
-        component("pairs", "spans", place="far")

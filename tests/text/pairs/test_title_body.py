@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
 from isotrope.text.pairs.title_body import TitleBody
 
@@ -36,8 +35,3 @@ def test_the_whole_body() -> None:
 def test_without_title_or_body_there_is_no_pair(document: Document) -> None:
     assert TitleBody()(document, 3, np.random.default_rng(0)) == []
     assert TitleBody().needs == "a title and a body"
-
-
-def test_impossible_options_are_refused() -> None:
-    with pytest.raises(UserError, match="longest = 4 is less than shortest = 16"):
-        TitleBody(longest=4)

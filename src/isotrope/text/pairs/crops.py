@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
-from isotrope.text.pair_corpus import TextPair
+from isotrope.text.pair_corpus import TextPair, check_lengths
 from isotrope.text.words import words_of
 from isotrope.types import Count
 
@@ -48,9 +47,6 @@ class Crops:
         shortest: fewest words of a crop.
         longest: most words.
         overlap: whether the two may share words.
-
-    Raises:
-        UserError: ``longest`` is less than ``shortest``.
     """
 
     stage = "pairs"
@@ -59,9 +55,7 @@ class Crops:
     overlap: bool = True
 
     def __post_init__(self) -> None:
-        if self.longest < self.shortest:
-            problem = f"pairs.crops.longest = {self.longest} is less than shortest = {self.shortest}"
-            raise UserError(problem, "raise longest")
+        check_lengths("crops", self.shortest, self.longest)
 
     @property
     def needs(self) -> str:

@@ -6,16 +6,14 @@ https://aclanthology.org/2021.acl-long.72.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
-from isotrope.text.pair_corpus import TextPair
+from isotrope.text.pair_corpus import TextPair, check_language
 from isotrope.text.split import ENGLISH, split_text
 from isotrope.text.words import words_of
 from isotrope.types import Count
@@ -47,9 +45,7 @@ class Neighbours:
     language: str = ENGLISH
 
     def __post_init__(self) -> None:
-        if not re.fullmatch("[a-z]{2,3}", self.language):
-            problem = f"pairs.neighbours.language = {self.language!r} is unknown"
-            raise UserError(problem, "give a two-letter code, such as de")
+        check_language("neighbours", self.language)
 
     @property
     def needs(self) -> str:

@@ -5,13 +5,12 @@ They are texts, and no pairs: for a student that follows a teacher, and has to r
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
+from isotrope.text.pair_corpus import check_language, check_lengths
 from isotrope.text.split import ENGLISH, split_text
 from isotrope.text.words import words_of
 from isotrope.types import Count
@@ -44,9 +43,6 @@ class Passages:
         shortest: fewest words of a passage.
         longest: most words; a single sentence may be longer.
         language: whose rules split into sentences, as a two-letter code.
-
-    Raises:
-        UserError: ``longest`` is less than ``shortest``; ``language`` is no such code.
     """
 
     stage = "pairs"
@@ -56,13 +52,8 @@ class Passages:
     language: str = ENGLISH
 
     def __post_init__(self) -> None:
-        if self.longest < self.shortest:
-            problem = f"pairs.passages.longest = {self.longest} is less than shortest = {self.shortest}"
-            raise UserError(problem, "raise longest")
-        if not re.fullmatch("[a-z]{2,3}", self.language):
-            raise UserError(
-                f"pairs.passages.language = {self.language!r} is unknown", "give a two-letter code, such as de"
-            )
+        check_lengths("passages", self.shortest, self.longest)
+        check_language("passages", self.language)
 
     @property
     def needs(self) -> str:

@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
+from isotrope.text.pair_corpus import check_lengths
 from isotrope.text.words import words_of
 from isotrope.types import Count
 
@@ -53,9 +53,6 @@ class Spans:
         longest: most words.
         positives: of each anchor.
         place: of a positive: "near" the anchor, "adjacent" to it, or "subsumed" by it.
-
-    Raises:
-        UserError: ``longest`` is less than ``shortest``.
     """
 
     stage = "pairs"
@@ -65,9 +62,7 @@ class Spans:
     place: Literal["near", "adjacent", "subsumed"] = "near"
 
     def __post_init__(self) -> None:
-        if self.longest < self.shortest:
-            problem = f"pairs.spans.longest = {self.longest} is less than shortest = {self.shortest}"
-            raise UserError(problem, "raise longest")
+        check_lengths("spans", self.shortest, self.longest)
 
     @property
     def needs(self) -> str:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.errors import UserError
 from isotrope.text.document_rows import Document
-from isotrope.text.pair_corpus import TextPair
+from isotrope.text.pair_corpus import TextPair, check_lengths
 from isotrope.text.pairs.crops import TRIES, crop
 from isotrope.text.words import words_of
 from isotrope.types import Count
@@ -25,9 +24,6 @@ class TitleBody:
         shortest: fewest words of a crop of the body; a shorter body is taken whole.
         longest: most words of a crop.
         whole: pair the title with the whole body, as far as the model reads it. Each document then has one pair.
-
-    Raises:
-        UserError: ``longest`` is less than ``shortest``.
     """
 
     stage = "pairs"
@@ -36,9 +32,7 @@ class TitleBody:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        if self.longest < self.shortest:
-            problem = f"pairs.title_body.longest = {self.longest} is less than shortest = {self.shortest}"
-            raise UserError(problem, "raise longest")
+        check_lengths("title_body", self.shortest, self.longest)
 
     @property
     def needs(self) -> str:
