@@ -11,8 +11,13 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.store.atomic import new_file
-from isotrope.store.lock import hold, in_turn
+from isotrope.store.job import Job
+from isotrope.store.lock import in_turn
 from isotrope.store.mark import DRAFT, kind_of
+
+
+def hold(folder, kind):
+    return Job(folder, kind, {}).held()
 
 
 def test_a_folder_in_which_nothing_was_written_is_left_as_it_was(tmp_path):

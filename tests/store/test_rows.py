@@ -28,7 +28,7 @@ def test_shard_after_shard(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(0, 500))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_kill_at_any_byte(tmp_path: Path, cut: int) -> None:
     array = GrowingArray(tmp_path / "draft", 10, 7)
     array.append(0, ROWS[:4])
@@ -37,19 +37,9 @@ def test_a_kill_at_any_byte(tmp_path: Path, cut: int) -> None:
     (tmp_path / "draft").write_bytes(content[:cut])
     done = array.rows_written(4)
     assert done <= 8
-    assert array.holds(done)
     for start in range(done, 10, 4):
         array.append(start, ROWS[start : start + 4])
     np.testing.assert_array_equal(np.load(tmp_path / "draft"), ROWS)
-
-
-def test_holds(tmp_path: Path) -> None:
-    array = GrowingArray(tmp_path / "draft", 10, 7)
-    assert array.holds(0)
-    assert not array.holds(1)
-    array.append(0, ROWS[:4])
-    assert array.holds(4)
-    assert not array.holds(5)
 
 
 def test_another_precision_is_converted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from isotrope.errors import UserError
 from isotrope.store.mark import DRAFT, check_place, put_mark, remove
@@ -87,23 +87,6 @@ def check_replaceable(folder: Path, kind: str) -> None:
         raise UserError(f"the current folder is inside {folder}, which would be replaced", "name another folder")
 
 
-@contextmanager
-def growing_file(path: Path, keep: int) -> Iterator[BinaryIO]:
-    """The unfinished part of ``path`` (`part_path`), open after its first ``keep`` bytes; the rest is cut off.
-
-    It survives errors and kills, so that work in pieces can go on. At the end, `move` renames it to ``path``.
-    """
-    part = part_path(path)
-    with part.open("r+b" if keep else "wb") as file:
-        file.truncate(keep)
-        file.seek(keep)
-        try:
-            yield file
-        finally:
-            file.flush()
-            os.fsync(file.fileno())
-
-
 def write_text(path: Path, text: str) -> None:
     """Replace a text file (UTF-8): the old text or the new one is there, never half of it."""
     with new_file(path) as file:
@@ -125,9 +108,9 @@ def draft_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}{DRAFT}")
 
 
-def part_path(path: Path) -> Path:
-    """Where a file that comes in pieces is collected. Whoever holds the lock of ``path`` owns it; a kill leaves it."""
-    return path.with_name(f".{path.name}.part{DRAFT}")
+def open_log(path: Path) -> TextIO:
+    """A text file to append to, one line at a time. What its encoding cannot hold is escaped."""
+    return path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)
 
 
 def clear_drafts(folder: Path, name: str | None = None) -> None:

@@ -62,7 +62,7 @@ def is_whole(folder: Path) -> bool:
         return False
     try:
         return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return False
 
 
@@ -111,7 +111,7 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     """
     digest = xxhash.xxh3_128_hexdigest(json.dumps(key, sort_keys=True).encode())
     path = cache_folder(kind, f"{digest}.json")
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["checksum"] == _of(kept["value"]):
             return kept["value"]

@@ -10,8 +10,7 @@ from filelock import FileLock, Timeout
 
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts
-from isotrope.store.disk import writing
-from isotrope.store.mark import LOCK, MARK, check_place, claim
+from isotrope.store.mark import LOCK
 
 
 @contextmanager
@@ -34,25 +33,6 @@ def alone(folder: Path, *tidied: str) -> Iterator[None]:
                 _tidy(folder, LOCK, *tidied)
     except Timeout as error:
         raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
-
-
-@contextmanager
-def hold(folder: Path, kind: str, again: str = "give the same command again") -> Iterator[None]:
-    """Take ``folder`` for ``kind``, for this process only. If nothing is written there, it is left as it was.
-
-    Args:
-        folder: new, empty, or taken for ``kind`` before.
-        kind: see `isotrope.store.mark.claim`.
-        again: ends the message of a full disk: what to do after freeing space.
-
-    Raises:
-        UserError: it is not ours, is for another kind of work, is in use, or cannot be written; its disk is full.
-    """
-    check_place(folder, kind)
-    with writing(folder, again):
-        claim(folder, kind)
-        with alone(folder, MARK):
-            yield
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def kind_of(folder: Path) -> str | None:
     """What a folder is for, by its mark: ``run``, ``model``, …; None where there is none, or it is damaged."""
     try:
         kind = json.loads((folder / MARK).read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return kind if isinstance(kind, str) else None
 

@@ -28,7 +28,7 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing", remedy) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"{path} is damaged", remedy) from error
     if not isinstance(record, dict):
         raise UserError(f"{path} is damaged: it holds no JSON object", remedy)
@@ -72,7 +72,7 @@ def _lines(path: Path) -> tuple[list[Record], bool]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
         try:
             record = json.loads(line)
-        except (ValueError, RecursionError):
+        except ValueError:
             return found, True
         if not isinstance(record, dict):
             return found, True

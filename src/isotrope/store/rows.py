@@ -34,10 +34,6 @@ class GrowingArray:
         size = self.path.stat().st_size if self.path.is_file() else 0
         return min(self.rows, max(0, size - len(self._head)) // (4 * self.dimension) // shard * shard)
 
-    def holds(self, done: int) -> bool:
-        """Whether the file is long enough for ``done`` rows."""
-        return not done or (self.path.is_file() and self.path.stat().st_size >= self._size(done))
-
     def append(self, done: int, vectors: npt.NDArray[Any]) -> None:
         """Write vectors (n, D) after the first ``done`` rows. What a kill left there is overwritten.
 

@@ -21,8 +21,7 @@ from rich.console import Console
 from isotrope.console.plain import plain_console
 from isotrope.console.threads import usable_cores
 from isotrope.errors import Stopped, UserError
-from isotrope.store.atomic import write_text
-from isotrope.store.log import open_log
+from isotrope.store.atomic import open_log, write_text
 from isotrope.study.cell import Cell
 from isotrope.study.plan import StudyPlan
 from isotrope.study.progress import Board
