@@ -29,7 +29,7 @@ def test_it_shows_what_is_kept_and_what_is_saved(
     small = ["--set", "train.batch_size=16", "--set", "train.max_length=32", "--set", "terms.queue_kl.queue=32"]
     assert run(monkeypatch, *words, *small, "--set", "train.epochs=1") == 0
     shown = capsys.readouterr().out
-    for part in ("Points kept", "Speed and size", "the student keeps ", "verdict: ", "model: ", "report: "):
+    for part in ("Points kept", "Speed and size", "It keeps ", "verdict: ", "model: ", "report: "):
         assert part in shown
     assert run(monkeypatch, *words, *small, "--set", "train.epochs=2") == 2
     assert "was begun with" in capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 import isotrope
 from conftest import build_bert, sentences
 from isotrope.compression import compress as module
-from isotrope.compression.compress import compress
+from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
-from isotrope.console.progress import _hearing
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.training.folder import RunFolder
-from isotrope.training.train import Run
 from library import write_library
 
 SMALL = ["train.batch_size=16", "train.epochs=1", "terms.queue_kl.queue=32", "train.max_length=32"]
@@ -58,7 +55,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMED", 8)
 
 
-def small(teacher: Path, texts: Path, output: Path, student: str, *overrides: str, **options: Any) -> Run:
+def small(teacher: Path, texts: Path, output: Path, student: str, *overrides: str, **options: Any) -> Compression:
     return compress(
         teacher, texts, student=student, output=output, overrides=[*SMALL, *overrides], console=Console(quiet=True),
         **options,
@@ -78,13 +75,29 @@ def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path,
     assert found["cost"]["weights"][1] < found["cost"]["weights"][0]
     assert run.record["corpus"]["used"] == 240, "a fifth is held out"
     card = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
-    assert "Is it better than the student before training?" in card
+    assert "Is it better than model?" in card
     assert "of the points of" in card
     page = write_student_report(run.folder).read_text(encoding="utf-8")
     for words in ("Points kept", "Speed and size", "times as fast", "layers:2"):
         assert words in page
+    assert run.verdict.before == "model", "it is never better than its teacher for what training gained"
+    assert "Training it " in run.verdict.advice
+    assert run.kept == found["kept"]
+    assert list(run.table.columns) == ["teacher", "start", "student"]
     again = small(teacher, texts, tmp_path / "run", "layers:2", "train.epochs=4", "train.learning_rate=1e-3")
     assert again.record == run.record, "a finished run is only read"
+
+
+def test_objects_give_what_files_give(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    """A loaded teacher and a list of texts, with no folder named."""
+    lines = texts.read_text(encoding="utf-8").splitlines()
+    first = small(teacher, texts, tmp_path / "run", "layers:1")
+    second = compress(
+        SentenceTransformer(str(teacher), device="cpu"), lines, student="layers:1", overrides=SMALL,
+        console=Console(quiet=True),
+    )  # fmt: skip
+    np.testing.assert_allclose(first.model.encode(lines[:4]), second.model.encode(lines[:4]), atol=1e-6)
+    np.testing.assert_allclose(first.table, second.table, atol=1e-6)
 
 
 def test_a_static_student_is_a_plain_static_embedding(teacher: Path, texts: Path, tmp_path: Path) -> None:
@@ -145,23 +158,6 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
     assert run.record["compression"]["kept"] > 0
 
 
-def test_texts_are_read_under_a_progress_line(
-    teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It takes long where there are many."""
-    heard = list[str]()
-
-    def read(*_: object) -> None:
-        bar = _hearing.get()
-        heard.append(bar.what if bar else "nobody hears")
-        raise UserError("no text", "give some")
-
-    monkeypatch.setattr(module, "training_text", read)
-    with pytest.raises(UserError, match="no text"):
-        compress(teacher, texts, student="static", output=tmp_path / "run", console=Console(file=StringIO()))
-    assert heard == ["reading the texts"]
-
-
 @pytest.mark.slow
 def test_ctrl_c_and_resume_give_the_same_student(
     teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,18 +196,18 @@ def test_ctrl_c_and_resume_give_the_same_student(
         ("tiny", {"overrides": ["encoder.student=all"]}, r"the student 'all' is unknown: choose static"),
         ("static", {"preset": "simcse"}, r"the preset simcse has 0 teachers that can be named"),
         ("static", {"output": ""}, r"the output is empty: name a folder"),
-        ("static", {"text": "nowhere.txt"}, r"nowhere\.txt"),
+        ("static", {"documents": "nowhere.txt"}, r"nowhere\.txt"),
         ("static", {"teacher": "./nobody"}, r"\./nobody does not exist"),
     ],
 )
 def test_a_mistake_is_one_line_before_any_work(
     student: str, options: dict[str, Any], words: str, teacher: Path, texts: Path, tmp_path: Path
 ) -> None:
-    given = {"teacher": teacher, "text": texts, "output": tmp_path / "run", **options}
-    own = {key: given.pop(key) for key in ("teacher", "text")}
+    given = {"teacher": teacher, "documents": texts, "output": tmp_path / "run", **options}
+    own = {key: given.pop(key) for key in ("teacher", "documents")}
     with pytest.raises(UserError, match=words):
-        compress(own["teacher"], own["text"], student=student, console=Console(quiet=True), **given)
-    assert not (tmp_path / "run" / "run.json").exists()
+        compress(own["teacher"], own["documents"], student=student, console=Console(quiet=True), **given)
+    assert not (tmp_path / "run" / "job.json").exists()
 
 
 @pytest.mark.parametrize(("named", "student"), [("nobody/nothing", "tiny"), (None, "nobody/nothing")])

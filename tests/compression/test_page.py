@@ -51,5 +51,9 @@ def test_costs_with_their_ratios() -> None:
 def test_one_line_and_one_verdict() -> None:
     assert kept_line(RECORD) == ("keeps 90 % of the points of large, is 4.2 times as fast, and has 29 % of its weights")
     verdict = compression_verdict(RECORD)
-    assert (verdict.word, verdict.before, verdict.scores) == ("better", "the student before training", (0.6, 0.72))
+    assert (verdict.before, verdict.after, verdict.scores) == ("large", "the student", (0.8, 0.72))
+    assert verdict.advice.endswith("use it where large is too slow or too large. Training it gained +12.00 points.")
+    cost = {**RECORD["cost"], "faster": {"median": 0.9, "low": 0.8, "high": 1.0}, "weights": [10, 14]}
+    larger = compression_verdict({**RECORD, "cost": cost})
+    assert "is not faster, and is not smaller; keep large." in larger.advice
     assert len(compression_tables(RECORD)) == 2

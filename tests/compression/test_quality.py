@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from conftest import build_bert, sentences
 from isotrope.compression import quality
-from isotrope.compression.quality import PAIRS, PARTS, SIMILARITY, compare_quality, kept_share, training_verdict
+from isotrope.compression.quality import PAIRS, PARTS, SIMILARITY, compare_quality, kept_share
 from isotrope.encoder import load
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import similarities
 
 PAIR = Pairs("own", ["a red bird", "war", "the king"], ["a red bird", "the sea", "queen"], np.array([5.0, 0.0, 3.0]))
-
-
-def _found(**verdicts: str) -> dict[str, Any]:
-    return {kind: {"start": {"verdict": verdict}} for kind, verdict in verdicts.items()}
-
-
-def test_training_helped_only_if_no_kind_of_task_says_that_it_did_harm() -> None:
-    assert training_verdict(_found(parts="better", pairs="better")) == "better"
-    assert training_verdict(_found(parts="not significant", pairs="better")) == "better"
-    assert training_verdict(_found(parts="worse", pairs="better")) == "worse"
-    assert training_verdict(_found(pairs="not significant")) == "not significant"
 
 
 def test_the_kept_share_is_that_of_the_means_over_all_tasks() -> None:

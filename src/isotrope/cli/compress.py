@@ -6,37 +6,34 @@ from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
 from isotrope.cli.train import show_report
-from isotrope.cli.words import VOCABULARY, Word
+from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console
 
 if TYPE_CHECKING:
-    from isotrope.training.train import Run
+    from isotrope.compression.compress import Compression
 
 
 @command(
     "isotrope.compression.compress:compress",
-    teacher=Word("The large model: folder, hub name, or isotrope/minilm."),
-    text=VOCABULARY["documents"],
+    model=Word("The large model: folder, hub name, or isotrope/minilm."),
     student=Word(
         "tiny (isotrope/tiny), layers:3 (some of the teacher's), layers:2,vocabulary:16000,inner:768 (smaller still), "
         "static (one vector a token), or a model."
     ),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
-    test=Word("Labelled pairs that judge too: sts, stsb, none; default: as train.", "labels"),
-    column=Word("In tables: the column of the texts; default: the only one, or text.", "text"),
+    labels=Word("Graded pairs that judge too: sts, stsb, none; default: as train."),
 )
-def compress(run: Run) -> None:
+def compress(found: Compression) -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
 
     The student is compared with its teacher and with itself before training: points kept, speed, size.
     """
-    from isotrope.compression.page import compression_tables, kept_line
+    from isotrope.compression.page import compression_tables
     from isotrope.report.tables import print_table
 
-    console, record = plain_console(), run.record["compression"]
+    console, record = plain_console(), found.record["compression"]
     for table in compression_tables(record):
         print_table(table, console)
-    console.print(f"the student {kept_line(record)}")
-    console.print(f"verdict: {record['verdict']}; {record['advice']}")
-    console.print(f"model: {run.folder / 'model'}")
-    show_report(run.folder)
+    console.print(f"verdict: {found.verdict}")
+    console.print(f"model: {found.folder / 'model'}")
+    show_report(found.folder)

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 
 import isotrope.text
 from isotrope.compression.cost import costs
-from isotrope.compression.page import compression_verdict, student_evidence
-from isotrope.compression.quality import compare_quality, kept_share, training_verdict
+from isotrope.compression.page import compression_verdict, quality_scores, student_evidence, write_student_report
+from isotrope.compression.quality import compare_quality, kept_share
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
+from isotrope.encoder.given import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
@@ -24,6 +26,8 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import similarities
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
+from isotrope.report.outcome import framed
+from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, only_cosines
 from isotrope.training.inputs import RunInputs, read_inputs, training_text
@@ -36,54 +40,66 @@ TINY = "isotrope/tiny"
 RATE = 1e-4  # of a student that knows something: a good model is spoilt by the rate of a raw one
 _HELD_OUT = 2000  # texts, or a fifth: they judge
 TIMED = 64  # texts that are encoded to measure speed and memory
-_ADVICE = {
-    "better": "use it where the teacher is too slow or too large",
-    "worse": "do not use it: training made the student worse than it was",
-    "not significant": "training changed nothing significant: give more text, more epochs, or another student",
-}
+
+
+class Compression(Run):
+    """A student: a finished training, and how it compares with its teacher."""
+
+    @property
+    def kept(self) -> float:
+        """The student's points over its teacher's."""
+        return float(self.record["compression"]["kept"])
+
+    @property
+    def table(self) -> Any:
+        """Task → teacher, start, student, as fractions; a DataFrame if pandas is installed."""
+        return framed(quality_scores(self.record["compression"]))
+
+    def report(self, file: str | Path) -> Path:
+        """Write the page of the student, an .html file."""
+        return write_student_report(self.folder, file)
 
 
 def compress(
-    teacher: str | Path,
-    text: str | Path | Sequence[str | Path],
+    model: GivenModel,
+    documents: Given,
     *,
-    student: str | Path,
-    output: str | Path,
+    student: GivenModel = "layers:3",
+    output: str | Path | None = None,
     seed: int = 0,
     preset: str | Path = PRESET,
     sentences: int | None = None,
     dev: str | Sequence[str] | None = None,
-    test: str | None = None,
+    labels: str | Path | None = None,
     data: str | Path | None = None,
     overrides: Iterable[str] = (),
-    column: str | None = None,
+    text: str | None = None,
     title: str | None = None,
     split: str | None = None,
     restart: bool = False,
     console: Console | None = None,
-) -> Run:
+) -> Compression:
     """Train a small model to give the similarities that a large one gives, on text without labels.
 
     The run is one of `isotrope.train` with the preset ``distil``. Afterwards the student is compared with its teacher
-    and with itself before training: points kept, speed, weights, memory. That is in ``result["compression"]``, on the
-    report's page and on the model's card.
+    and with itself before training: points kept, speed, weights, memory. The verdict compares it with its teacher.
 
     Args:
-        teacher: the large model, as `isotrope.load` takes it.
-        text: files and folders, as `isotrope.train` takes them. A fifth of it, 2,000 texts at most, is held out, and
+        model: the large model, the teacher: a loaded one, which is left as it was, or what `isotrope.load` takes.
+        documents: text of any kind: see `isotrope.text.open`. A fifth of it, 2,000 texts at most, is held out, and
             judges.
         student: ``tiny`` (isotrope/tiny), ``layers:3`` (layers of the teacher, spread evenly; ``layers:3:first`` and
-            ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` behind it makes it smaller still),
+            ``layers:3:last`` take others; ``,vocabulary:16000,inner:768`` after it makes it smaller still),
             ``static`` (one vector a token, for `StaticEmbedding`), or any model.
-        output: the run's folder.
+        output: a folder for the student and the work; None: a temporary one, which the result keeps.
         seed: of all random numbers.
         preset: a method with a teacher.
         sentences: train on a random sample of this size; None takes all that is not held out.
         dev: what chooses the checkpoint: see `RunSettings`.
-        test: graded pairs that judge too: see `RunSettings`.
+        labels: graded pairs that judge too, as `isotrope.train` takes them.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         overrides: ``key=value`` over the preset's keys.
-        column: the column of the texts, in tables.
+        text: the column of the texts, in tables.
         title: the column of the documents' titles, in tables.
         split: ``sentences`` trains on the sentences of the texts.
         restart: begin anew; otherwise the same call goes on where it stopped.
@@ -93,31 +109,33 @@ def compress(
         UserError: a mistake of the user's; before long work if it can be found then.
         Stopped: Ctrl-C; the run can be resumed.
     """
-    console, folder = console or plain_console(), RunFolder(output)
+    console = console or plain_console()
     refuse_several("compress")
-    backbone, own = _student(str(teacher), str(student))
-    for model in (str(teacher), backbone):
-        check_hub(locate(model))  # before the texts are read
+    teacher = located(model)
+    backbone, own = _student(teacher, located(student) if isinstance(student, SentenceTransformer) else str(student))
+    for name in (teacher, backbone):
+        check_hub(locate(name))  # before the texts are read
     overrides = [*own, *overrides]
-    teachers = {_label(read_preset(preset, overrides)): [str(teacher)]}
+    teachers = {_label(read_preset(preset, overrides)): [teacher]}
     settings = RunSettings(
-        corpus=isotrope.text.open(text, text=column, title=title, split=split),
-        output=output, preset=preset, model=backbone, teachers=teachers, seed=seed,
-        sentences=sentences, dev=dev, labels=test, data=data, overrides=tuple(overrides),
-        restart=restart,
+        corpus=isotrope.text.open(documents, text=text, title=title, split=split), output=output, preset=preset,
+        model=backbone, teachers=teachers, seed=seed, sentences=sentences, dev=dev, labels=labels, data=data,
+        overrides=tuple(overrides), restart=restart,
     )  # fmt: skip
     with watch("reading the settings", console):
         inputs = read_inputs(settings)
     with watch("reading the texts", console):
         settings, held_out = _without_held_out(settings, inputs.preset)
     run = run_training(settings, console)
-    if not run.record or "compression" in run.record:
-        return run
+    if "compression" in run.record:
+        return Compression(run.job, run.record)
     with run.job.held():
-        record = _measured(folder, inputs, str(teacher), held_out, console)
-        card = Card.of(folder.model).judged(compression_verdict(record), student_evidence(record))
-        save_card(folder.model, card)
-        return Run(run.job, run.job.finish({**run.record, "compression": record}))
+        folder = RunFolder(run.folder)
+        found = _measured(folder, inputs, teacher, held_out, console)
+        verdict = compression_verdict(found)
+        save_card(folder.model, Card.of(folder.model).judged(verdict, student_evidence(found)))
+        record = {**run.record, "verdict": verdict.record(), "compression": found}
+        return Compression(run.job, run.job.finish(record))
 
 
 def _student(teacher: str, student: str) -> tuple[str, list[str]]:
@@ -177,8 +195,7 @@ def _measured(
     texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):
         cost = costs(large, small, [teacher, str(folder.model)], texts)
-    verdict = training_verdict(quality)
     return {
         "teacher": public_name(teacher), "student": encoder.student or public_name(encoder.backbone),
-        "verdict": verdict, "advice": _ADVICE[verdict], "kept": kept_share(quality), "quality": quality, "cost": cost,
+        "kept": kept_share(quality), "quality": quality, "cost": cost,
     }  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from isotrope.compression.quality import PAIRS, PARTS
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, signed
@@ -15,6 +16,7 @@ from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 
 _MB = 1e6
+_JUDGES = {PARTS: "your own documents that were held out", PAIRS: "graded pairs of English"}
 HOW = (
     "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on texts that were held out of "
     "training; nobody graded them. Pairs: Spearman × 100. Kept is the student's score over its teacher's. A paired "
@@ -65,24 +67,43 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
     return Table("Speed and size", ["", "teacher", "student", "ratio"], rows, notes=[note])
 
 
+def quality_scores(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Task -> the scores of teacher, start and student, as fractions."""
+    return {
+        task: {
+            "teacher": far["before"], "start": kind["start"]["per_task"][task]["before"], "student": far["after"]
+        }
+        for kind in record["quality"].values()
+        for task, far in kind["teacher"]["per_task"].items()
+    }  # fmt: skip
+
+
 def kept_line(record: Mapping[str, Any]) -> str:
-    """What is kept and what is saved, in one line."""
-    cost = record["cost"]
-    big, little = cost["weights"]
-    return (
-        f"keeps {100 * record['kept']:.0f} % of the points of {record['teacher']}, is "
-        f"{cost['faster']['median']:.1f} times as fast, and has {100 * little / big:.0f} % of its weights"
-    )
+    """What is kept and what it costs, in one line; it says faster and smaller only if it is so."""
+    ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
+    faster = f"is {ratio:.1f} times as fast" if ratio > 1.05 else "is not faster"
+    smaller = f"has {100 * little / big:.0f} % of its weights" if little < big else "is not smaller"
+    return f"keeps {100 * record['kept']:.0f} % of the points of {record['teacher']}, {faster}, and {smaller}"
 
 
 def compression_verdict(record: Mapping[str, Any]) -> Verdict:
-    """The verdict on the student's training. Of two kinds of tasks, it shows the one that decided."""
-    quality = {kind: found["start"] for kind, found in record["quality"].items()}
-    kind = next((kind for kind, found in quality.items() if found["verdict"] == record["verdict"]), next(iter(quality)))
-    return Verdict.of(
-        Comparison(**quality[kind]), before="the student before training", after="the student", judge=kind,
-        measure="points",
+    """Teacher against student, on the texts that were held out if there are enough, else on graded pairs."""
+    kind, found = next(iter(record["quality"].items()))
+    ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
+    verdict = Verdict.of(
+        Comparison(**found["teacher"]), before=record["teacher"], after="the student", judge=_JUDGES[kind],
+        measure="points on average",
     )  # fmt: skip
+    better = ratio > 1.05 or little < big
+    use = f"use it where {record['teacher']} is too slow or too large" if better else f"keep {record['teacher']}"
+    return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained_line(record)}")
+
+
+def gained_line(record: Mapping[str, Any]) -> str:
+    """What training changed of the student, in a sentence."""
+    found = next(iter(record["quality"].values()))["start"]
+    word = {"better": "gained", "worse": "lost"}.get(found["verdict"], "changed nothing significant:")
+    return f"Training it {word} {signed(found['difference'])} points."
 
 
 def student_evidence(record: Mapping[str, Any]) -> Table:

@@ -70,12 +70,6 @@ def kept_share(quality: dict[str, Any]) -> float:
     return float(np.mean([task["after"] for task in tasks])) / whole if whole > 0 else 0.0
 
 
-def training_verdict(quality: dict[str, Any]) -> str:
-    """What training did to the student: "better" if it is so by one kind of task and not worse by another."""
-    words = [kind["start"]["verdict"] for kind in quality.values()]
-    return next((word for word in ("worse", "better") if word in words), "not significant")
-
-
 def _known(model: SentenceTransformer, tasks: Sequence[SelfMadeTask]) -> Known:
     texts = list(dict.fromkeys(text for task in tasks for text in task.texts))
     with cut(model, COST_LENGTH):

@@ -44,11 +44,7 @@ class Outcome:
     @property
     def table(self) -> Any:
         """The scores as fractions, a row each: a pandas DataFrame if pandas is installed, else row → column → score."""
-        try:
-            import pandas
-        except ImportError:
-            return self.record["table"]
-        return pandas.DataFrame.from_dict(self.record["table"], orient="index")
+        return framed(self.record["table"])
 
     def save(self, folder: str | Path) -> Path:
         """Write the model with its card, in plain sentence-transformers format."""
@@ -60,3 +56,12 @@ class Outcome:
         """Write the report: one HTML file without scripts or anything from outside."""
         write_text(Path(file), self._page(self.record).html())
         return Path(file)
+
+
+def framed(table: Mapping[str, Mapping[str, float]]) -> Any:
+    """Row → column → number as a pandas DataFrame, or as it is without pandas."""
+    try:
+        import pandas
+    except ImportError:
+        return table
+    return pandas.DataFrame.from_dict(table, orient="index")
