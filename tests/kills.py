@@ -51,11 +51,10 @@ SETTINGS = [
 
 @dataclass(frozen=True)
 class Case:
-    """One command: what is run, what is given when it goes on, and a checksum of what it made."""
+    """One command: what is run, and a checksum of what it made."""
 
     kills: int
     command: Callable[[Path], list[str] | Callable[[], None]]
-    again: tuple[str, ...]
     made: Callable[[Path], str]
 
 
@@ -119,21 +118,19 @@ def cases(base: Path) -> dict[str, Case]:
     vectors = ["encode", model, str(more), "--batch-size", "8"]
     judged = [str(model), "--suite", "sts", "--tasks", "STSBenchmark"]
     found = {
-        "train": Case(14, lambda f: [*train, *out(f)], (), trained),
-        "teacher": Case(10, lambda f: [*taught, *out(f)], (), trained),
-        "pretrain": Case(8, pretrain, (), files("out/model/model.safetensors", "out/model/tokenizer.json")),
-        "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], (), files("out.npy")),
-        "encode parts": Case(5, lambda f: [*vectors, *out(f)], (), files("out/part-00000.parquet")),
+        "train": Case(14, lambda f: [*train, *out(f)], trained),
+        "teacher": Case(10, lambda f: [*taught, *out(f)], trained),
+        "pretrain": Case(8, pretrain, files("out/model/model.safetensors", "out/model/tokenizer.json")),
+        "encode npy": Case(7, lambda f: [*vectors, "--output", str(f / "out.npy")], files("out.npy")),
+        "encode parts": Case(5, lambda f: [*vectors, *out(f)], files("out/part-00000.parquet")),
         "whiten": Case(
-            6, lambda f: ["whiten", model, str(more), *out(f)], (), files("out/model/2_Dense/model.safetensors")
+            6, lambda f: ["whiten", model, str(more), *out(f)], files("out/model/2_Dense/model.safetensors")
         ),
-        "improve": Case(12, lambda f: [*improve, *out(f)], (), choice),
-        "study": Case(4, lambda f: ["study", str(study), "--workers", "1", *out(f)], (), scores),
+        "improve": Case(12, lambda f: [*improve, *out(f)], choice),
+        "study": Case(4, lambda f: ["study", str(study), "--workers", "1", *out(f)], scores),
     }
     if os.environ.get("ISOTROPE_DATA"):
-        found["evaluate"] = Case(
-            6, lambda f: ["evaluate", *judged, "--json", str(f / "out.json")], (), files("out.json")
-        )
+        found["evaluate"] = Case(6, lambda f: ["evaluate", *judged, "--json", str(f / "out.json")], files("out.json"))
     return found
 
 
@@ -181,9 +178,8 @@ def killed(child: int, after: float) -> bool:
 
 
 def again(case: Case, folder: Path) -> int:
-    """Give the command again; one that had written nothing yet has nothing to resume, and is given as at first."""
-    command = case.command(folder)
-    return ended(start([*command, *case.again] if isinstance(command, list) else command, folder))
+    """Give the command again."""
+    return ended(start(case.command(folder), folder))
 
 
 def check(name: str, case: Case, base: Path, share: float, draw: random.Random) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.preset.preset import read_preset
 from isotrope.store.job import Job
@@ -97,12 +96,6 @@ def test_a_setting_comes_from_its_paper_from_us_or_from_this_run(kept: Kept) -> 
     assert value == "0.05"
     assert "SimCSE" in source
     assert "isotrope's default" in {source for _, source in rows.values()}
-
-
-@pytest.mark.parametrize("lacking", ["verdict", "corpus", "selection"])
-def test_a_result_that_lacks_a_key_is_damaged(kept: Kept, lacking: str) -> None:
-    with pytest.raises(UserError, match=rf"result\.json is damaged: it lacks '{lacking}'"):
-        kept(result={key: value for key, value in RESULT.items() if key != lacking})
 
 
 def test_a_record_without_a_step_is_left_out(kept: Kept, tmp_path: Path) -> None:

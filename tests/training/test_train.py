@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 import isotrope
-from conftest import ROOT, sentences
+from conftest import sentences
 from datasets import Dataset
 from isotrope.errors import UserError
 from isotrope.training.state import ObjectiveState
@@ -91,20 +90,6 @@ def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> No
     assert run.record["selection"]["steps"] == 6
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_and_given_again_it_ends_with_the_same_weights(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, kills: int
-) -> None:
-    """SIGKILL at random moments of a run, from reading the text to writing the result; then the same call."""
-    arguments = [ROOT / "tests" / "killer.py", tiny_model, corpus_file, pairs_file, tmp_path, kills]
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    report = json.loads(done.stdout.splitlines()[-1])
-    assert len(report["resumed"]) == kills
-    assert set(report["resumed"]) == {report["undisturbed"]}
-
-
 @pytest.fixture(scope="module")
 def from_files(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     table = tmp_path_factory.mktemp("table") / "texts.csv"
@@ -125,6 +110,8 @@ def test_objects_give_the_same_model_as_files(
     run = isotrope.train(texts, model=model, overrides=SMALL, dev="none", labels="none")
     assert np.array_equal(run.model.encode(sentences(5)), from_files.model.encode(sentences(5)))
     assert run.record["selection"]["steps"] == 4
+    assert "64 " in (said := (run.folder / "model" / "README.md").read_text())
+    assert "texts.parquet" not in said
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     folder = run.folder
     del run

@@ -34,10 +34,11 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         result: what ``result.json`` will hold.
     """
     settings, preset, corpus = plan.settings, plan.preset, plan.sample.corpus
+    text = settings.corpus
     step = Step(
         action="Trained with",
         method=preset.method,
-        data=Data.of(settings.corpus.paths, len(corpus), len(plan.sample), corpus.key),
+        data=Data.of([text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key),
         settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
         cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],
         limits=list(_limits(plan)),

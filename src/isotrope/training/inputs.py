@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.locate import locate
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.student import check_student
-from isotrope.errors import UserError, printable
+from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
 from isotrope.preset.head import check_head
@@ -23,7 +22,7 @@ from isotrope.preset.pairs import pair_maker
 from isotrope.preset.preset import Preset, check_third_parties, preset_names, read_preset
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
-from isotrope.store.remote import is_url, local_paths
+from isotrope.store.remote import is_url
 from isotrope.text.corpus import Corpus, Wanted
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.sample import RowIds, RowOrder
@@ -146,18 +145,6 @@ def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset
             raise UserError(problem, f"train it, then add --teacher {untrained[0]}=RUN/model")
         table |= {"models": list(models)} if models else {}
     return preset.model_copy(update={"teachers": tables})
-
-
-def refuse_output_in_corpus(output: str | Path, corpus: Iterable[str | Path]) -> None:
-    """Refuse to write into a folder of text: what is written would be read as text by the next call.
-
-    Raises:
-        UserError: ``output`` lies in a folder of the corpus.
-    """
-    for path in local_paths(filter(str, corpus)):  # an empty one is no folder, and refused when it is read
-        if path.is_dir() and Path(output).resolve().is_relative_to(path.resolve()):
-            problem = f"{printable(str(output))} lies in the corpus folder {printable(str(path))}"
-            raise UserError(problem, "choose an --output elsewhere")
 
 
 def training_text(settings: RunSettings, preset: Preset) -> Corpus:

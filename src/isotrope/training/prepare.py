@@ -151,12 +151,10 @@ def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
         return
     add_adapter(model, lora.rank, lora.alpha, lora.dropout, lora.targets)
     if lora.save == "adapter":
-        for key in ("student", "bidirectional"):
-            if getattr(preset.encoder, key):
-                problem = f"encoder.lora.save = 'adapter': the files of the backbone know nothing of encoder.{key}"
-                raise UserError(problem, "set encoder.lora.save = 'merged'")
-        if any(isinstance(module, WeightedLayerPooling) for module in model):
-            problem = f"encoder.lora.save = 'adapter': its files cannot hold pooling = {preset.encoder.pooling!r}"
+        lost = [key for key in ("student", "bidirectional") if getattr(preset.encoder, key)]
+        lost += ["pooling" for module in model if isinstance(module, WeightedLayerPooling)]
+        if lost:
+            problem = f"encoder.lora.save = 'adapter': its files cannot hold encoder.{lost[0]}"
             raise UserError(problem, "set encoder.lora.save = 'merged'")
         name_base(model, locate(preset.encoder.backbone))
 

@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.errors import UserError
 from isotrope.preset.preset import Preset, preset_names, read_preset
 from isotrope.preset.sources import sourced
-from isotrope.training.folder import AGAIN, RunFolder, Scored, Time
+from isotrope.training.folder import RunFolder, Scored, Time
 from isotrope.types import Vector
 
 Curve = tuple[Sequence[int], Sequence[float]]  # steps, values
 NOT_TERMS = {"step", "loss", "grad_norm", "learning_rate"}  # what the trainer logs beside the loss terms
 TIMES: tuple[Time, ...] = ("before", "after")
-RESULT_KEYS = ("verdict", "corpus", "selection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,6 @@ class RunRecord:
         """
         run = RunFolder(folder)
         identity, preset, result = run.identity(), run.preset(), run.result()
-        if result and (lacking := [key for key in RESULT_KEYS if key not in result]):
-            raise UserError(f"{folder / 'result.json'} is damaged: it lacks {lacking[0]!r}", AGAIN)
         kept = {time: _joined(run.cosines(time)) for time in TIMES}
         return cls(
             folder=folder,
