@@ -95,7 +95,7 @@ def cases(base: Path) -> dict[str, Case]:
     drawn = sentences(60, seed=1)
     pairs.write_text("".join(f"{a}\t{b}\t{i % 6}\n" for i, (a, b) in enumerate(itertools.pairwise(drawn))))
     settings = [part for setting in SETTINGS for part in ("--set", setting)]
-    train = ["train", str(text), "--backbone", model, "--dev", str(pairs), "--seed", "4", *settings]
+    train = ["train", str(text), "--model", model, "--dev", str(pairs), "--seed", "4", *settings]
     taught = [*train, "--preset", "rankcse-listmle", "--teacher", f"rank={model}"]
     study = base / "small.toml"
     study.write_text(

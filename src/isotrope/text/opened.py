@@ -71,11 +71,6 @@ class Opened:
         return tuple(self._find())
 
     @property
-    def in_memory(self) -> bool:
-        """Whether it was given as an object: then its paths are those of the cache."""
-        return self.name != _named(self.paths)
-
-    @property
     def folders(self) -> Sequence[Path]:
         """The folders of this machine among the paths: nothing may be written there."""
         return [path for path in local_paths(self.paths) if path.is_dir()]
