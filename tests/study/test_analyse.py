@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from isotrope.evaluation.significance import interval
+from isotrope.evaluation.significance import compare, compare_draws, interval, resample
 from isotrope.study.analyse import claim_answer, study_record
-from isotrope.study.document import study_pages
+from isotrope.study.columns import column_of, ordered, shown, suite_scores
+from isotrope.study.document import seeds_of, study_pages
+from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
+from isotrope.study.summary import cells_summary, without_paths
 from studies import measured, planned, spec_of
 
 
@@ -101,3 +106,165 @@ def test_a_claim_is_answered_by_rule(mean: float, p: float, p_margin: float, exp
     assert claim_answer(record | {"same": True})[0] == "open"
     assert claim_answer(record | {"seeds": None})[0] == "open"
     assert claim_answer(record | {"seeds": seeds | {"p": None}})[0] == "open"
+
+
+def test_the_users_own_pairs_never_take_a_columns_name() -> None:
+    assert column_of("STSBenchmark") == "STS-B"
+    assert column_of("dev") == "dev pairs"
+    assert column_of("minutes") == "minutes pairs"
+    assert column_of("my pairs") == "my pairs"
+
+
+def test_columns_stand_in_the_papers_order_after_the_users_own() -> None:
+    assert ordered({"Avg.", "STS12", "mine", "uniformity"}) == ["mine", "STS12", "Avg.", "uniformity"]
+
+
+def test_numbers_are_printed_as_in_the_papers() -> None:
+    assert [shown(column, 1.23456) for column in ("Avg.", "uniformity", "memory")] == ["1.23", "1.235", "1.2"]
+
+
+def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> None:
+    accuracies = {"MR": {"accuracy": 0.8}, "SST2": {"accuracy": 0.9}, "SST5": {"accuracy": 0.1}}
+    assert suite_scores("transfer", accuracies) == pytest.approx({"MR": 80, "SST": 90, "Transfer Avg.": 85})
+    geometry = {"alignment": 0.1, "uniformity": -2.0, "mean_cosine": 0.5}
+    assert suite_scores("geometry", {"STS-B": geometry})["mean cosine"] == 0.5
+    found = {"CACM": {"ndcg@10": 0.2}, "NPL": {"ndcg@10": 0.1}}
+    assert suite_scores("retrieval", found) == pytest.approx({"CACM": 20, "NPL": 10, "nDCG Avg.": 15})
+
+
+@pytest.mark.parametrize(
+    ("finished", "said"),
+    [([3, 3], "3 seeds"), ([3, 5, 0], "3 to 5 seeds"), ([1], "one seed"), ([0, 0], "4 seeds")],
+)
+def test_the_seeds_that_are_told_are_those_that_are_finished(finished: list[int], said: str) -> None:
+    rows = [{"kind": "row", "scores": dict.fromkeys(range(n))} for n in finished]
+    rows.append({"kind": "teacher", "scores": {0: None}})
+    assert seeds_of({"rows": rows, "scale": {"seeds": 4}}) == said
+
+
+def test_a_lost_teacher_is_told_of(corpus_file: Path, tmp_path: Path) -> None:
+    rows = '[run]\nbackbone = "isotrope/tiny"\nseeds = 1\n[rows.rank]\npreset = "rankcse-listmle"\n'
+    made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
+    teacher, row = made.cells
+    record = study_record(made, {teacher: "the memory is full", row: "a model that it needs failed"}) | {"figures": {}}
+    assert "the memory is full" in study_pages(record)["table.md"]
+
+
+def test_pages_escape_what_a_row_is_called(corpus_file: Path, tmp_path: Path) -> None:
+    rows = """[run]\nseeds = 2\n[rows."φ_1 < x^2 & 5 %"]\n[rows."a|b"]\nset = ["views.passes=3"]\n"""
+    made = measured(planned(spec_of(tmp_path, corpus_file, rows), tmp_path), lambda cell: {"Avg.": 50.0 - cell.seed})
+    text = study_pages(study_record(made) | {"figures": {}})
+    tables = "".join(line for line in text["table.tex"].splitlines(keepends=True) if not line.startswith("%"))
+    assert r"$\varphi$\_1 $<$ x\textasciicircum{}2 \& 5 \%" in tables
+    assert tables.isascii(), "so that any LaTeX takes it"
+    assert "φ_1 &lt; x^2 &amp; 5 %" in text["table.html"]
+    assert r"a\|b" in text["table.md"]
+
+
+def test_holm_is_the_stepwise_definition() -> None:
+    def naive(values: list[float]) -> list[float]:
+        """Reject at level a while p of rank i is at most a / (m − i): the smallest such a, by search."""
+        m, found = len(values), []
+        order = sorted(values)
+        for value in values:
+            needed = max((m - i) * p for i, p in enumerate(order[: order.index(value) + 1]))
+            found.append(min(1.0, needed))
+        return found
+
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        values = generator.uniform(0, 0.3, size=generator.integers(1, 9)).tolist()
+        assert holm(values) == pytest.approx(naive(values))
+    assert holm([0.02, None, 0.03]) == pytest.approx([0.04, None, 0.04])
+
+
+def test_the_paired_test_is_scipys() -> None:
+    generator = np.random.default_rng(1)
+    a, b = generator.normal(1, 1, 6), generator.normal(0, 1, 6)
+    found, expected = paired_test(a.tolist(), b.tolist(), margin=0.5), stats.ttest_rel(a, b)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.p_margin == pytest.approx(stats.ttest_1samp(a - b, 0.5).pvalue)
+    assert paired_test([1.0, 2.0], [0.0, 0.5]).p is None
+    assert paired_test([1.0], [0.0]).sd is None
+    assert (paired_test([1, 2, 3], [1, 2, 3]).p, paired_test([2, 3, 4], [1, 2, 3]).p) == (1.0, 0.0)
+
+
+def test_what_n_seeds_can_show_agrees_with_simulation() -> None:
+    n, sd = 5, 0.7
+    least = detectable(sd, n)
+    draws = np.random.default_rng(2).normal(least, sd, (20_000, n))
+    assert np.mean(stats.ttest_1samp(draws, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.01)
+    needed = seeds_needed(0.5, sd)
+    assert needed is not None
+    assert power(0.5, sd, needed) >= 0.8 > power(0.5, sd, needed - 1)
+    assert seeds_needed(0.001, 10.0) is None
+    assert seeds_needed(0.5, 0.02) == 3, "where scipy's lower tail is NaN"
+    assert all(0.8 <= power(0.5, 0.3, n) <= 1 for n in range(6, 200))
+
+
+def test_draws_kept_apart_compare_as_the_two_models_would_together() -> None:
+    generator = np.random.default_rng(3)
+    gold = generator.integers(0, 6, 80).astype(float)
+    old, new = gold + generator.normal(0, 3, 80), gold + generator.normal(0, 2, 80)
+    together = compare({"a": (gold, old)}, {"a": (gold, new)})
+    before, after = (resample({"a": (gold, values)})["a"] for values in (old, new))
+    assert compare_draws(together.before, together.after, before, after) == together.per_task["a"]
+
+
+def result(seed: int = 0, epochs: int = 1, cores: int = 2, corpus: str = "a") -> dict[str, Any]:
+    return {
+        "preset": "simcse", "seed": seed, "settings": {"train": {"epochs": epochs}}, "data": {"corpus": corpus},
+        "environment": {"cores": cores}, "seconds": {"cell": 1.5}, "scores": {"Avg.": 50.0}, "label": "SimCSE",
+    }  # fmt: skip
+
+
+def test_what_cells_share_stands_once() -> None:
+    cells = {"a": result(), "b": result(seed=1), "c": result(epochs=2, corpus="b"), "d": result(cores=8)}
+    record = cells_summary(cells)
+    assert len(record["settings"]) == 2
+    assert record["data"] == [{"corpus": "a"}, {"corpus": "b"}]
+    assert record["environments"] == [{"cores": 2}, {"cores": 8}]
+    for key, one in cells.items():
+        kept = record["cells"][key]
+        assert record["settings"][kept["settings"]] == one["settings"]
+        assert record["data"][kept["data"]] == one["data"]
+        assert record["environments"][kept["environment"]] == one["environment"]
+        assert (kept["seed"], kept["preset"], kept["seconds"]) == (one["seed"], "simcse", {"cell": 1.5})
+        assert "scores" not in kept, "the rows have them"
+    assert json.loads(json.dumps(record)) == record
+
+
+def test_no_cells_are_an_empty_record() -> None:
+    assert cells_summary({}) == {"cells": {}, "settings": {}, "data": [], "environments": []}
+
+
+def test_the_order_of_keys_makes_no_other_settings() -> None:
+    one, other = result(), result(seed=1)
+    one["settings"], other["settings"] = {"a": 1, "b": 2}, {"b": 2, "a": 1}
+    assert len(cells_summary({"x": one, "y": other})["settings"]) == 1
+
+
+def test_the_same_model_elsewhere_is_the_same_settings(tmp_path: Path) -> None:
+    one, other = result(), result(seed=1)
+    for place, each in (("one", one), ("other", other)):
+        each["settings"] = {"encoder": {"backbone": str(tmp_path / place / "cells" / "model")}}
+    (kept,) = cells_summary({"x": one, "y": other})["settings"].values()
+    assert kept == {"encoder": {"backbone": "cells/model"}}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("/home/me/models/bert", "models/bert"),
+        ("/bert", "bert"),
+        ("bert-base-uncased", "bert-base-uncased"),
+        ("princeton-nlp/sup-simcse", "princeton-nlp/sup-simcse"),
+        ("a/b/c/d", "a/b/c/d"),
+        ({"x": ["/a/b/c", 3, None, True]}, {"x": ["b/c", 3, None, True]}),
+        (0.5, 0.5),
+    ],
+)
+def test_of_absolute_paths_two_names_stay(value: Any, expected: Any) -> None:
+    assert without_paths(value) == expected
+    assert without_paths(without_paths(value)) == without_paths(value)
