@@ -6,11 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
 from isotrope import load
 from isotrope.encoder import locate as room
+from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.given import located
 from isotrope.encoder.locate import check_hub, is_bare, locate, public_name
 from isotrope.errors import UserError
 
@@ -85,3 +88,14 @@ def test_a_name_of_ours_that_is_not_shipped_is_refused_at_once() -> None:
     """Without a network, the hub would be asked for most of a minute."""
     with pytest.raises(UserError, match=r"ships no model isotrope/smal: did you mean 'isotrope/small'\? choose one of"):
         locate("isotrope/smal")
+
+
+@pytest.mark.usefixtures("cached")
+def test_a_loaded_model_is_written_once_and_stays_as_it_was(tiny_model: Path) -> None:
+    model = load(tiny_model, "cls", device="cpu")
+    before = model_checksum(model)
+    folder = located(model)
+    assert folder == located(model)
+    assert model_checksum(model) == before
+    np.testing.assert_array_equal(load(folder, device="cpu").encode(["a river"]), model.encode(["a river"]))
+    assert located(tiny_model) == str(tiny_model)

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
-import isotrope.encoder.adapters
 from conftest import build_bert, sentences
 from isotrope import load
 from isotrope.contract.context import BuildContext
@@ -207,11 +206,3 @@ def test_an_architecture_that_peft_does_not_know_needs_targets(tmp_path: Path) -
     model = load(build_decoder(tmp_path / "phi", kind="Phi3"), device="cpu")
     with pytest.raises(UserError, match="peft has no targets for a phi3: choose from: o_proj, qkv_proj"):
         add_adapter(model, 4, 8, 0.0)
-
-
-def test_without_peft_it_is_one_line(qwen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isotrope.encoder.adapters, "find_spec", lambda name: None)
-    with pytest.raises(
-        UserError, match=r"encoder\.lora is asked for, and peft is not installed: pip install 'isotrope\[lora\]'"
-    ):
-        add_adapter(load(qwen), 4, 8, 0.0)
