@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
-from isotrope.text.corpus import Corpus
+from isotrope.text.cleaning import Cleaning
+from isotrope.text.corpus import Corpus, read_texts
+from isotrope.text.files import find_sources
+from isotrope.text.readers import Columns
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -25,6 +29,20 @@ def write(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def open_corpus(
+    paths: Iterable[Path | str] | Path | str,
+    *,
+    cache: Path,
+    split: str | None = None,
+    cleaning: Cleaning | None = None,
+    progress: Callable[[int], None] = lambda lines: None,
+    **columns: Any,
+) -> Corpus:
+    """The texts of files, in a cache of the test's own."""
+    named = [paths] if isinstance(paths, str | Path) else paths
+    return read_texts(find_sources(named, split), Columns(**columns), cleaning or Cleaning(), cache, progress=progress)
 
 
 def texts(corpus: Corpus) -> list[str]:

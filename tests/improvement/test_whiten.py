@@ -24,7 +24,7 @@ from isotrope.evaluation.document_tasks import HALVES_OF_SHORT, SCATTERED, tasks
 from isotrope.improvement.whiten import whiten
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, whitening
 from isotrope.store.records import Record, read_record
-from isotrope.text.corpus import open_corpus
+from isotrope.text.opened import open as text_open
 from isotrope.text.sample import Sample
 
 TEXTS = ["A man is eating.", "Two dogs run through the snow.", "It rains.", "A man is eating food, and it rains."]
@@ -46,7 +46,7 @@ def test_the_saved_model_is_the_fitted_baseline(
 ) -> None:
     output = tmp_path / "white"
     white(tiny_model, corpus_file, output, k=k, exponent=exponent, sentences=300, pooling=pooling, compare=False)
-    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
+    texts = Sample(text_open(corpus_file).texts(), None, 0).texts(300)
     expected = Whitening(k=k, exponent=exponent).behind(load(tiny_model, pooling)).fit(texts).encode(TEXTS)
     for opened in (SentenceTransformer(str(output / "model"), device="cpu"), load(output / "model")):
         np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=2e-3, rtol=1e-3)
@@ -58,7 +58,7 @@ def test_the_sentences_that_it_was_fitted_on_come_out_white(
     # k: a random model's last directions have a millionth of the first one's spread, which is rounding in float32
     output = tmp_path / "white"
     white(tiny_model, corpus_file, output, k=8, exponent=0.5, sentences=300, pooling="cls", compare=False)
-    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
+    texts = Sample(text_open(corpus_file).texts(), None, 0).texts(300)
     covariance = np.cov(np.asarray(load(output / "model").encode(texts), dtype=np.float64).T, bias=True)
     np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-2)
 
@@ -70,7 +70,7 @@ def test_the_fit_sees_the_prompt_and_the_new_model_keeps_it(
         prompted_model, corpus_file, tmp_path / "white", k=4, exponent=0.5, sentences=300, prompt_name="query",
         compare=False,
     )  # fmt: skip
-    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
+    texts = Sample(text_open(corpus_file).texts(), None, 0).texts(300)
     found = SentenceTransformer(str(tmp_path / "white" / "model"), device="cpu").encode(texts)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=2e-3)
     np.testing.assert_allclose(np.cov(found.T.astype(np.float64), bias=True), np.eye(4), atol=1e-2)
@@ -96,7 +96,7 @@ def test_a_model_whose_vectors_are_cut_is_whitened_behind_the_cut(
     encoder.truncate_dim = 8
     encoder.save(str(tmp_path / "cut"))
     white(tmp_path / "cut", corpus_file, tmp_path / "white", sentences=300, compare=False)
-    texts = Sample(open_corpus(corpus_file, cache=tmp_path / "cache"), None, 0).texts(300)
+    texts = Sample(text_open(corpus_file).texts(), None, 0).texts(300)
     mean, matrix = whitening(np.asarray(encoder.encode(texts), dtype=np.float64), exponent=SOFT_WHITENING)
     found = SentenceTransformer(str(tmp_path / "white" / "model"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(found, (encoder.encode(TEXTS) - mean) @ matrix, atol=2e-3, rtol=1e-3)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.text.corpus import Corpus, open_corpus
+from corpora import open_corpus
+from isotrope.text.corpus import Corpus
 
 
 @pytest.fixture

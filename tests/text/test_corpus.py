@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import ROOT
-from corpora import COMPRESS, texts, write
+from corpora import COMPRESS, open_corpus, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
 
 DATA = Path(os.environ.get("ISOTROPE_DATA", ROOT.parent / "shared" / "data"))
 
@@ -176,6 +176,7 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path, corpus: Callable[..., Corp
 def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -189,7 +190,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     process = _python(
         """
         import resource, sys
-        from isotrope.text.corpus import open_corpus
+        from corpora import open_corpus
         resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000))
         try:
             open_corpus(sys.argv[1], cache=__import__("pathlib").Path(sys.argv[2]))
@@ -209,7 +210,7 @@ def test_killed_while_writing_then_opened_again(tmp_path: Path) -> None:
     count = 150_000
     path = write(tmp_path / "c.txt", "".join(f"sentence number {i}\n" for i in range(count)))
     cache = tmp_path / "cache"
-    code = "import pathlib, sys, isotrope.text.corpus as c; c.open_corpus(sys.argv[1], cache=pathlib.Path(sys.argv[2]))"
+    code = "import pathlib, sys, corpora; corpora.open_corpus(sys.argv[1], cache=pathlib.Path(sys.argv[2]))"
     process = _python(code, path, cache)
     for _ in range(3000):
         if list(cache.glob(".*.isotrope-draft/.corpus.arrow.*")):
@@ -227,7 +228,7 @@ def test_two_processes_open_the_same_corpus_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", "".join(f"sentence number {i}\n" for i in range(30_000)))
     code = """
     import pathlib, sys
-    from isotrope.text.corpus import open_corpus
+    from corpora import open_corpus
     reads = []
     corpus = open_corpus(sys.argv[1], cache=pathlib.Path(sys.argv[2]), progress=reads.append)
     print(len(corpus), bool(reads))
@@ -243,7 +244,7 @@ def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> Non
     process = _python(
         """
         import pathlib, sys
-        from isotrope.text.corpus import open_corpus
+        from corpora import open_corpus
         folder = pathlib.Path(sys.argv[1])
         def peak():  # bytes; not getrusage, whose peak begins with that of the process that started this one
             status = pathlib.Path("/proc/self/status").read_text()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import isotrope.text as text
 from corpora import texts, write
 from isotrope.errors import UserError
 from isotrope.text import documents
@@ -97,7 +98,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, c
         write(folder / name, "left out")
     (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
     (folder / "gone.txt").symlink_to(tmp_path / "gone.txt")
-    opened = corpus(folder)
+    opened = text.open(folder).texts()
     assert texts(opened) == ["Head", "First one. Second one.", "Fourth one.", "Third one."]
     skipped = {".png": 2, "no ending": 1, "hidden": 2, "linked folder": 1, "broken link": 1}
     assert opened.report.skipped == passed_over([folder]) == skipped
@@ -107,7 +108,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, c
     ]
     assert len(corpus(folder, split="sentences")) == 5
     (folder / "p.png").unlink()
-    assert corpus(folder).report.skipped[".png"] == 1, "found again in the cache, counted anew"
+    assert text.open(folder).texts().report.skipped[".png"] == 1, "found again in the cache, counted anew"
 
 
 def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:

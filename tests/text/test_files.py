@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec import AbstractFileSystem
 
-from corpora import COMPRESS, SENTENCES, table, texts, write
+import isotrope.text as text
+from corpora import COMPRESS, SENTENCES, open_corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
 from isotrope.text.files import TextFile, find_sources, passed_over
 from isotrope.text.lines import lines
 
@@ -124,7 +125,8 @@ def test_files_behind_a_url_are_those_of_this_machine(
     assert texts(there) == texts(here)
     assert len(here) == 16 * 4 + 3
     assert there.key == here.key
-    assert there.report.skipped == here.report.skipped == passed_over(["memory://in"]) == {".png": 1, "hidden": 1}
+    for place in ("memory://in", tmp_path / "in"):
+        assert text.open(place).texts().report.skipped == passed_over([place]) == {".png": 1, "hidden": 1}
     assert [name.removeprefix("memory:///in") for name in there.report.files] == [
         name.removeprefix(str(tmp_path / "in")) for name in here.report.files
     ]

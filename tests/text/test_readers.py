@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpora import SENTENCES, table, texts, write
+from corpora import SENTENCES, open_corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
-from isotrope.text.corpus import Corpus, open_corpus
+from isotrope.text.corpus import Corpus
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from datasets import Dataset, Features, Value
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
 from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, Tally, fingerprint, fold
-from isotrope.text.files import TextFile, find_sources, passed_over, read_once
+from isotrope.text.files import TextFile, read_once
 from isotrope.text.readers import Columns, rows
 
 _LAYOUT = 2  # version of the cleaning and the layout below; part of the key, so that a change never meets old files
@@ -180,24 +180,3 @@ def _batches(
 def texts_settings(columns: Columns, cleaning: Cleaning) -> str:
     """What decides the rows, beside the files."""
     return json.dumps([_LAYOUT, asdict(columns), asdict(cleaning)])
-
-
-def open_corpus(
-    paths: Iterable[Path | str] | Path | str,
-    *,
-    cache: Path,
-    text: str | None = None,
-    positive: str | None = None,
-    negatives: Iterable[str] = (),
-    split: str | None = None,
-    cleaning: Cleaning | None = None,
-    wanted: Wanted | None = None,
-    progress: Callable[[int], None] = lambda lines: None,
-) -> Corpus:
-    """`read_texts` of paths: see `isotrope.text.open`, which most callers want."""
-    paths = [paths] if isinstance(paths, str | Path) else list(paths)
-    columns = Columns(text, positive, tuple(negatives))
-    found = read_texts(
-        find_sources(paths, split), columns, cleaning or Cleaning(), cache, wanted=wanted, progress=progress
-    )
-    return replace(found, report=replace(found.report, skipped=passed_over(paths)))
