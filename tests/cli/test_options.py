@@ -35,7 +35,7 @@ def test_whoever_reads_the_output_may_leave(tmp_path: Path) -> None:
 
 def test_a_closed_stream_leads_nowhere(tmp_path: Path) -> None:
     assert shell("isotrope presets list >&-", tmp_path).returncode == 0
-    assert shell("isotrope presets shwo >&- 2>&-", tmp_path).returncode == 2
+    assert shell("isotrope presets nothing >&- 2>&-", tmp_path).returncode == 2
 
 
 def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
