@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import xxhash
-import zstandard
 
 from isotrope.errors import UserError, printable
 from isotrope.store.atomic import write_json
@@ -26,7 +25,11 @@ from isotrope.text.split import language_of
 
 FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
 COMPRESSIONS = (".gz", ".xz", ".zst")
-BROKEN = (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+try:
+    from zstandard import ZstdError
+except ImportError:  # it comes with the extra "text"
+    ZstdError = EOFError  # type: ignore[misc, assignment]
+BROKEN = (EOFError, lzma.LZMAError, zlib.error, ZstdError)
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
 _TICK = 0.02  # seconds between two times of files
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"

@@ -8,10 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import zstandard
-
 from isotrope.console.progress import tell
-from isotrope.errors import UserError
+from isotrope.errors import UserError, needs
 from isotrope.text.files import TextFile, reading_errors
 
 HEAD = 1 << 16  # bytes looked at to tell text from a binary file
@@ -103,5 +101,5 @@ class Decompressed(io.RawIOBase):
 DECOMPRESSORS: dict[str, Callable[[], Any]] = {  # objects with decompress, eof and unused_data, for one stream
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".xz": lzma.LZMADecompressor,
-    ".zst": lambda: zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
+    ".zst": lambda: needs("text", "zstandard").ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
 }
