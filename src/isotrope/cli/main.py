@@ -36,7 +36,6 @@ from isotrope.cli.study import study
 from isotrope.cli.train import train
 from isotrope.cli.whiten import whiten
 from isotrope.cli.words import OLD
-from isotrope.cli.working import working
 from isotrope.console.plain import plain_console
 from isotrope.console.threads import let_threads_sleep
 from isotrope.errors import Stopped, UserError
@@ -55,9 +54,11 @@ class _Commands(TyperGroup):
 app = typer.Typer(cls=_Commands, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.add_typer(presets_app, name="presets")
 app.add_typer(data_app, name="data")
-for command in (quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain,
-                study):  # fmt: skip
-    app.command()(command if hasattr(command, "__signature__") else working(command, alone=command is not train))
+COMMANDS = (
+    quickstart, improve, compress, train, report, encode, search, evaluate, case, whiten, export, pretrain, study,
+)  # fmt: skip
+for command in COMMANDS:
+    app.command()(command)
 errors = plain_console(stderr=True)
 
 

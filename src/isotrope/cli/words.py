@@ -65,6 +65,8 @@ VOCABULARY = {
     "document_prompt": Word("Words before documents; default: the model's prompt for them."),
     "workers": Word("How many work at the same time; the result is the same.", low=1),
     "restart": Word("Forget what is there, and begin anew. Without it, the same command goes on."),
+    "exponent": Word("From 0 (centring alone) to 0.5 (full whitening); default: 0.25."),
+    "k": Word("How many dimensions to keep; default: all.", low=1),
     "minutes": Word("Time for the whole command.", low=0.1),
 }
 OLD = {  # words of earlier versions and of other tools -> those of here
