@@ -39,7 +39,7 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.improvement.measure import words_read
+from isotrope.improvement.measure import unknown_warning, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
 from isotrope.report.outcome import MODEL, REPORT, Outcome
@@ -54,6 +54,7 @@ from isotrope.training.environment import environment
 KIND = "improvement"
 MINUTES = 20.0
 FITTED_ON = 1500  # texts for the post steps
+LOOKED_AT = 500  # texts: whether the tokenizer knows them
 FEWEST = 2 * FEWEST_HELD_OUT  # documents
 SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
@@ -176,6 +177,8 @@ class _Work:
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
         start, judges, fitted_on = self._prepared(asked["pooling"], asked["seed"])
+        if warning := unknown_warning(encoder, fitted_on[:LOOKED_AT]):
+            self.console.print(warning)
         self.console.print(threads_line())
         tried = recipes(raw, judges.titled, judges.short)
         race = Race(start, folder, tried, judges.tasks, fitted_on, notes, self.console)
