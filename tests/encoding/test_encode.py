@@ -585,6 +585,34 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "output is empty"),
+        ("v.pt", "unknown ending '.pt'"),
+        ("folder.npy", "folder.npy is a folder"),
+        ("plain", "plain is a file"),
+        ("link", "link is a symbolic link"),
+        ("no/such/v.npy", "no/such of the output does not exist"),
+    ],
+)
+def test_outputs_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plain").touch()
+    Path("link").symlink_to("elsewhere")
+    Path("folder.npy").mkdir()
+    with pytest.raises(UserError, match=problem):
+        encode(Hashes(), ["a"], name)
+
+
+@pytest.mark.parametrize("name", [".", "./", "v.1/", "v.npy/"])
+def test_folders_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    encode(Hashes(), ["a"], name)
+    assert Path(name, "part-00000.parquet").exists()
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -208,10 +208,11 @@ def _for_workers(model: Any) -> str:
 @contextmanager
 def _draft(place: Output) -> Iterator[Path]:
     """Where the rows are written before the folder is ours: they are part of what decides whether it is."""
-    name = f"{place.folder.name}.rows"
-    with writing(place.folder.parent, AGAIN):
-        clear_drafts(place.folder.parent, name)
-        draft = draft_path(place.folder.with_name(name))
+    folder = place.folder.resolve()  # "." has no name
+    name = f"{folder.name}.rows"
+    with writing(folder.parent, AGAIN):
+        clear_drafts(folder.parent, name)
+        draft = draft_path(folder.with_name(name))
         try:
             yield draft
         finally:

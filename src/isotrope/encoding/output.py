@@ -196,8 +196,6 @@ def destination(output: str | Path) -> Output:
     if not path.absolute().parent.is_dir():
         problem = f"the folder {path.absolute().parent} of the output does not exist"
         raise UserError(problem, "make it, or check the path")
-    if path.is_symlink():
-        raise UserError(f"output {path} is a symbolic link", "name what it leads to")
     if not kind:
         return Output(str(path), path)
     work = path.with_name(path.name + ".parts")
