@@ -88,13 +88,15 @@ def test_1_a_text_file(user: User) -> None:
     said = user.types(f"train notes.txt --model model --sentences 160 --output run {QUICK}")
     assert "160 sentences" in said
     assert "1 thread" in said
-    assert "verdict: not judged" in said
+    assert "verdict: not tested" in said
     assert "model: run/model" in said
     assert "isotrope" in Path("run/model/README.md").read_text(encoding="utf-8")
     assert Path("run/report.html").is_file()
     user.types("report run --output page.html")
     assert user.types(f"train notes.txt --model model --output run {QUICK}", code=2).count("\n") == 1
-    assert "holds a run already: add" in user.types(f"train notes.txt --model model --output run {QUICK}", 2)
+    assert "sentences = 160, not None: choose another --output, or begin anew with --restart" in user.types(
+        f"train notes.txt --model model --output run {QUICK}", 2
+    )
 
 
 def test_2_a_folder_of_markdown_and_html(user: User) -> None:
@@ -123,8 +125,8 @@ def test_3_a_table_with_a_text_column(user: User) -> None:
 def test_4_own_pairs_judge(user: User) -> None:
     said = user.types(f"train notes.txt --model model --dev pairs.tsv --sentences 160 --output run {QUICK}")
     verdict = json.loads(Path("run/result.json").read_text())["verdict"]
-    assert f"verdict: {verdict};" in said
-    assert verdict in ("better", "worse", "not significant")
+    assert verdict["word"] in ("better", "worse", "no difference found")
+    assert f"verdict: {verdict['word']}: " in said
     said = user.types("evaluate model run/model --labels pairs.tsv --compare --json scores.json --table scores.md")
     assert {"model", "run/model"} == json.loads(Path("scores.json").read_text()).keys()
     assert "pairs" in Path("scores.md").read_text()
