@@ -7,6 +7,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from isotrope.cli.presets import app
+from isotrope.preset.tables import preset_names
 
 
 def invoke(*arguments: str) -> str:
@@ -16,7 +17,10 @@ def invoke(*arguments: str) -> str:
 
 
 def test_list_names_every_preset() -> None:
-    assert "simcse" in invoke("list")
+    shown = invoke("list")
+    listed = [line.split()[0] for line in shown.splitlines() if line.strip()]
+    assert sorted(name for name in listed if name in preset_names()) == sorted(preset_names())
+    assert shown.index(" adapt ") < shown.index(" consert ") < shown.index(" simcse-bert-base ")
 
 
 def test_markup_in_names_and_values_is_shown(tmp_path: Path) -> None:

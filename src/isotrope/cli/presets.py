@@ -13,6 +13,10 @@ from isotrope.console.plain import plain_console
 
 NAME = Word("A name from `isotrope presets list`, or a .toml file.")
 
+FIRST = (
+    "simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt", "crops", "title-body",
+    "distil",
+)  # fmt: skip
 app = typer.Typer(no_args_is_help=True, help="Show the methods: list them, show one, compare two.")
 console = plain_console()
 
@@ -20,12 +24,17 @@ console = plain_console()
 @app.command("list")
 @command(light=True)
 def presets_list() -> None:
-    """List the presets, one line each."""
+    """List the presets, one line each: first those that most users need, last the papers' own settings."""
     from isotrope.preset.tables import preset_descriptions
     from isotrope.report.tables import Table, print_table
 
-    rows = list(preset_descriptions().items())
-    print_table(Table("presets", ("preset", "what it is"), rows, words=2), console)
+    known = preset_descriptions()
+    published = [name for name in known if "bert-base" in name or "bert-large" in name or "roberta-" in name]
+    others = [name for name in known if name not in (*FIRST, *published)]
+    groups = {"to begin with": FIRST, "other methods": others, "on the papers' models, as published": published}
+    for title, names in groups.items():
+        rows = [(name, known[name]) for name in names]
+        print_table(Table(title, ("preset", "what it is"), rows, words=2), console)
 
 
 @app.command("show")
