@@ -40,7 +40,7 @@ from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
 from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import Corpus, read_texts
+from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation
 from isotrope.text.readers import Columns
@@ -89,7 +89,7 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
     return chosen
 
 
-def cleaned(path: Path) -> Corpus:
+def cleaned(path: Path) -> Texts:
     return read_texts(find_sources([path]), Columns(), Cleaning(), cache_folder("corpora"))
 
 

@@ -39,7 +39,7 @@ from isotrope import load
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import Corpus, read_texts
+from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 from isotrope.text.tokens import token_data
@@ -62,7 +62,7 @@ def generate(path: Path, begin: int, count: int) -> Path:
     return path
 
 
-def read(model: SentenceTransformer, corpus: Corpus) -> None:
+def read(model: SentenceTransformer, corpus: Texts) -> None:
     """The data's side of a run: tokens, and the batches of the first steps."""
     dataset, collator = token_data(model, corpus, None, LENGTH, Console(quiet=True))
     for rows in islice(PermutedBatches(len(corpus), BATCH, seed=0), BATCHES):

@@ -1,4 +1,4 @@
-"""Corpus files for tests: any format, any compression."""
+"""Files of text for tests: any format, any compression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import zstandard
 
 from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import Corpus, read_texts
+from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 
@@ -39,13 +39,13 @@ def open_corpus(
     cleaning: Cleaning | None = None,
     progress: Callable[[int], None] = lambda lines: None,
     **columns: Any,
-) -> Corpus:
+) -> Texts:
     """The texts of files, in a cache of the test's own."""
     named = [paths] if isinstance(paths, str | Path) else paths
     return read_texts(find_sources(named, split), Columns(**columns), cleaning or Cleaning(), cache, progress=progress)
 
 
-def texts(corpus: Corpus) -> list[str]:
+def texts(corpus: Texts) -> list[str]:
     return list(corpus.dataset["text"])
 
 

@@ -9,11 +9,11 @@ import torch
 
 import isotrope
 from isotrope.contract.context import BuildContext
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.types import Batch
 
 
-def known(corpus: Corpus, **more: Any) -> BuildContext:
+def known(corpus: Texts, **more: Any) -> BuildContext:
     return BuildContext(corpus=corpus, **more)
 
 

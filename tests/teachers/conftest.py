@@ -8,12 +8,12 @@ import pytest
 
 from conftest import build_bert
 from isotrope.teachers import _embeddings
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 
 
 @pytest.fixture(scope="module")
-def corpus(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+def corpus(corpus_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Texts:
     return text_open(corpus_file).texts()
 
 

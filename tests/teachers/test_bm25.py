@@ -12,7 +12,7 @@ import torch
 import isotrope.teachers.bm25 as module
 from isotrope.errors import UserError
 from isotrope.teachers.bm25 import WORD, word_weights
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from oracle import bm25 as naive
 from teaching import batch, files, known, teacher
@@ -29,7 +29,7 @@ TEXTS = [
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Corpus:
+def small(tmp_path: Path) -> Texts:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
     return text_open(tmp_path / "texts.txt").texts()
 
@@ -39,13 +39,13 @@ def words(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.0, 0.75), (0.9, 0.0), (2.0, 1.0)])
-def test_cosines_are_those_of_a_naive_bm25(small: Corpus, k1: float, b: float) -> None:
+def test_cosines_are_those_of_a_naive_bm25(small: Texts, k1: float, b: float) -> None:
     texts = small.texts(np.arange(len(small)))
     rows = teacher("bm25", known(small), k1=k1, b=b)(batch(*range(len(texts))))
     np.testing.assert_allclose(rows @ rows.T, naive.cosines(list(map(words, texts)), k1, b), atol=1e-6)
 
 
-def test_a_batch_has_the_columns_of_its_own_words(corpus: Corpus) -> None:
+def test_a_batch_has_the_columns_of_its_own_words(corpus: Texts) -> None:
     """And the cosines are those of the whole corpus."""
     taught = teacher("bm25", known(corpus))
     few, many = taught(batch(3, 5, 3)), taught(batch(*range(600)))
@@ -53,7 +53,7 @@ def test_a_batch_has_the_columns_of_its_own_words(corpus: Corpus) -> None:
     torch.testing.assert_close(few @ few.T, (many @ many.T)[[3, 5, 3]][:, [3, 5, 3]])
 
 
-def test_several_processes_agree_on_the_columns(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_agree_on_the_columns(corpus: Texts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each gives its own rows; joined, they are those of one process."""
     taught = teacher("bm25", known(corpus))
     every = batch(*range(12)).rows
@@ -63,7 +63,7 @@ def test_several_processes_agree_on_the_columns(corpus: Corpus, monkeypatch: pyt
     assert torch.equal(joined, whole)
 
 
-def test_of_a_sample_idf_counts_the_sample(small: Corpus) -> None:
+def test_of_a_sample_idf_counts_the_sample(small: Texts) -> None:
     rows = np.array([2, 0, 3])
     texts = [words(text) for text in small.texts(np.sort(rows))]
     found = teacher("bm25", known(small, rows=rows))(batch(0, 2, 3))
@@ -72,7 +72,7 @@ def test_of_a_sample_idf_counts_the_sample(small: Corpus) -> None:
         teacher("bm25", known(small, rows=rows))(batch(1))
 
 
-def test_is_kept_once_for_each_setting(corpus: Corpus, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_kept_once_for_each_setting(corpus: Texts, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = teacher("bm25", known(corpus))(batch(1, 2))
     monkeypatch.setattr(module, "word_weights", lambda *_: pytest.fail("the text was read again"))
     assert torch.equal(teacher("bm25", known(corpus))(batch(1, 2)), first)
@@ -83,7 +83,7 @@ def test_is_kept_once_for_each_setting(corpus: Corpus, cache: Path, monkeypatch:
     assert len({name for name in files(cache) if "." not in name}) == 3
 
 
-def test_progress_is_told(corpus: Corpus) -> None:
+def test_progress_is_told(corpus: Texts) -> None:
     told: list[tuple[str, int, int]] = []
     teacher("bm25", known(corpus, progress=lambda *step: told.append(step)))
     assert told == [("BM25", 0, 600), ("BM25", 600, 600)]

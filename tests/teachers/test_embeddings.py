@@ -23,12 +23,12 @@ from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.cache import UNUSED
 from isotrope.store.mark import DRAFT
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from teaching import Progress, batch, files, known, teacher
 
 
 class TestCache:
-    def test_is_written_once_and_mapped(self, corpus: Corpus, tiny_model: Path, cache: Path) -> None:
+    def test_is_written_once_and_mapped(self, corpus: Texts, tiny_model: Path, cache: Path) -> None:
         first, second = Progress(), Progress()
         taught = teacher("cached", known(corpus, progress=first), model=str(tiny_model))
         again = teacher("cached", known(corpus, progress=second), model=str(tiny_model))
@@ -41,7 +41,7 @@ class TestCache:
         assert not list(cache.glob(f".*{DRAFT}"))
 
     def test_serves_no_other_model_settings_corpus_or_rows(
-        self, corpus: Corpus, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
+        self, corpus: Texts, tiny_model: Path, other_model: Path, cache: Path, tmp_path: Path
     ) -> None:
         """The models here lie in one folder, one after the other: a path says nothing about weights."""
         place = tmp_path / "model"
@@ -90,7 +90,7 @@ class TestCache:
         assert len(files(cache)) == len(every)
 
     @pytest.mark.parametrize("sample", [False, True])
-    def test_goes_on_after_kills(self, corpus: Corpus, tiny_model: Path, cache: Path, sample: bool) -> None:
+    def test_goes_on_after_kills(self, corpus: Texts, tiny_model: Path, cache: Path, sample: bool) -> None:
         rows = np.arange(0, 600, 2) if sample else None
         total = 300 if sample else 600
         undisturbed = np.array(teacher("cached", known(corpus, rows=rows), model=str(tiny_model)).vectors)
@@ -117,7 +117,7 @@ class TestCache:
         assert np.array_equal(resumed.vectors, undisturbed)
 
     @pytest.mark.parametrize("length", [0, 1, 127, 128, 128 + 1, 128 + 128 * 100, 128 + 128 * 350 + 5, 128 + 128 * 600])
-    def test_goes_on_from_any_length(self, corpus: Corpus, tiny_model: Path, cache: Path, length: int) -> None:
+    def test_goes_on_from_any_length(self, corpus: Texts, tiny_model: Path, cache: Path, length: int) -> None:
         """What a kill in the middle of a write leaves: the header has 128 bytes, a row of 32 dimensions too."""
         undisturbed = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)
         whole = next(cache.glob("*/vectors.npy"))
@@ -130,9 +130,7 @@ class TestCache:
         assert np.array_equal(resumed.vectors, undisturbed)
         assert whole.stat().st_size == 128 + 128 * 600
 
-    def test_is_written_by_one_process_while_others_wait(
-        self, corpus: Corpus, tiny_model: Path, tmp_path: Path
-    ) -> None:
+    def test_is_written_by_one_process_while_others_wait(self, corpus: Texts, tiny_model: Path, tmp_path: Path) -> None:
         children = []
         for number in range(3):
             if not (child := os.fork()):
@@ -152,7 +150,7 @@ class TestCache:
         assert np.array_equal(found[0], found[2])
 
     def test_makes_room_after_thirty_days_without_use(
-        self, corpus: Corpus, tiny_model: Path, other_model: Path, cache: Path
+        self, corpus: Texts, tiny_model: Path, other_model: Path, cache: Path
     ) -> None:
         def put(model: Path, **options: Any) -> str:
             before = files(cache)
@@ -171,7 +169,7 @@ class TestCache:
         assert not (cache / draft).exists()
 
     @pytest.mark.parametrize("size", [0, 1000, 128 + 128 * 600])
-    def test_a_damaged_file_counts_as_missing(self, corpus: Corpus, tiny_model: Path, cache: Path, size: int) -> None:
+    def test_a_damaged_file_counts_as_missing(self, corpus: Texts, tiny_model: Path, cache: Path, size: int) -> None:
         whole = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)
         file = next(cache.glob("*/vectors.npy"))
         os.truncate(file, size)
@@ -181,14 +179,14 @@ class TestCache:
         assert np.array_equal(teacher("cached", known(corpus, progress=progress), model=str(tiny_model)).vectors, whole)
         assert progress[0] == 0
 
-    def test_asks_for_space_first(self, corpus: Corpus, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_asks_for_space_first(self, corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
         progress = Progress()
         with pytest.raises(UserError, match="live = true"):
             teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
         assert progress == []
 
-    def test_keeps_no_nan(self, corpus: Corpus, tiny_model: Path, tmp_path: Path, cache: Path) -> None:
+    def test_keeps_no_nan(self, corpus: Texts, tiny_model: Path, tmp_path: Path, cache: Path) -> None:
         broken = isotrope.load(tiny_model)
         next(broken.parameters()).data.fill_(torch.nan)
         broken.save_pretrained(str(tmp_path / "broken"))

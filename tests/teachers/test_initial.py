@@ -15,7 +15,7 @@ from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import ListMLE
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from teaching import batch, known, teacher
 
 
@@ -29,7 +29,7 @@ class TestInitial:
         ("mixture", {"models": ["initial"]}), ("mixture", {"models": ["initial"], "live": True}),
     ])  # fmt: skip
     def test_stays_while_the_student_learns(
-        self, corpus: Corpus, student: SentenceTransformer, kind: str, options: dict[str, Any]
+        self, corpus: Texts, student: SentenceTransformer, kind: str, options: dict[str, Any]
     ) -> None:
         """Of the objective's parameters, all are the student's; the teacher's embeddings do not move."""
         student.train()
@@ -50,14 +50,14 @@ class TestInitial:
         assert torch.equal(taught(batch(0, 1, 2, 3)), before)
         assert not taught(batch(0)).requires_grad
 
-    def test_reads_at_its_own_length(self, corpus: Corpus, student: SentenceTransformer) -> None:
+    def test_reads_at_its_own_length(self, corpus: Texts, student: SentenceTransformer) -> None:
         plain, short = (
             teacher("initial", known(corpus, student=student), max_length=length)(batch(1)) for length in (0, 5)
         )
         assert not torch.allclose(plain, short, atol=1e-5)
         assert student.max_seq_length == 12
 
-    def test_needs_a_student(self, corpus: Corpus, student: SentenceTransformer) -> None:
+    def test_needs_a_student(self, corpus: Texts, student: SentenceTransformer) -> None:
         with pytest.raises(UserError, match="student"):
             teacher("initial", known(corpus))
         with pytest.raises(UserError, match="pooling"):

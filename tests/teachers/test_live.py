@@ -10,12 +10,12 @@ import torch
 import isotrope
 from isotrope.errors import UserError
 from isotrope.teachers._model import TeacherEncoder
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from teaching import batch, known, teacher
 
 
 def test_every_batch_is_encoded_anew_and_nothing_is_kept(
-    corpus: Corpus, tiny_model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Texts, tiny_model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
     encode = TeacherEncoder.__call__
@@ -33,13 +33,13 @@ def test_every_batch_is_encoded_anew_and_nothing_is_kept(
     assert not cache.exists()
 
 
-def test_rows_outside_of_those_that_the_run_visits_are_served_too(corpus: Corpus, tiny_model: Path) -> None:
+def test_rows_outside_of_those_that_the_run_visits_are_served_too(corpus: Texts, tiny_model: Path) -> None:
     """Unlike the cached one's: it has the whole corpus."""
     taught = teacher("live", known(corpus, rows=torch.arange(4).numpy()), model=str(tiny_model))
     assert torch.allclose(taught(batch(500)).norm(dim=-1), torch.ones(1), atol=1e-6)
 
 
-def test_it_is_no_module_has_no_gradient_and_needs_a_corpus(corpus: Corpus, tiny_model: Path) -> None:
+def test_it_is_no_module_has_no_gradient_and_needs_a_corpus(corpus: Texts, tiny_model: Path) -> None:
     taught = teacher("live", known(corpus), model=str(tiny_model))
     assert not isinstance(taught, torch.nn.Module), "a trainer would take it for the student"
     assert not taught(batch(0)).requires_grad

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import isotrope
 from isotrope.errors import UserError
 from isotrope.teachers.mixture import mix
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from teaching import batch, known, teacher
 
 
@@ -42,7 +42,7 @@ class TestMixture:
 
     @pytest.mark.parametrize("live", [True, False])
     def test_of_models_with_their_own_ways(
-        self, corpus: Corpus, tiny_model: Path, other_model: Path, live: bool
+        self, corpus: Texts, tiny_model: Path, other_model: Path, live: bool
     ) -> None:
         options = {"pooling": ["cls", "mean"], "max_length": [8, 0], "live": live}
         models = [str(tiny_model), str(other_model)]
@@ -57,7 +57,7 @@ class TestMixture:
 
     @pytest.mark.parametrize("live", [True, False])
     def test_one_length_for_all_and_that_of_the_student_in_training(
-        self, corpus: Corpus, tiny_model: Path, other_model: Path, live: bool
+        self, corpus: Texts, tiny_model: Path, other_model: Path, live: bool
     ) -> None:
         models = [str(tiny_model), str(other_model)]
         five = teacher("mixture", known(corpus), models=models, max_length=[5, 5], live=live)(batch(4, 5, 6))
@@ -71,7 +71,7 @@ class TestMixture:
         with pytest.raises(UserError, match="needs the max_length of its run"):
             teacher("mixture", known(corpus), models=models, max_length="train", live=live)
 
-    def test_weights_are_equal_by_default(self, corpus: Corpus, tiny_model: Path, other_model: Path) -> None:
+    def test_weights_are_equal_by_default(self, corpus: Texts, tiny_model: Path, other_model: Path) -> None:
         models = [str(tiny_model), str(other_model)]
         plain = teacher("mixture", known(corpus), models=models)(batch(4, 5))
         assert torch.equal(plain, teacher("mixture", known(corpus), models=models, weights=[3, 3])(batch(4, 5)))
@@ -90,6 +90,6 @@ class TestMixture:
         with pytest.raises(UserError, match=said):
             isotrope.component("teachers", "mixture", **options)
 
-    def test_of_a_missing_model(self, corpus: Corpus) -> None:
+    def test_of_a_missing_model(self, corpus: Texts) -> None:
         with pytest.raises(UserError, match="does not exist"):
             teacher("mixture", known(corpus), models=["./nowhere"])

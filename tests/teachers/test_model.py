@@ -11,12 +11,12 @@ import torch.nn.functional as F
 
 import isotrope
 from isotrope.errors import UserError
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from teaching import batch, known, teacher
 
 
 class TestEmbeddings:
-    def test_are_the_models_own_on_the_unit_sphere(self, corpus: Corpus, tiny_model: Path) -> None:
+    def test_are_the_models_own_on_the_unit_sphere(self, corpus: Texts, tiny_model: Path) -> None:
         for pooling in ("mean", "cls"):
             found = teacher("cached", known(corpus), model=str(tiny_model), pooling=pooling)(batch(5, 599, 0))
             sentences = [corpus.dataset[row]["text"] for row in (5, 599, 0)]
@@ -24,13 +24,13 @@ class TestEmbeddings:
             assert found.dtype == torch.float32
             assert torch.allclose(found, expected, atol=1e-6)
 
-    def test_options_reach_the_model(self, corpus: Corpus, tiny_model: Path) -> None:
+    def test_options_reach_the_model(self, corpus: Texts, tiny_model: Path) -> None:
         every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}, {"prompt": "song of "}]
         found = [teacher("live", known(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
         for options, embeddings in zip(every[1:], found[1:], strict=True):
             assert not torch.allclose(embeddings, found[0], atol=1e-5), options
 
-    def test_with_prompts_are_kept_apart(self, corpus: Corpus, prompted_model: Path) -> None:
+    def test_with_prompts_are_kept_apart(self, corpus: Texts, prompted_model: Path) -> None:
         options = {"models": [str(prompted_model)] * 2, "weights": [1, 0]}
         plain, own = (teacher("mixture", known(corpus), prompt=words, **options)(batch(1, 2))
                       for words in (["", ""], ["song of ", "red "]))  # fmt: skip
@@ -42,7 +42,7 @@ class TestEmbeddings:
             teacher("cached", known(corpus, student=isotrope.load(prompted_model)), model="initial", prompt="red ")
 
     @pytest.mark.parametrize("kind", ["cached", "live"])
-    def test_are_float32_within_autocast(self, corpus: Corpus, tiny_model: Path, kind: str) -> None:
+    def test_are_float32_within_autocast(self, corpus: Texts, tiny_model: Path, kind: str) -> None:
         taught = teacher(kind, known(corpus), model=str(tiny_model))
         plain = taught(batch(1, 2))
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -50,7 +50,7 @@ class TestEmbeddings:
 
     @pytest.mark.parametrize("row", [-1, 18, 600])
     @pytest.mark.parametrize("kind", ["sample", "cached", "live"])
-    def test_of_unknown_rows_are_refused(self, corpus: Corpus, tiny_model: Path, kind: str, row: int) -> None:
+    def test_of_unknown_rows_are_refused(self, corpus: Texts, tiny_model: Path, kind: str, row: int) -> None:
         rows = np.array([17, 3]) if kind == "sample" else None
         taught = teacher(kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model))
         if kind != "sample" and row == 18:
@@ -60,7 +60,7 @@ class TestEmbeddings:
                 taught(batch(3, row))
 
     def test_of_half_precision_weights_are_full_precision(
-        self, corpus: Corpus, tiny_model: Path, tmp_path: Path
+        self, corpus: Texts, tiny_model: Path, tmp_path: Path
     ) -> None:
         """Computed so, too: ties that half precision makes would be there for good."""
         half = isotrope.load(tiny_model).half()

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from corpora import texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import Cleaning, CleaningReport, Seen, fold
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 
 
-def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     lines = [
         b"\xef\xbb\xbfA good  sentence.\r",  # with a byte-order mark and a Windows line end
         b"  ",
@@ -44,7 +44,7 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callabl
     assert CleaningReport.from_json(report.to_json()) == report
 
 
-def test_cleaning_options(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_cleaning_options(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     path = write(tmp_path / "c.txt", "one\ntwo words\ntwo words\nand three words\n")
     assert texts(corpus(path, cleaning=Cleaning(min_words=2, dedupe=False))) == [
         "two words",

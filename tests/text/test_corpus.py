@@ -24,12 +24,12 @@ from conftest import ROOT
 from corpora import COMPRESS, open_corpus, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import Cleaning
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 
 DATA = Path(os.environ.get("ISOTROPE_DATA", ROOT.parent / "shared" / "data"))
 
 
-def test_the_second_opening_reuses_the_first(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_the_second_opening_reuses_the_first(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
     calls: list[int] = []
     first = corpus(path, progress=calls.append)
@@ -128,7 +128,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     [("corpus.arrow", b""), ("report.json", b"{}"), ("checksum.json", None), ("contents.json", b"")],
 )
 def test_a_damaged_cache_counts_as_missing(
-    tmp_path: Path, corpus: Callable[..., Corpus], name: str, content: bytes | None
+    tmp_path: Path, corpus: Callable[..., Texts], name: str, content: bytes | None
 ) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
     corpus(path)
@@ -142,7 +142,7 @@ def test_a_damaged_cache_counts_as_missing(
 
 
 def test_a_file_that_grows_while_it_is_read_is_not_kept_under_its_old_key(
-    tmp_path: Path, corpus: Callable[..., Corpus]
+    tmp_path: Path, corpus: Callable[..., Texts]
 ) -> None:
     """Otherwise the old file, if it came back, would silently be taken for the longer one."""
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
@@ -158,7 +158,7 @@ def test_a_file_that_grows_while_it_is_read_is_not_kept_under_its_old_key(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
-def test_a_file_name_that_is_not_utf8(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_a_file_name_that_is_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     folder = tmp_path / os.fsdecode(b"Gr\xfc\xdfe")
     path = write(folder / "c.csv", "text\na good one\nx\nanother\n")
     opened = corpus(path)
@@ -267,7 +267,7 @@ def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(not (DATA / "wiki").is_dir(), reason="set ISOTROPE_DATA to the folder with the real data")
-def test_real_wikipedia_sentences(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_real_wikipedia_sentences(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     with lzma.open(DATA / "wiki" / "wiki_train_00.txt.xz", "rt", encoding="utf-8") as file:
         sentences = list(itertools.islice(file, 20_000))
     opened = corpus(write(tmp_path / "head.txt.gz", gzip.compress("".join(sentences).encode())))

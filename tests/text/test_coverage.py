@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from corpora import write
 from isotrope import load
 from isotrope.text import coverage as coverage_module
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.coverage import Coverage, coverage
 from isotrope.text.sample import Sample
 
@@ -21,14 +21,14 @@ def model(tiny_model: Path) -> SentenceTransformer:
     return load(str(tiny_model))
 
 
-def look(model: SentenceTransformer, corpus: Corpus, limit: int, prompt: str = "") -> Coverage:
+def look(model: SentenceTransformer, corpus: Texts, limit: int, prompt: str = "") -> Coverage:
     found = coverage(model, prompt, Sample(corpus, None, 0), limit)
     assert found is not None
     return found
 
 
 def test_cut_texts_and_what_is_read_of_them(
-    tmp_path: Path, corpus: Callable[..., Corpus], model: SentenceTransformer
+    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer
 ) -> None:
     """Letters are tokens of this tokenizer; [CLS] and [SEP] count, since they take room too."""
     opened = corpus(write(tmp_path / "c.txt", "a b c\nd e f g\nx" + " y" * 17 + "\n"))  # 5, 6 and 20 tokens
@@ -42,7 +42,7 @@ def test_cut_texts_and_what_is_read_of_them(
 
 
 def test_columns_of_positives_are_cut_too(
-    tmp_path: Path, corpus: Callable[..., Corpus], model: SentenceTransformer
+    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer
 ) -> None:
     opened = corpus(write(tmp_path / "c.csv", "a,b\na b,c d e\nf g,h i j\n"), text="a", positive="b")
     assert sorted(look(model, opened, 10).lengths) == [4, 4, 5, 5]
@@ -50,7 +50,7 @@ def test_columns_of_positives_are_cut_too(
 
 
 def test_of_many_or_long_texts_a_part_is_looked_at(
-    tmp_path: Path, corpus: Callable[..., Corpus], model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = corpus(write(tmp_path / "c.txt", "".join(f"a {'b ' * i}\n" for i in range(1, 60))))
     monkeypatch.setattr(coverage_module, "_ROWS", 10)
@@ -63,7 +63,7 @@ def test_of_many_or_long_texts_a_part_is_looked_at(
 
 
 def test_unknown_tokens_are_counted_and_shown(
-    tmp_path: Path, corpus: Callable[..., Corpus], model: SentenceTransformer
+    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer
 ) -> None:
     opened = corpus(write(tmp_path / "c.txt", "a b c 😀\nd e f 🎉 😀\n" + "a b c d e f g\n"))
     found = look(model, opened, 10)

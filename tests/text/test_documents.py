@@ -12,7 +12,7 @@ import isotrope.text as text
 from corpora import texts, write
 from isotrope.errors import UserError
 from isotrope.text import documents
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.documents import document_blocks, read_page
 from isotrope.text.files import find_sources, passed_over
 
@@ -88,7 +88,7 @@ def test_a_rule_at_the_beginning_is_no_front_matter(tmp_path: Path) -> None:
     assert [text for _, text in read(path)] == ["Text here.", "More"]
 
 
-def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     folder = tmp_path / "docs"
     write(folder / "a.md", "# Head\n\nFirst one. Second one.\n")
     write(folder / "deep/b.HTM", "<p>Third <i>one</i>.")
@@ -111,7 +111,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, c
     assert text.open(folder).texts().report.skipped[".png"] == 1, "found again in the cache, counted anew"
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     """A page is decoded as a browser would; in Markdown such a block is counted as undecodable."""
     latin2 = '<meta charset="iso-8859-2"><p>Łódź text'.encode("iso-8859-2")
     assert read(write(tmp_path / "declared.html", latin2)) == [(1, "Łódź text")]

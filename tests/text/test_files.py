@@ -17,7 +17,7 @@ import isotrope.text as text
 from corpora import COMPRESS, SENTENCES, open_corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.files import TextFile, find_sources, passed_over
 from isotrope.text.lines import lines
 
@@ -25,7 +25,7 @@ from isotrope.text.lines import lines
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("extension", [".txt", ".jsonl", ".csv", ".tsv"])
 def test_every_format_and_compression_gives_the_same_rows(
-    tmp_path: Path, corpus: Callable[..., Corpus], extension: str, compression: str
+    tmp_path: Path, corpus: Callable[..., Texts], extension: str, compression: str
 ) -> None:
     path = write(tmp_path / f"c{extension}{compression}", COMPRESS[compression](table(extension, SENTENCES)))
     opened = corpus(path)
@@ -35,7 +35,7 @@ def test_every_format_and_compression_gives_the_same_rows(
     assert opened.dataset.cache_files, "the data set lies in a file, not in memory"
 
 
-def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     write(tmp_path / "in/b.txt", "from b\n")
     write(tmp_path / "in/a/z.tsv", "sentence\tn\nfrom z\t1\n")
     write(tmp_path / "in/notes.docx", "not read")
@@ -66,7 +66,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
 
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
 def test_all_streams_are_read_and_any_damage_is_an_error(
-    tmp_path: Path, corpus: Callable[..., Corpus], compression: str
+    tmp_path: Path, corpus: Callable[..., Texts], compression: str
 ) -> None:
     """A second stream whose head is damaged must not end the file in silence, and half of the corpus with it."""
     first, second = (COMPRESS[compression]("".join(f"{w} {i}\n" for i in range(500)).encode()) for w in ("one", "two"))
@@ -86,7 +86,7 @@ def test_all_streams_are_read_and_any_damage_is_an_error(
 
 
 @pytest.mark.parametrize("compression", [".gz", ".xz"])
-def test_zeros_between_streams_are_padding(tmp_path: Path, corpus: Callable[..., Corpus], compression: str) -> None:
+def test_zeros_between_streams_are_padding(tmp_path: Path, corpus: Callable[..., Texts], compression: str) -> None:
     one, two = COMPRESS[compression](b"one a\n"), COMPRESS[compression](b"two b\n")
     assert len(corpus(write(tmp_path / f"c.txt{compression}", one + bytes(8) + two + bytes(4)))) == 2
 

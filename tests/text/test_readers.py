@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from corpora import SENTENCES, open_corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_parquet_with_every_kind_of_string(tmp_path: Path, corpus: Callable[..., Corpus], kind: pa.DataType) -> None:
+def test_parquet_with_every_kind_of_string(tmp_path: Path, corpus: Callable[..., Texts], kind: pa.DataType) -> None:
     column = pa.array([*SENTENCES, None]).cast(kind)
     pq.write_table(pa.table({"n": range(5), "body": column}), tmp_path / "c.parquet", row_group_size=2)
     opened = corpus(tmp_path / "c.parquet")
@@ -41,7 +41,7 @@ def test_any_text_comes_through_every_table(tmp_path: Path, sentences: list[str]
         assert opened.report.read == len(sentences)
 
 
-def test_positive_and_negatives(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_positive_and_negatives(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     write(
         tmp_path / "c.csv", "q,pos,n1,n2\nquery one,pos one,neg a,neg b\nquery two,pos two,neg c,\nquery 3,p 3,x1,x2\n"
     )
@@ -54,7 +54,7 @@ def test_positive_and_negatives(tmp_path: Path, corpus: Callable[..., Corpus]) -
     assert corpus(tmp_path / "c.csv", text="n1").dataset[1]["text"] == "neg c"
 
 
-def test_quotes_in_tables(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_quotes_in_tables(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     """A quotation mark is text in a .tsv; in a .csv it may enclose a line end, and lines are still counted from 1."""
     assert texts(corpus(write(tmp_path / "a.tsv", 'text\n"open quote\nplain line\n'))) == ['"open quote', "plain line"]
     path = write(tmp_path / "a.csv", 'text,n\n"two\nlines",1\n\nshort\n')
@@ -85,7 +85,7 @@ def test_one_line_for_a_table_that_would_be_misread(tmp_path: Path, name: str) -
         open_corpus(write(tmp_path / file, content), cache=tmp_path / "cache")
 
 
-def test_two_parquet_columns_of_one_name(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_two_parquet_columns_of_one_name(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     columns = [pa.array(["ab", "cd"]), pa.array(["ef", "gh"]), pa.array(["ij", "kl"])]
     pq.write_table(pa.table(columns, names=["text", "text", "other"]), tmp_path / "c.parquet")
     with pytest.raises(UserError, match=r"c\.parquet has two columns of the name 'text'"):
@@ -93,18 +93,18 @@ def test_two_parquet_columns_of_one_name(tmp_path: Path, corpus: Callable[..., C
     assert texts(corpus(tmp_path / "c.parquet", text="other")) == ["ij", "kl"]
 
 
-def test_two_unnamed_columns_that_nobody_reads_are_no_fault(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_two_unnamed_columns_that_nobody_reads_are_no_fault(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     assert texts(corpus(write(tmp_path / "c.csv", ",,text\n1,2,ab\n3,4,cd\n"))) == ["ab", "cd"]
 
 
-def test_a_field_longer_than_python_allows_is_read(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_a_field_longer_than_python_allows_is_read(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     """Python's csv stops at 131,072 characters; a long text is the cleaning's matter."""
     opened = corpus(write(tmp_path / "c.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
     assert texts(opened) == ["ab", "cd"]
     assert opened.report.dropped["too_long"] == 1
 
 
-def test_a_long_text_in_quotes_is_read(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_a_long_text_in_quotes_is_read(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     """Many lines in quotes are a text where they do not look like rows of the table."""
     poem = "\n".join(f"line {i}, of a poem, with commas" for i in range(40))
     assert len(corpus(write(tmp_path / "c.csv", f'id,text\n1,"{poem}"\n2,short\n'))) == 2

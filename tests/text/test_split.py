@@ -9,7 +9,7 @@ import pytest
 
 from corpora import texts, write
 from isotrope.errors import UserError
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from isotrope.text.split import language_of, split_text
 
@@ -56,7 +56,7 @@ def test_an_unknown_split_is_one_line(split: str) -> None:
         language_of(split)
 
 
-def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     lines = ['{"t": "One apple. Two pears.\\n\\nThree plums"}', "", '{"t": "Two pears. Four figs?"}']
     path = write(tmp_path / "c.jsonl", "\n".join(lines))
     whole, split = corpus(path), corpus(path, split="sentences")
@@ -70,12 +70,12 @@ def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Corpus]) ->
     assert split.key == text_open(path, split="sentences:en").texts().key
 
 
-def test_a_text_longer_than_cleaning_allows_is_split_first(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_a_text_longer_than_cleaning_allows_is_split_first(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     path = write(tmp_path / "c.txt", " ".join(f"Sentence number {i} is here." for i in range(2000)))
     assert len(corpus(path, split="sentences")) == 2000
 
 
-def test_pairs_are_not_split(tmp_path: Path, corpus: Callable[..., Corpus]) -> None:
+def test_pairs_are_not_split(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
     path = write(tmp_path / "c.csv", "a,b\nOne a. Two b.,Three c.\n")
     with pytest.raises(UserError, match="a text with a positive cannot be split: leave out the split"):
         corpus(path, text="a", positive="b", split="sentences")

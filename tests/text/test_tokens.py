@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 import isotrope
 from conftest import sentences
 from isotrope.text import tokens as token_store
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from isotrope.text.sample import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
@@ -33,7 +33,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
+def corpus(tmp_path: Path) -> Texts:
     """90 rows of three columns; every seventh is cut."""
     lines = [[f"{text}{LONG if (i + at) % 7 == 0 else ''} {i}{at}" for at, text in enumerate(row)]
              for i, row in enumerate(zip(*(sentences(90, seed=seed) for seed in range(3)), strict=True))]  # fmt: skip
@@ -43,7 +43,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def stored(
-    model: SentenceTransformer, corpus: Corpus, rows: RowIds | None = None, length: int = 16, file: Path | None = None
+    model: SentenceTransformer, corpus: Texts, rows: RowIds | None = None, length: int = 16, file: Path | None = None
 ) -> TokenStore:
     with (file or Path(os.devnull)).open("a") as out:
         dataset, store = token_data(model, corpus, rows, length, Console(file=out))
@@ -56,7 +56,7 @@ def stored(
 @pytest.mark.parametrize("prompt", [None, "query: "])
 @pytest.mark.parametrize("backbone", ["bert", "isotrope/tiny"])  # with token types; a ModernBERT, without
 def test_features_are_those_of_the_models_own_collator(
-    tiny_model: Path, corpus: Corpus, own_cache: Path, backbone: str, prompt: str | None, side: str
+    tiny_model: Path, corpus: Texts, own_cache: Path, backbone: str, prompt: str | None, side: str
 ) -> None:
     model = isotrope.load(tiny_model if backbone == "bert" else backbone, device="cpu")
     if backbone == "bert":
@@ -86,7 +86,7 @@ def test_features_are_those_of_the_models_own_collator(
 
 @pytest.mark.parametrize("backbone", ["bert", "slow"])
 def test_positives_may_have_a_prompt_of_their_own(
-    prompted_model: Path, corpus: Corpus, own_cache: Path, backbone: str, monkeypatch: pytest.MonkeyPatch
+    prompted_model: Path, corpus: Texts, own_cache: Path, backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As e5 wants it: its own words before queries and before passages; also where there is no store."""
     model = isotrope.load(prompted_model, device="cpu", prompt_name="query")
@@ -105,7 +105,7 @@ def test_positives_may_have_a_prompt_of_their_own(
         assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 2, "other words, other tokens"
 
 
-def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Corpus, own_cache: Path) -> None:
+def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Texts, own_cache: Path) -> None:
     model = isotrope.load(tiny_model, device="cpu")
     whole, part = stored(model, corpus), stored(model, corpus, np.array([70, 3, 41]))
     assert (len(whole.bounds), len(part.bounds)) == (3 * 90 + 1, 3 * 3 + 1)
@@ -118,7 +118,7 @@ def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Corpus, ow
     assert stored(model, corpus, np.random.default_rng(0).permutation(90)).rows is None, "all rows are no sample"
 
 
-def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Corpus, own_cache: Path) -> None:
+def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Texts, own_cache: Path) -> None:
     def folders() -> set[str]:
         return {path.name for path in own_cache.iterdir() if path.is_dir()}
 
@@ -139,7 +139,7 @@ def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Corpus
 
 
 def test_what_fails_leaves_nothing_that_is_taken_for_tokens(
-    tiny_model: Path, corpus: Corpus, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, corpus: Texts, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, make = isotrope.load(tiny_model, device="cpu"), TextReader.__call__
     monkeypatch.setattr(token_store, "SHARD_ROWS", 40)
@@ -158,7 +158,7 @@ def test_what_fails_leaves_nothing_that_is_taken_for_tokens(
 
 
 def test_features_that_the_store_cannot_make_are_left_to_the_model(
-    tiny_model: Path, corpus: Corpus, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, corpus: Texts, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Token types that are no zeros, as XLNet has them."""
     model = isotrope.load(tiny_model, device="cpu")
@@ -180,7 +180,7 @@ def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
 ) -> None:
     """The store in the process that a GPU's run has for it, and sentence-transformers' own collator."""
 
-    def plain(model: SentenceTransformer, corpus: Corpus, rows: RowIds | None, length: int, *_: object) -> object:
+    def plain(model: SentenceTransformer, corpus: Texts, rows: RowIds | None, length: int, *_: object) -> object:
         return corpus.dataset, SentenceTransformerDataCollator(model.preprocess, max_length=length)
 
     weights, loading = {}, trainer._loading

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isotrope.text.collection import Documents
-    from isotrope.text.corpus import Corpus
+    from isotrope.text.corpus import Texts
     from isotrope.text.opened import Opened, open
 
-_FACE = {"open": "opened", "Opened": "opened", "Documents": "collection", "Corpus": "corpus"}
-__all__ = ["Corpus", "Documents", "Opened", "open"]
+_FACE = {"open": "opened", "Opened": "opened", "Documents": "collection", "Texts": "corpus"}
+__all__ = ["Documents", "Opened", "Texts", "open"]
 
 
 def __getattr__(name: str) -> Any:

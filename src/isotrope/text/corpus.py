@@ -38,7 +38,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class Texts:
     """A cleaned corpus.
 
     Attributes:
@@ -76,7 +76,7 @@ def read_texts(
     *,
     wanted: Wanted | None = None,
     progress: Callable[[int], None] = lambda lines: None,
-) -> Corpus:
+) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
     Memory is constant but for 8 bytes a row for duplicates (16 for moments).
@@ -108,7 +108,7 @@ def read_texts(
         sources, texts_settings(columns, cleaning), cache, write, "" if wanted is None else wanted.key
     )
     report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
-    return Corpus(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
+    return Texts(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
 
 
 def _write_arrow(

@@ -1,4 +1,4 @@
-"""Corpus files: which ones a user's paths name, and their bytes, decompressed and checked."""
+"""Files of text: which ones a user's paths name, and their bytes, decompressed and checked."""
 
 from __future__ import annotations
 

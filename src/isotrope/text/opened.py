@@ -18,7 +18,7 @@ from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, local_paths, without_secrets
 from isotrope.text.cleaning import Cleaning, CleaningReport
 from isotrope.text.collection import Documents, documents_settings, read_collection
-from isotrope.text.corpus import Corpus, Wanted, read_texts, texts_settings
+from isotrope.text.corpus import Texts, Wanted, read_texts, texts_settings
 from isotrope.text.document_rows import DocumentColumns
 from isotrope.text.files import (
     COMPRESSIONS,
@@ -75,7 +75,7 @@ class Opened:
         """The folders of this machine among the paths: nothing may be written there."""
         return [path for path in local_paths(self.paths) if path.is_dir()]
 
-    def texts(self, wanted: Wanted | None = None) -> Corpus:
+    def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
         Args:
@@ -89,7 +89,7 @@ class Opened:
             self.seen()
             found = read_texts(self.files, self._columns, self._cleaning, cache_folder("corpora"), wanted=wanted)
             self._read[settings, part] = replace(found, report=self._reported(found.report))
-        texts: Corpus = self._read[settings, part]
+        texts: Texts = self._read[settings, part]
         return texts
 
     def documents(self) -> Documents:

@@ -20,7 +20,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
 from isotrope.text.collection import Documents
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.document_rows import Document
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
@@ -62,13 +62,13 @@ def check_language(kind: str, language: str) -> None:
 
 def open_pairs(
     documents: Documents, maker: PairMaker, *, cache: Path, rounds: int = 1, seed: int = 0, held_out: int = 0
-) -> Corpus:
+) -> Texts:
     """Draws ``rounds`` pairs of each document. They are a corpus with the columns ``text`` and ``positive``.
 
     Single texts, of a maker that draws such, are a corpus with the column ``text``. Further positives have the columns
     ``positive_1`` and so on.
 
-    Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Corpus.rounds`
+    Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Texts.rounds`
     has their sizes. What is drawn of a document depends only on the seed and on the document's row.
 
     Args:
@@ -115,7 +115,7 @@ def open_pairs(
     held = f"; {held_out:,} documents are held out" if held_out else ""
     note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
     report = replace(documents.report, notes=(*documents.report.notes, note))
-    return Corpus(dataset, names, key, report, sizes)
+    return Texts(dataset, names, key, report, sizes)
 
 
 def pairs_key(documents: str, maker: PairMaker, *, rounds: int = 1, seed: int = 0, held_out: int = 0) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.errors import UserError
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.permutation import Permutation, derive
 
 _SAMPLE = -1  # the stream of the sample; epochs are the streams 0, 1, …
@@ -24,7 +24,7 @@ class RowOrder:
 
     The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it.
 
-    Where the rows come in rounds (see `isotrope.text.corpus.Corpus`), an epoch takes round after round, and permutes
+    Where the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
     within each. A sample takes whole rounds first, then a random sample of the next one.
 
     Args:
@@ -82,7 +82,7 @@ class Sample:
         seed: the run's seed.
     """
 
-    corpus: Corpus
+    corpus: Texts
     count: int | None
     seed: int
 

@@ -27,7 +27,7 @@ from datasets import Dataset
 from isotrope.console.progress import tell
 from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.sample import RowIds
 
 _LAYOUT = 2  # version of the layout below; part of the key
@@ -42,7 +42,7 @@ RowCollator = Callable[[Sequence[TextFeatures]], TextFeatures]
 
 def token_data(
     model: SentenceTransformer,
-    corpus: Corpus,
+    corpus: Texts,
     rows: RowIds | None,
     max_length: int,
     console: Console,
@@ -141,7 +141,7 @@ class TokenStore:
     valid_label_columns: tuple[str, ...] = ("label",)  # what the trainer asks of a collator
 
     @classmethod
-    def open(cls, readers: tuple[TextReader, ...], corpus: Corpus, rows: RowIds | None, console: Console) -> TokenStore:
+    def open(cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console) -> TokenStore:
         """Find the tokens in the cache, or make them; of several processes one does, the others wait.
 
         The key is a checksum of the tokenizer, the length, the prompts, the corpus and the rows.
@@ -181,7 +181,7 @@ class TokenStore:
         return reader.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
 
 
-def _shards(corpus: Corpus, rows: RowIds | None, prompts: Sequence[str]) -> Iterator[list[str]]:
+def _shards(corpus: Texts, rows: RowIds | None, prompts: Sequence[str]) -> Iterator[list[str]]:
     """The texts of SHARD_ROWS rows at a time, behind their prompts: row after row, within it column after column."""
     count = len(corpus) if rows is None else len(rows)
     for start in range(0, count, SHARD_ROWS):

@@ -23,7 +23,7 @@ from isotrope.preset.preset import Preset, check_third_parties, preset_names, re
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url
-from isotrope.text.corpus import Corpus, Wanted
+from isotrope.text.corpus import Texts, Wanted
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.sample import RowIds, RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
@@ -51,7 +51,7 @@ class RunInputs:
 
     settings: RunSettings
     preset: Preset
-    corpus: Corpus
+    corpus: Texts
     selecting: Mapping[str, Pairs | TransferDev]
     judging: Sets
     identity: Mapping[str, Any]
@@ -147,7 +147,7 @@ def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset
     return preset.model_copy(update={"teachers": tables})
 
 
-def training_text(settings: RunSettings, preset: Preset) -> Corpus:
+def training_text(settings: RunSettings, preset: Preset) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``.
 
     Raises:

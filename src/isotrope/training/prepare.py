@@ -30,7 +30,7 @@ from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
 from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
 from isotrope.store.job import Job
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.corpus import Corpus
+from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder
@@ -177,7 +177,7 @@ def _objective(preset: Preset, model: SentenceTransformer, seed: int, context: B
     return outside
 
 
-def _rehearse(objective: Objective | OutsideLoss, corpus: Corpus, preset: Preset) -> None:
+def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset) -> None:
     """Make the checks of the objective's first step now, before long work. The objective's state does not change."""
     model, rows = objective.model, corpus.dataset[: preset.train.batch_size]
     first, others = used_prompt(model), preset.encoder.positive_prompt
