@@ -52,6 +52,12 @@ def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, 
         assert work.result() is None
 
 
+def test_a_card_may_be_written_in(tmp_path: Path) -> None:
+    work = done(job(tmp_path / "run"))
+    (work.folder / "model" / "README.md").write_text("my own words")
+    assert work.result() == {"score": 0.5}
+
+
 def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
     with (
