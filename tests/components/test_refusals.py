@@ -201,13 +201,7 @@ def test_an_evaluation_of_equal_views_is_warned_of(tiny_model: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"fp16": True},
-        {"bf16": True},
-        {"gradient_checkpointing": True},
-        {"prompts": {"text": "a city "}},
-    ],
+    "options", [{"fp16": True}, {"bf16": True}, {"gradient_checkpointing": True}, {"prompts": {"text": "a city "}}]
 )
 def test_the_trainers_options_work(tiny_model: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     losses = train(Objective(student(tiny_model), TERMS, views=[MLP]), tmp_path, **options)

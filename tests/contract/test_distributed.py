@@ -54,14 +54,7 @@ def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_
     table.write_text("\n".join(lines))
     more = ["views.sgw.groups=16", 'views.order=["sgw", "mlp"]', "tokens.shuffle.on=[1]"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    arguments = [
-        str(ROOT / "tests" / "ranks.py"),
-        str(table),
-        str(tiny_model),
-        str(tmp_path / "two"),
-        "8",
-        "0.1",
-    ]
+    arguments = [str(ROOT / "tests" / "ranks.py"), str(table), str(tiny_model), str(tmp_path / "two"), "8", "0.1"]
     done = subprocess.run(
         [*command, *arguments, *more], capture_output=True, text=True, timeout=900,
         env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -16,16 +16,7 @@ from torch import Tensor
 
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
-from isotrope.contract.features import (
-    KEEP,
-    LAYER_FEATURES,
-    LAYER_TOKENS,
-    POSITIONS,
-    in_rows,
-    outputs,
-    stacked,
-    whole,
-)
+from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS, in_rows, outputs, stacked, whole
 from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff

@@ -1,27 +1,37 @@
-"""LoRA adapters, as sentence-transformers saves them: the same vectors, in one plain model."""
+"""LoRA: adapters as others save them, and presets that train one; merged or beside its base, the same vectors."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from peft import LoraConfig
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 import isotrope.encoder.adapters
-from conftest import sentences
+from conftest import build_bert, sentences
 from isotrope import load
 from isotrope.cli.main import app
+from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
+from isotrope.encoder.adapters import WEIGHTS, adapter_weights, add_adapter, merge
+from isotrope.encoder.average import average
 from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.pooling import dense
+from isotrope.encoder.student import keep_layers
 from isotrope.errors import UserError
-from small_runs import small_run
+from isotrope.teachers._model import INITIAL, TeacherModel
+from isotrope.training.page import write_report
+from isotrope.training.train import Run
+from small_causal import build_decoder
+from small_runs import small_run, unfinished
 
 TEXTS = sentences(6)
 
@@ -103,11 +113,170 @@ def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPat
         load(adapter)
 
 
-def test_a_name_that_the_hub_does_not_know_is_told_of_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(name: str) -> None:
-        raise OSError("is not a valid model identifier")
+TEXTS_LORA = sentences(8)
+LORA, ADAPTER = "encoder.lora.rank=4", "encoder.lora.save=adapter"
 
-    monkeypatch.setattr(sys.modules["isotrope.encoder.load"], "check_hub", lambda _: None)
-    monkeypatch.setattr(isotrope.encoder.adapters, "find_adapter_config_file", unknown)
-    with pytest.raises(UserError, match="neither a folder here nor a model that the hub gave"):
-        load("nobody/nothing")
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_decoder(tmp_path_factory.mktemp("qwen"))
+
+
+def trained(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
+    """10 steps, 2 checkpoints."""
+    chosen = [LORA, "encoder.pooling=lasttoken", "train.save_steps=5", *overrides]
+    return small_run(model, corpus, output, *chosen, **{"sentences": 160, **options})
+
+
+@pytest.fixture(scope="module")
+def adapted(qwen: Path, corpus_file: Path, pairs_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run that saves the adapter; pairs choose its best step."""
+    return trained(qwen, corpus_file, tmp_path_factory.mktemp("lora") / "run", ADAPTER, dev=str(pairs_file))
+
+
+def filled(model: SentenceTransformer) -> SentenceTransformer:
+    """With an adapter that changes much."""
+    add_adapter(model, 4, 8, 0.0)
+    for weight in adapter_weights(model).values():
+        weight.data.normal_(0, 0.3)
+    return model
+
+
+def test_a_new_adapter_changes_nothing_and_is_all_that_trains(qwen: Path) -> None:
+    """A layer behind the pooling, as EmbeddingGemma has, stays as it is too."""
+    model = load(qwen, device="cpu")
+    model.append(dense(torch.eye(32), torch.zeros(32)))
+    model.bfloat16()
+    before = model.encode(TEXTS_LORA)
+    add_adapter(model, 4, 8, 0.1)
+    np.testing.assert_array_equal(model.eval().encode(TEXTS_LORA), before)
+    weights = adapter_weights(model)
+    assert len(weights) == 2 * 2 * 2, "A and B beside queries and values of two layers"
+    assert all("lora" in name and weight.dtype == torch.float32 for name, weight in weights.items())
+    assert {weight.dtype for name, weight in model.named_parameters() if name not in weights} == {torch.bfloat16}
+
+
+def test_lora_is_its_equation(qwen: Path) -> None:
+    model = filled(load(qwen, device="cpu"))
+    layer = model[0].auto_model.layers[0].self_attn.q_proj
+    x = torch.randn(3, 32)
+    a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
+    expected = x @ layer.base_layer.weight.T + 8 / 4 * (x @ a.T) @ b.T
+    torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_merged_in_half_precision_nothing_is_lost(qwen: Path) -> None:
+    model = filled(load(qwen, device="cpu").bfloat16())
+    exact = load(qwen, device="cpu").bfloat16().float()
+    add_adapter(exact, 4, 8, 0.0)
+    exact.load_state_dict(model.state_dict())
+    merge(model)
+    assert model.dtype == torch.float32
+    assert not any("lora" in name for name in model.state_dict())
+    np.testing.assert_allclose(model.encode(TEXTS_LORA), exact.encode(TEXTS_LORA), atol=1e-5)
+
+
+def test_the_teacher_initial_is_the_base(qwen: Path) -> None:
+    model = load(qwen, device="cpu")
+    before = F.normalize(torch.from_numpy(model.encode(TEXTS_LORA)), dim=-1)
+    add_adapter(model, 4, 8, 0.0)
+    teacher = TeacherModel(INITIAL).load(BuildContext.of(model))
+    for weight in adapter_weights(model).values():
+        weight.data.normal_(0, 0.3)
+    torch.testing.assert_close(teacher(TEXTS_LORA), before, atol=1e-5, rtol=1e-5)
+
+
+def test_fewer_layers_of_an_adapted_model(qwen: Path) -> None:
+    """As InfoCSE takes them of the student."""
+    model = filled(load(qwen, device="cpu"))
+    whole = model.encode(TEXTS_LORA)
+    np.testing.assert_allclose(keep_layers(model, 2).encode(TEXTS_LORA), whole, atol=1e-5)
+    assert not np.allclose(keep_layers(model, 1).encode(TEXTS_LORA), whole, atol=1e-2)
+
+
+def test_merged_and_adapter_give_equal_vectors(
+    qwen: Path, corpus_file: Path, pairs_file: Path, adapted: Run, tmp_path: Path
+) -> None:
+    whole = trained(qwen, corpus_file, tmp_path / "whole", dev=str(pairs_file)).folder / "model"
+    files = {path.name for path in (adapted.folder / "model").rglob("*.safetensors")}
+    assert files == {WEIGHTS}, "without the weights of its base"
+    vectors = SentenceTransformer(str(whole), device="cpu").encode(TEXTS_LORA)
+    for other in (
+        SentenceTransformer(str(adapted.folder / "model"), device="cpu"),
+        load(adapted.folder / "model"),
+        load(whole),
+    ):
+        np.testing.assert_allclose(other.encode(TEXTS_LORA), vectors, atol=1e-5)
+    before, after = (load_file(folder / "model.safetensors") for folder in (qwen, whole))
+    changed = {name.split(".")[-2] for name, weight in before.items() if not torch.equal(weight, after[name])}
+    assert changed == {"q_proj", "v_proj"}
+    mixed = average(load(qwen, device="cpu"), load(whole, device="cpu"), 0.5)
+    assert not np.allclose(mixed.encode(TEXTS_LORA), vectors, atol=1e-4)
+
+
+def test_a_resumed_run_ends_with_the_same_adapter(
+    qwen: Path, corpus_file: Path, pairs_file: Path, adapted: Run, tmp_path: Path
+) -> None:
+    begun = unfinished(adapted, tmp_path / "run")
+    shutil.rmtree(begun / "checkpoints" / "checkpoint-10")
+    best = next((begun / "checkpoints").glob("best-*.safetensors"))
+    assert best.stat().st_size < (qwen / "model.safetensors").stat().st_size / 4
+    again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
+    one, two = (load_file(run.folder / "model" / WEIGHTS) for run in (adapted, again))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    with pytest.raises(UserError, match=r"was begun with preset: encoder\.lora\.alpha = 8, not 16"):
+        trained(qwen, corpus_file, begun, ADAPTER, "encoder.lora.alpha=16", dev=str(pairs_file))
+
+
+def test_half_precision_and_checkpoints_within_the_encoder(qwen: Path, tmp_path: Path) -> None:
+    (tmp_path / "few.txt").write_text("\n".join(sentences(32)))
+    save(load(qwen, device="cpu").bfloat16(), tmp_path / "half")
+    options = ["train.gradient_checkpointing=true", "train.mini_batch_size=8", "train.precision=bf16"]
+    run = trained(tmp_path / "half", tmp_path / "few.txt", tmp_path / "run", *options, sentences=32)
+    assert load(run.folder / "model").dtype == torch.float32
+    before, after = load(tmp_path / "half", device="cpu").float(), load(run.folder / "model", device="cpu")
+    assert not np.array_equal(before.encode(TEXTS_LORA), after.encode(TEXTS_LORA))
+
+
+@pytest.mark.slow
+def test_a_packed_encoder_has_adapters_too(tmp_path: Path, corpus_file: Path) -> None:
+    """Also with the head kept, and with other layers."""
+    bert, made = build_bert(tmp_path / "bert"), {}
+    for name, more in {"merged": [], "adapter": [ADAPTER]}.items():
+        options = ["train.keep_head=true", "encoder.lora.targets=['all-linear']", "encoder.lora.dropout=0.1", *more]
+        run = small_run(bert, corpus_file, tmp_path / name, LORA, *options, sentences=96)
+        assert f"an adapter of rank 4, {name}" in write_report(run.folder).read_text()
+        made[name] = SentenceTransformer(str(run.folder / "model"), device="cpu").encode(TEXTS_LORA)
+    np.testing.assert_allclose(made["merged"], made["adapter"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        (["encoder.lora.targets=['nope']"], r"targets = \['nope'\] are not layers of a qwen3: choose from: q_proj"),
+        ([ADAPTER, "encoder.student=layers:1"], r"cannot hold encoder\.student: set encoder\.lora\.save = 'merged'"),
+        ([ADAPTER, "encoder.bidirectional=true"], r"cannot hold encoder\.bidirectional"),
+        ([ADAPTER, "encoder.pooling=first_last"], r"cannot hold encoder\.pooling"),
+        (["encoder.student=static"], "encoder.lora: the model has no linear layers"),
+        (["encoder.lora.ranks=1"], r"encoder\.lora\.ranks is an unknown key: did you mean 'encoder\.lora\.rank'\?"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    overrides: list[str], problem: str, qwen: Path, corpus_file: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        trained(qwen, corpus_file, tmp_path / "run", *overrides)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_ties_weights_takes_no_adapter(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    preset = tmp_path / "tsdae.toml"
+    loss = "sentence_transformers.losses:DenoisingAutoEncoderLoss"
+    preset.write_text(f'loss = "{loss}"\n[encoder]\nbackbone = "?"\n')
+    with pytest.raises(UserError, match=r"cannot be made for .*: leave out \[encoder\.lora\]"):
+        small_run(tiny_model, corpus_file, tmp_path / "run", LORA, preset=preset)
+
+
+def test_an_adapter_of_an_adapter_is_saved_merged(adapted: Run, corpus_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the backbone is an adapter, or its config"):
+        trained(adapted.folder / "model", corpus_file, tmp_path / "run", ADAPTER)

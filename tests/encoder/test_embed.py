@@ -1,18 +1,34 @@
-"""The one embedding loop: each distinct text once, in order, checked."""
+"""The one embedding loop: order, batches and memory; models that only encode keep 16 bits."""
 
 from __future__ import annotations
 
+import ctypes
+import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers.sentence_transformer.modules import Dense
+from transformers import AlbertConfig, AlbertModel, BertModel
 
+from conftest import WORDS
 from isotrope import load
+from isotrope.encoder import save
+from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.memory import give_back
+from isotrope.encoder.stored import stored_half
+from isotrope.encoding.models import opened
+from isotrope.encoding.tasks import WorkerModel
 from isotrope.errors import UserError
+from small_encoders import KINDS, as_student
 
 
 class Lengths:
@@ -41,24 +57,6 @@ def test_the_longest_first_in_batches() -> None:
     assert vectors_of(encoder, TEXTS, batch_size=3, progress=done.append)[:, 0].tolist() == [2, 1, 2, 4, 3, 1]
     assert encoder.calls == [["dddd", "ccc", "bb"], ["a"]]
     assert done == [0, 4, 6]
-
-
-def test_a_chinese_letter_counts_more(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.encoder.embed.TOKENS", 60)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
-    done = list[int]()
-    texts = [f"{'河' * 37}{i:03}" for i in range(8)]  # 114 bytes each, but 40 letters
-    vectors_of(load(tiny_model, device="cpu"), texts, batch_size=8, progress=done.append)
-    assert done == [*range(0, 9, 2), 8]
-
-
-def test_every_forward_pass_is_told(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of a sentence-transformers model may take minutes: a pass is what can be counted."""
-    told = list[tuple[object, ...]]()
-    monkeypatch.setattr("isotrope.encoder.embed.tell", lambda *state: told.append(state))
-    texts = [f"river {i}" for i in range(80)] * 2
-    vectors_of(load(tiny_model), texts)
-    assert told == [("encoded", done, 160) for done in (0, 64, 128, 160, 160)]  # 32 distinct sentences a pass
 
 
 @pytest.mark.parametrize(("threads", "length", "texts_a_pass"), [(1, 64, 2), (2, 64, 4), (1, 10, 8), (1, 20, 4)])
@@ -132,3 +130,133 @@ def test_a_model_reads_less_for_a_while(tiny_model: Path, length: int | None, re
     with cut(model, length):
         assert model.max_seq_length == read
     assert model.max_seq_length == 64
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be asked")
+def test_pieces_between_what_is_kept_are_given_back() -> None:
+    if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        pytest.skip("this C library has no malloc_trim")
+    pieces = [bytearray(100_000) for _ in range(3_000)]  # below the size that is mapped alone
+    kept = pieces[::30]
+    del pieces
+    before = psutil.Process().memory_info().rss
+    give_back()
+    assert psutil.Process().memory_info().rss < before - 50e6
+    assert len(kept) == 100
+
+
+TEXTS_STORED = [" ".join(WORDS[:3]), " ".join(WORDS[5:12]), WORDS[1]]
+
+
+def narrow(folder: Path, kind: torch.dtype, *, asked: str = "float32") -> Path:
+    """Store the weights of a model in 16 bits, in place; its configuration asks for ``asked``."""
+    path = folder / "model.safetensors"
+    save_file({name: value.to(kind) for name, value in load_file(path).items()}, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": asked}))
+    return folder
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_vectors_are_those_of_32_bits(kind: str, stored: torch.dtype, tmp_path: Path) -> None:
+    as_student(kind, tmp_path)
+    narrow(tmp_path, stored)
+    plain, frozen = load(tmp_path, "mean", device="cpu"), load(tmp_path, "mean", device="cpu", frozen=True)
+    assert frozen[0].auto_model.get_input_embeddings().weight.dtype == stored
+    assert not any(weights.requires_grad for weights in frozen.parameters())
+    assert {weights.dtype for weights in plain.parameters()} == {torch.float32}
+    found = frozen.encode(TEXTS_STORED)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, plain.encode(TEXTS_STORED))
+    assert model_checksum(frozen) == model_checksum(plain)  # vectors of one are those of the other
+
+
+def copied(model: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(model, folder))
+
+
+def test_a_head_is_made_of_the_stored_weights(tiny_model: Path, tmp_path: Path) -> None:
+    folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
+    for pooling in ("cls_head", "first_last", "embeddings"):
+        plain, frozen = (load(folder, pooling, device="cpu", frozen=frozen) for frozen in (False, True))
+        np.testing.assert_array_equal(frozen.encode(TEXTS_STORED), plain.encode(TEXTS_STORED))
+
+
+def test_encoding_and_its_workers_keep_the_stored_type(tiny_model: Path, tmp_path: Path) -> None:
+    """Also search, which opens its model in the same way."""
+    folder = narrow(copied(tiny_model, tmp_path / "model"), torch.float16)
+    model = opened(folder, {})
+    for found in (model, WorkerModel(str(folder), (), model_checksum(model), 1).load()):
+        assert found[0].auto_model.get_input_embeddings().weight.dtype == torch.float16
+
+
+def of_32_bits(folder: Path) -> None:
+    narrow(folder, torch.float32)
+
+
+def of_two_types(folder: Path) -> None:
+    path = narrow(folder, torch.float16) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {"embeddings.LayerNorm.weight": weights["embeddings.LayerNorm.weight"].float()}, path)
+
+
+def that_asks_for_16_bits(folder: Path) -> None:
+    narrow(folder, torch.float16, asked="float16")
+
+
+def that_asks_for_nothing(folder: Path) -> None:
+    config = json.loads((narrow(folder, torch.float16) / "config.json").read_text())
+    del config["dtype"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def saved_again(model: Any, folder: Path) -> None:
+    save(model, folder.with_name("saved"))
+    shutil.rmtree(folder)
+    folder.with_name("saved").rename(folder)
+
+
+def whose_settings_ask(folder: Path) -> None:
+    saved_again(load(folder, device="cpu"), folder)
+    narrow(folder, torch.float16)
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"model_kwargs": {"dtype": "float16"}}))
+
+
+def with_a_dense_head(folder: Path) -> None:
+    model = load(folder, device="cpu")
+    model.append(Dense(32, 8))
+    saved_again(model, folder)
+    narrow(folder, torch.float16)
+
+
+def in_shards(folder: Path) -> None:
+    model = BertModel.from_pretrained(narrow(folder, torch.float16), dtype=torch.float16)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="20KB")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
+
+
+def of_another_architecture(folder: Path) -> None:
+    shape = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 24}
+    AlbertModel(AlbertConfig(vocab_size=500, num_hidden_layers=1, **shape)).save_pretrained(folder)
+    narrow(folder, torch.float16)
+
+
+OTHERS = [of_32_bits, of_two_types, that_asks_for_16_bits, that_asks_for_nothing, whose_settings_ask,
+          with_a_dense_head, in_shards, of_another_architecture]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", OTHERS, ids=lambda change: change.__name__)
+def test_other_models_are_loaded_as_ever(change: Callable[[Path], None], tiny_model: Path, tmp_path: Path) -> None:
+    folder = copied(tiny_model, tmp_path / "model")
+    change(folder)
+    plain, frozen = (load(folder, device="cpu", frozen=frozen) for frozen in (False, True))
+    assert not getattr(frozen, "widened", False)
+    assert [weights.dtype for weights in frozen.parameters()] == [weights.dtype for weights in plain.parameters()]
+    np.testing.assert_array_equal(frozen.encode(TEXTS_STORED), plain.encode(TEXTS_STORED))
+
+
+def test_a_name_of_the_hub_has_no_file_here() -> None:
+    assert stored_half("somebody/model", load("isotrope/tiny", device="cpu")[0].auto_model.config) is None

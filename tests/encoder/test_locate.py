@@ -1,30 +1,32 @@
-"""Where a model is; a hub name is asked for once, before anything long, and what is here already is not asked for."""
+"""Where a model is and what it is: hub names, checksums, the origin that its card names."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
+from conftest import sentences
 from isotrope import load
 from isotrope.encoder import locate as room
-from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.checksum import files_checksum, model_checksum
 from isotrope.encoder.given import located
 from isotrope.encoder.locate import check_hub, is_bare, locate, public_name
+from isotrope.encoder.origin import UNNAMED, Base, metadata_of, short_name
 from isotrope.errors import UserError
 
 
 class Refused(Exception):
     """As a client's own exception for a network that is not there."""
-
-
-def of_http(kind: type[HfHubHTTPError]) -> HfHubHTTPError:
-    response: Any = SimpleNamespace(headers={}, request=None, status_code=404)
-    return kind("no", response=response)
 
 
 @pytest.fixture
@@ -59,23 +61,6 @@ def test_a_folder_and_what_is_in_the_cache_are_not_asked_for(
     assert not asked
 
 
-def test_only_a_name_that_the_hub_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer: list[HfHubHTTPError] = [of_http(RepositoryNotFoundError), of_http(HfHubHTTPError)]
-
-    def fails(*_: object, **__: object) -> None:
-        raise answer.pop(0)
-
-    monkeypatch.setattr(room, "get_hf_file_metadata", fails)
-    check_hub.cache_clear()
-    with pytest.raises(UserError, match="RepositoryNotFoundError"):
-        check_hub("some/model")
-    check_hub("some/model")  # too many requests, or the file is missing: the libraries see to it
-    check_hub("some/model")
-    assert not answer, "an answer is remembered"
-    with pytest.raises(UserError, match="HFValidationError"):
-        check_hub("some model")
-
-
 def test_others_are_told_no_path(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert public_name(tiny_model) == public_name(f"{tiny_model}/") == tiny_model.name
     monkeypatch.chdir(tiny_model)
@@ -99,3 +84,169 @@ def test_a_loaded_model_is_written_once_and_stays_as_it_was(tiny_model: Path) ->
     assert model_checksum(model) == before
     np.testing.assert_array_equal(load(folder, device="cpu").encode(["a river"]), model.encode(["a river"]))
     assert located(tiny_model) == str(tiny_model)
+
+
+def encoder(folder: Path, pooling: str = "mean") -> SentenceTransformer:
+    return load(folder, pooling, device="cpu")
+
+
+def one_weight(model: SentenceTransformer) -> None:
+    next(model.parameters()).data[3, 3] += 1e-6
+
+
+def two_rows_exchanged(model: SentenceTransformer) -> None:
+    """The same numbers at other places."""
+    table = model[0].auto_model.get_input_embeddings().weight.data
+    table[[7, 8]] = table[[8, 7]]
+
+
+CHANGES: dict[str, Callable[[SentenceTransformer], object]] = {
+    "one weight": one_weight,
+    "two rows exchanged": two_rows_exchanged,
+    "half precision": lambda model: model.half(),
+    "the length": lambda model: setattr(model, "max_seq_length", 9),
+    "a prompt": lambda model: model.prompts.update(query="the river: "),
+    "the default prompt": lambda model: setattr(model, "default_prompt_name", "query"),
+    "the dimensions": lambda model: setattr(model, "truncate_dim", 8),
+    "a setting": lambda model: setattr(model[0].auto_model.config, "hidden_act", "relu"),
+    "a word": lambda model: model.tokenizer.add_tokens(["archipelago"]),
+    "a module": lambda model: model.append(torch.nn.Identity()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_an_embedding_changes_it(tiny_model: Path, change: str) -> None:
+    model = encoder(tiny_model)
+    before = model_checksum(model)
+    CHANGES[change](model)
+    assert model_checksum(model) != before
+
+
+def test_poolings_and_what_is_added_are_told_apart(tiny_model: Path) -> None:
+    mean, cls = encoder(tiny_model), encoder(tiny_model, "cls")
+    found = [model_checksum(mean), model_checksum(cls), model_checksum(mean, True), model_checksum(mean, False)]
+    assert len(set(found)) == 4
+
+
+def test_the_same_bytes_of_another_name_kind_or_shape_are_others(tiny_model: Path) -> None:
+    """Buffers, which no description of the modules shows."""
+    found = []
+    for name, values in (
+        ("one", torch.zeros(4, dtype=torch.int8)), ("other", torch.zeros(4, dtype=torch.int8)),
+        ("one", torch.zeros(1)), ("one", torch.zeros(2, 2, dtype=torch.int8)),
+    ):  # fmt: skip
+        model = encoder(tiny_model)
+        model.register_buffer(name, values)
+        found.append(model_checksum(model))
+    assert len(set(found)) == 4
+
+
+def test_place_use_and_copy_do_not_count(tiny_model: Path, tmp_path: Path) -> None:
+    model = encoder(tiny_model)
+    before = model_checksum(model)
+    model.encode(sentences(9), batch_size=4)
+    model.tokenizer(["the river"], truncation=True, max_length=5, padding="max_length")
+    assert model_checksum(model) == before, "what a batch has set"
+    assert model_checksum(deepcopy(model)) == before
+    assert model_checksum(encoder(Path(shutil.copytree(tiny_model, tmp_path / "elsewhere")))) == before
+
+
+def test_a_files_contents_and_name_count_and_its_place_does_not(tiny_model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    before = files_checksum(str(folder))
+    assert before == files_checksum(str(tiny_model))
+    (folder / "report.html").write_text("no part of the model")
+    assert files_checksum(str(folder)) == before
+    weights = folder / "model.safetensors"
+    contents = bytearray(weights.read_bytes())
+    contents[-1] ^= 1
+    weights.write_bytes(contents)
+    changed = files_checksum(str(folder))
+    (folder / "tokenizer.json").rename(folder / "other.json")
+    assert len({before, changed, files_checksum(str(folder))}) == 3
+
+
+def test_two_files_do_not_run_into_each_other(tmp_path: Path) -> None:
+    """The same bytes in the same order, another file's."""
+    found = []
+    for name, contents in {"one": ("ab", "c"), "other": ("a", "bc")}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        for file, text in zip(("a.txt", "b.txt"), contents, strict=True):
+            (tmp_path / name / file).write_text(text)
+        found.append(files_checksum(str(tmp_path / name)))
+    assert found[0] != found[1]
+
+
+def test_a_hub_name_stays_and_a_shipped_model_is_its_files(tmp_path: Path) -> None:
+    assert files_checksum("bert-base-uncased") == "bert-base-uncased"
+    assert len(files_checksum("isotrope/tiny")) == 32
+    with pytest.raises(UserError, match="gone"):
+        files_checksum(str(tmp_path / "gone"))
+
+
+def test_shipped_models_have_a_name_and_a_licence() -> None:
+    assert Base.of("isotrope/tiny") == Base(
+        name="isotrope/tiny", hub="isotrope/tiny", about={"license": "apache-2.0", "language": "en"}
+    )
+    minilm = Base.of("isotrope/minilm")
+    assert (minilm.hub, minilm.about["license"]) == ("sentence-transformers/all-MiniLM-L6-v2", "apache-2.0")
+
+
+def test_a_loaded_model_is_the_one_that_was_named(tiny_model: Path) -> None:
+    assert Base.of(load("isotrope/tiny", "first_last")) == Base.of("isotrope/tiny")
+    assert Base.of(load(tiny_model)) == Base(name=tiny_model.name)
+
+
+def test_a_model_that_was_built_in_a_script_has_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And takes none from the folder that the script runs in."""
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n")
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    words = StaticEmbedding(Tokenizer(WordLevel({"a": 0}, unk_token="a")), embedding_dim=4)
+    assert Base.of(SentenceTransformer(modules=[words], device="cpu")) == Base(name=UNNAMED)
+    words.base_model = "someone/some-words"
+    assert Base.of(SentenceTransformer(modules=[words], device="cpu")).hub == "someone/some-words"
+
+
+def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:
+    assert Base.of("someone/some-bert").hub == "someone/some-bert"
+    assert Base.of("bert-base-uncased").hub == "bert-base-uncased"
+    gone = Base.of(tmp_path / "gone" / "model")
+    assert (gone.name, gone.hub) == ("model", None)
+    assert short_name(tmp_path / "x" / "..") == tmp_path.name or short_name(".") == Path.cwd().name
+
+
+@pytest.mark.parametrize(
+    ("readme", "about"),
+    [
+        ("---\nlicense: mit\nlanguage: [en, de]\nx: [x]\n---\n# A", {"license": "mit", "language": ["en", "de"]}),
+        ("---\nlanguage:\n- en\n- no\n---\n", {"language": ["en", "no"]}),
+        ("---\nlanguage: no\n---\n", {"language": "no"}),
+        ("---\nlicense: [1, 2]\nlanguage: {a: b}\n---\n", {}),
+        ("---\nlicense: mit\n: : :\n---\n", {}),
+        ("---\n- a list\n---\n", {}),
+        ("# no metadata", {}),
+        (b"---\nlicense: \xff\xfe\n---\n", {}),
+        (None, {}),
+    ],
+)
+def test_licence_and_language_of_a_folder(
+    tiny_model: Path, tmp_path: Path, readme: str | bytes | None, about: dict[str, object]
+) -> None:
+    """A card that is damaged says nothing; it never stops the work."""
+    folder = shutil.copytree(tiny_model, tmp_path / "my model")
+    if readme is not None:
+        (folder / "README.md").write_bytes(readme if isinstance(readme, bytes) else readme.encode())
+    assert Base.of(folder) == Base(name="my model", about=about)
+
+
+def test_a_model_that_is_not_there_has_no_metadata(tmp_path: Path) -> None:
+    assert metadata_of(str(tmp_path / "none")) == metadata_of("nobody/nothing") == {}
+
+
+def test_a_licence_that_the_hub_does_not_list_is_told_with_its_name() -> None:
+    about: dict[str, str | list[str]] = {"license": "other", "license_name": "mine", "license_link": "https://x.y"}
+    assert Base(name="a", about=about).licence == "other, mine, https://x.y"
+    assert Base(name="a", about={"license": ["mit", "apache-2.0"]}).licence == "mit, apache-2.0"
+    assert Base(name="a", about={"language": "en"}).licence == "not known"

@@ -13,7 +13,7 @@ from conftest import sentences, with_prompts
 from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.embed import search_vectors, vectors_of
-from isotrope.encoder.prompts import ByRole, Prompts, Role, has_roles, role_prompt, used_prompt
+from isotrope.encoder.prompts import ByRole, Prompts, Role, role_prompt, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.models import RememberingEncoder
 from isotrope.post.fitted import FittedEncoder
@@ -50,11 +50,6 @@ def test_the_models_default_holds_unless_another_is_chosen(tiny_model: Path, tmp
     np.testing.assert_allclose(
         load(folder, device="cpu", prompt="").encode(TEXT), plain(tiny_model).encode(TEXT), atol=1e-5
     )
-
-
-def test_another_pooling_keeps_the_prompt_out_too(prompted_model: Path) -> None:
-    features = load(prompted_model, "mean", device="cpu", prompt_name="query").encode(TEXT)
-    np.testing.assert_allclose(features, plain(prompted_model).encode(TEXT, prompt=QUERY), atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["first_last", "cls"])
@@ -110,20 +105,6 @@ def test_words_for_the_roles_can_be_given(prompted_model: Path) -> None:
     model = load(prompted_model, device="cpu")
     Prompts(query="red ", document="").apply_roles(model)
     assert (role_prompt(model, "query"), role_prompt(model, "document")) == ("red ", "")
-
-
-def test_a_model_without_roles_gets_all_texts_in_one_call(tiny_model: Path) -> None:
-    class Counted:
-        calls = 0
-
-        def encode(self, texts: list[str]) -> Any:
-            self.calls += 1
-            return np.ones((len(texts), 2))
-
-    counted = Counted()
-    assert [len(rows) for rows in search_vectors(counted, TEXT[:3], TEXT)] == [3, 30]
-    assert counted.calls == 1
-    assert not has_roles(load(tiny_model, device="cpu", prompt="a "))
 
 
 def test_an_encoder_of_ones_own_may_have_roles() -> None:

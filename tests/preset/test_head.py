@@ -25,12 +25,7 @@ from isotrope.types import Batch, Views
 from isotrope.views.mlp import MLP
 from small_runs import small_run, unfinished
 
-HEADS = {
-    "mlp": ["mlp"],
-    "sgw": ["sgw"],
-    "sgw then mlp": ["sgw", "mlp"],
-    "pca, normalized rows": ["pca", "mlp"],
-}
+HEADS = {"mlp": ["mlp"], "sgw": ["sgw"], "sgw then mlp": ["sgw", "mlp"], "pca, normalized rows": ["pca", "mlp"]}
 
 
 def trained(model: Path, steps: list[str], normalize: bool = False) -> Objective:

@@ -56,10 +56,7 @@ def test_presets_that_read_documents(name: str, maker: object) -> None:
         ("pairs.rounds=true", "pairs.rounds = True is not possible"),
         ("pairs.shortest=0", "pairs.shortest = 0 is not possible"),
         ("pairs.shortest=30", "pairs.longest = 24 is less than shortest = 30"),
-        (
-            "pairs.longer=9",
-            "pairs.longer is an unknown key: did you mean 'pairs.longest'? pairs takes shortest",
-        ),
+        ("pairs.longer=9", "pairs.longer is an unknown key: did you mean 'pairs.longest'? pairs takes shortest"),
     ],
 )
 def test_a_mistake_is_named_as_it_stands_in_the_preset(override: str, problem: str) -> None:

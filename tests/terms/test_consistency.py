@@ -29,9 +29,7 @@ def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> N
     value = {name: torch.from_numpy(array) for name, array in np.load(golden / "equations.npz").items()}
     h, positive = (value[name].to(dtype) for name in ("h", "h_pos"))
     cosines, tau = scores(torch.stack([h, positive])).pairs, value["tau"].item()
-    found = {
-        "consistency": consistency(cosines, tau),
-    }
+    found = {"consistency": consistency(cosines, tau)}
     for name, loss in found.items():
         assert loss.dtype == dtype
         assert loss.item() == pytest.approx(value[name].item(), abs=tolerance), name

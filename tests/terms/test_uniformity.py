@@ -26,9 +26,7 @@ def test_equals_the_loops(shape: tuple[int, ...], dtype: torch.dtype, tolerance:
 def test_golden_numbers(golden: Path, dtype: torch.dtype, tolerance: float) -> None:
     value = {name: torch.from_numpy(array) for name, array in np.load(golden / "equations.npz").items()}
     h = value["h"].to(dtype)
-    found = {
-        "uniform": uniformity(h),
-    }
+    found = {"uniform": uniformity(h)}
     for name, loss in found.items():
         assert loss.dtype == dtype
         assert loss.item() == pytest.approx(value[name].item(), abs=tolerance), name

@@ -153,8 +153,7 @@ def test_precise_under_autocast() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "message"),
-    [(5, "4 or 6"), (384, "choose 24$"), (0, "choose 1$"), (-3, "choose 1$"), (9, "8 or 12")],
+    ("groups", "message"), [(5, "4 or 6"), (384, "choose 24$"), (0, "choose 1$"), (-3, "choose 1$"), (9, "8 or 12")]
 )
 def test_groups_must_divide(groups: int, message: str) -> None:
     with pytest.raises(UserError, match=rf"groups = {groups} .*24 channels.*{message}"):
@@ -385,8 +384,7 @@ def test_state_is_saved_and_restored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passes", "options"),
-    [(1, {"copies": 3}), (3, {}), (2, {"groups": 1, "running": True}), (2, {"normalize": True})],
+    ("passes", "options"), [(1, {"copies": 3}), (3, {}), (2, {"groups": 1, "running": True}), (2, {"normalize": True})]
 )
 def test_trains_in_an_objective_and_resumes(tiny_model: Path, passes: int, options: dict[str, Any]) -> None:
     def start() -> tuple[Objective, torch.optim.Optimizer]:

@@ -1,10 +1,11 @@
-"""Packed encoding: the numbers of the padded encoder, its gradients, and all that stands around an encoder."""
+"""Packed encoding: the numbers of the padded encoder, its gradients, dropout, and all that stands around an encoder."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,18 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
+from transformers.models.mpnet.modeling_mpnet import MPNetModel
 
 from conftest import sentences
 from isotrope import Objective, load
 from isotrope.encoder import save
-from isotrope.encoder.fast.attention import Packing
-from isotrope.encoder.fast.dropout import Dropout
+from isotrope.encoder.fast import mpnet
+from isotrope.encoder.fast.attention import Packing, attend
+from isotrope.encoder.fast.dropout import Dropout, drop
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import LAYERS
 from isotrope.terms.infonce import InfoNCE
-from small_encoders import KINDS, VOCABULARY, batch, both, random_model, rows_of_linear_layers, states
+from small_encoders import KINDS, VOCABULARY, L, N, batch, both, random_model, rows_of_linear_layers, states
 
 
 @pytest.mark.parametrize("holes", [False, True, "split"])
@@ -171,12 +174,6 @@ def test_poolings_copies_and_saved_models_know_nothing_of_it(tiny_model: Path, t
     assert np.allclose(plain.encode(text), expected, atol=1e-5)
 
 
-def test_the_shipped_model_is_packed(tmp_path: Path) -> None:
-    text = sentences(9)
-    packed, plain = (load("isotrope/tiny", device="cpu", packed=packed) for packed in (True, False))
-    assert np.allclose(packed.encode(text), plain.encode(text), atol=1e-5)
-
-
 class Total(nn.Module):
     """An objective whose terms are summed: Matryoshka's loss takes one number."""
 
@@ -200,3 +197,124 @@ def test_a_loss_that_patches_the_models_forward(tiny_model: Path) -> None:
         found.append((value.item(), model[0].auto_model.embeddings.word_embeddings.weight.grad))
     assert found[0][0] == pytest.approx(found[1][0], abs=1e-5)
     assert torch.allclose(found[0][1], found[1][1], atol=1e-5)
+
+
+@pytest.mark.parametrize("multiple", [1, 16])
+def test_filler_tokens_change_nothing(multiple: int) -> None:
+    """A GPU's rounded token counts, on a CPU: the way to packed rows and back, in values and gradients."""
+    mask = batch(holes=True)["attention_mask"]
+    packing, real = Packing.from_mask(mask, 2, multiple), mask[..., None, None].bool()
+    x = torch.randn(N, L, 2, 3, requires_grad=True)
+    rows = packing.pack(x)  # (1, T, 2, 3)
+    assert rows.shape[1] == -(-int(mask.sum()) // multiple) * multiple
+    heads = packing.pad_heads(rows.transpose(1, 2))  # (N, 2, L, 3)
+    assert torch.equal(heads.transpose(1, 2), x * real)
+    back = packing.pad(packing.pack_heads(heads))
+    assert torch.equal(back, x * real)
+    weight = torch.randn_like(x)
+    (back * weight).sum().backward()
+    assert torch.equal(x.grad, weight * real)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1e-9])  # torch's kernel, and the attention as it is written
+def test_without_padding_no_head_is_copied_and_nothing_else_changes(dropout: float) -> None:
+    packing = Packing.from_mask(torch.ones(3, 4), 2)
+    assert packing.even
+    assert not Packing.from_mask(torch.ones(3, 4), 2, multiple=5).even
+    heads = [torch.randn(1, 2, 12, 6, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    weight = torch.randn(1, 12, 2, 6, dtype=torch.float64)
+    found = list[list[torch.Tensor]]()
+    for form in (packing, replace(packing, even=False)):
+        out = attend(*heads, form, form.bias, dropout, None)
+        found.append([out, *torch.autograd.grad((out * weight).sum(), heads)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "split"), [([40] * 4, False), ([40, 3, 4, 5], True), ([40, 30, 30, 30], False), ([32, 3, 3, 3], False)]
+)
+def test_sentences_are_split_by_length_where_that_saves_half_of_the_work(lengths: list[int], split: bool) -> None:
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    parts = Packing.from_mask(mask, 2).split().parts
+    assert bool(parts) == split
+    if split:
+        assert sorted(torch.cat([sentences for sentences, _ in parts]).tolist()) == [0, 1, 2, 3]
+        assert [part.bias.shape[-1] for _, part in parts] == [5, 40]
+
+
+def test_in_half_precision_attention_that_learns_is_the_same_to_rounding() -> None:
+    """It is written out there, since torch's kernel is slow."""
+    packing = Packing.from_mask(batch()["attention_mask"], 2)
+    count = int(batch()["attention_mask"].sum())
+    exact = [torch.randn(1, 2, count, 8).bfloat16().requires_grad_() for _ in range(3)]
+    half = [x.detach().clone().requires_grad_() for x in exact]
+    expected = attend(*(x.float() for x in exact), packing, packing.bias, 0.0, None)
+    found = attend(*half, packing, packing.bias, 0.0, None)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, atol=0.03, rtol=0.03)
+    expected.pow(2).sum().backward()
+    found.float().pow(2).sum().backward()
+    for one, other in zip(exact, half, strict=True):
+        torch.testing.assert_close(one.grad, other.grad, atol=0.1, rtol=0.05)
+
+
+def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:
+    x = torch.ones(1_000_001, requires_grad=True)
+    torch.manual_seed(0)
+    dropped = drop(x, 0.1)
+    dropped.sum().backward()
+    assert torch.equal(x.grad, dropped.detach())
+    kept = dropped[dropped != 0]
+    assert torch.all(kept == kept[0])
+    assert kept[0].item() == pytest.approx(1 / 0.9, rel=1e-4)
+    assert len(kept) / len(x) == pytest.approx(0.9, abs=2e-3)  # 7 standard deviations
+    lagged = ((dropped[1:] == 0) & (dropped[:-1] == 0)).double().mean()
+    assert lagged.item() == pytest.approx(0.01, abs=1e-3)  # neighbours are independent
+    torch.manual_seed(0)
+    assert torch.equal(drop(x, 0.1), dropped)
+    assert torch.equal(drop(x, 0.0), x)
+    assert not drop(x, 1.0).any()
+
+
+def test_weights_and_their_names_stay() -> None:
+    plain = random_model("MPNet")
+    taken = deepcopy(plain)
+    mpnet.take_over(taken)
+    assert type(taken) is MPNetModel
+    before, after = plain.state_dict(), taken.state_dict()
+    assert list(before) == list(after)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_without_a_packing_it_is_transformers_own_to_the_last_bit() -> None:
+    plain = random_model("MPNet")
+    taken = deepcopy(plain)
+    mpnet.take_over(taken)
+    assert torch.equal(taken(**batch()).last_hidden_state, plain(**batch()).last_hidden_state)
+
+
+def test_relative_positions_are_those_within_a_sentence() -> None:
+    """A large bias at some distances: packed as one row, the distances to other sentences' tokens must not count."""
+    plain, packed = both("MPNet")
+    features = batch()
+    near = states(plain, features)
+    with torch.no_grad():
+        for model in (plain, packed):
+            model.encoder.relative_attention_bias.weight.mul_(20)
+    expected = states(plain, features)
+    assert not torch.allclose(expected, near, atol=1e-2), "the bias matters"
+    assert torch.allclose(states(packed, features), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("first", [3, 11])
+def test_a_sentence_does_not_see_its_neighbours_in_the_row(first: int) -> None:
+    model = random_model("MPNet")
+    pack(model)
+    ids = torch.randint(4, VOCABULARY, (1, 9), generator=torch.Generator().manual_seed(2))
+    own = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+    beside = torch.randint(4, VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(first))
+    beside[1, :9], mask = ids, torch.ones(2, 12, dtype=torch.long)
+    beside[1, 9:], mask[1, 9:], mask[0, first:] = 1, 0, 0
+    found = model(input_ids=beside, attention_mask=mask).last_hidden_state
+    assert torch.allclose(found[1, :9], own[0], atol=1e-5)
