@@ -1,0 +1,385 @@
+"""Contrasts, beyond their equations: bounds, symmetries, edges, and which views they name."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import isotrope
+from conftest import sentences
+from drawn import cosines_of, draw, scores
+from isotrope import component, load
+from isotrope.contract.context import BuildContext
+from isotrope.errors import UserError
+from isotrope.preset.preset import build_objective, read_preset
+from isotrope.terms.arc import arc, with_margin
+from isotrope.terms.ct import ct
+from isotrope.terms.group import Group, group_contrast
+from isotrope.terms.infonce import InfoNCE, infonce
+from isotrope.terms.margin_band import MarginBand, margin_band
+from isotrope.terms.multi_positive_inside import MultiPositiveInside, multi_positive_inside
+from isotrope.terms.nt_xent import nt_xent
+from isotrope.terms.self_guided import SelfGuided
+from isotrope.terms.translated import Translated
+from isotrope.terms.triplet import Triplet, triplet
+from isotrope.terms.vascl import VaSCL, neighbour_contrast, neighbourhood
+from isotrope.types import Scores
+from oracle import losses as oracle
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(1, 3), st.integers(0, 10_000))
+def test_permuting_the_batch_leaves_the_loss(count: int, positives: int, seed: int) -> None:
+    stack = draw(1 + positives, count, 6, seed=seed)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    term = InfoNCE()
+    assert term(scores(stack[:, order])).item() == pytest.approx(term(scores(stack)).item(), rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.01, 1000), st.integers(0, 10_000))
+def test_scale_of_the_embeddings_does_not_matter(scale: float, seed: int) -> None:
+    stack = draw(2, 5, 6, seed=seed)
+    assert InfoNCE()(scores(scale * stack)).item() == pytest.approx(InfoNCE()(scores(stack)).item(), rel=1e-9)
+
+
+def test_scores_keep_the_extra_candidates_for_every_positive() -> None:
+    stack, extra = draw(3, 4, 5), draw(2, 5, seed=3)
+    grown = scores(stack).with_extra(extra)
+    assert grown.cosines.shape == (2, 4, 6)
+    expected = F.normalize(stack[0], dim=-1) @ F.normalize(extra, dim=-1).T
+    assert torch.allclose(grown.cosines[:, :, 4:], expected.expand(2, -1, -1))
+    assert torch.allclose(grown.pairs[1], oracle.cosines(stack[0], stack[2]))
+
+
+def test_descending_pulls_and_the_printed_form_pushes() -> None:
+    for printed in (False, True):
+        stack = draw(3, 8, 6).requires_grad_()
+        before = scores(stack.detach()).cosines.diagonal(dim1=1, dim2=2).mean()
+        for _ in range(50):
+            (grad,) = torch.autograd.grad(MultiPositiveInside(printed=printed)(scores(stack)), stack)
+            stack = (stack - 0.1 * grad).detach().requires_grad_()
+        after = scores(stack.detach()).cosines.diagonal(dim1=1, dim2=2).mean()
+        assert (after < before) if printed else (after > before)
+
+
+def test_the_farthest_positive_is_pulled_hardest() -> None:
+    cosines = torch.zeros(2, 3, 3, dtype=torch.float64)
+    cosines[0] += 0.9 * torch.eye(3)
+    cosines[1] += 0.2 * torch.eye(3)
+    cosines.requires_grad_()
+    multi_positive_inside(cosines, 0.05).backward()
+    assert cosines.grad is not None
+    near, far = cosines.grad.diagonal(dim1=1, dim2=2).mean(1)
+    assert far < near <= 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_one_positive_is_infonce_and_removed_candidates_leave(seed: int) -> None:
+    found = scores(draw(2, 5, 6, seed=seed))
+    keep = ((draw(5, 5, seed=seed + 1) > 0) | torch.eye(5, dtype=torch.bool)).double()
+    masked = Scores(found.views, found.extra, found.cosines, keep)
+    expected = infonce(found.cosines, 0.05, keep).item()
+    assert MultiPositiveInside()(masked).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_every_positive_sees_noise_and_weights() -> None:
+    base = scores(draw(3, 5, 6))
+    noisy = base.with_extra(draw(4, 6, seed=2))
+    keep = noisy.keep.clone()
+    keep[:, 5:] = 0
+    term = MultiPositiveInside()
+    assert term(noisy).item() > term(base).item()
+    assert term(Scores(noisy.views, noisy.extra, noisy.cosines, keep)).item() == pytest.approx(term(base).item())
+
+
+@pytest.mark.parametrize("printed", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_finite_at_saturated_similarities(dtype: torch.dtype, printed: bool) -> None:
+    stack = torch.ones(3, 4, 8, dtype=dtype).requires_grad_()
+    found = scores(stack)
+    nothing = Scores(found.views, found.extra, found.cosines, torch.eye(4))  # an empty set of negatives
+    loss = MultiPositiveInside(temperature=0.01, printed=printed)(found) + MultiPositiveInside()(nothing)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert stack.grad is not None
+    assert torch.isfinite(stack.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("edge", [1.0, -1.0, 1.0000001, -1.0000001, 0.99999994])
+def test_the_edges_are_exact_and_have_finite_gradients(edge: float, dtype: torch.dtype) -> None:
+    cosine = torch.full((3, 3), edge, dtype=dtype).requires_grad_()
+    found = with_margin(cosine, 0.1745)
+    angle = math.acos(max(-1.0, min(1.0, float(cosine[0, 0].detach()))))
+    assert found[0, 0].item() == pytest.approx(math.cos(angle + 0.1745), abs=1e-6)
+    arc(cosine, 0.05, 0.1745).backward()
+    assert cosine.grad is not None
+    assert torch.isfinite(cosine.grad).all()
+
+
+def test_equal_views_leave_no_nan_in_the_embeddings() -> None:
+    rows = draw(4, 6).float().requires_grad_()
+    unit = torch.nn.functional.normalize(rows, dim=-1)
+    arc(unit @ unit.T, 0.05, 0.1745).backward()
+    assert rows.grad is not None
+    assert torch.isfinite(rows.grad).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 7), st.floats(0, 1.5), st.integers(0, 10_000))
+def test_without_a_margin_it_is_infonce_and_a_margin_costs(count: int, margin: float, seed: int) -> None:
+    cosines = cosines_of(count, count, seed=seed).abs()  # angles up to 90 degrees: no sum goes past 180
+    assert arc(cosines, 0.1, 0.0).item() == pytest.approx(infonce(cosines, 0.1).item(), rel=1e-9, abs=1e-12)
+    assert arc(cosines, 0.1, margin) >= arc(cosines, 0.1, 0.0) - 1e-12
+
+
+def test_removed_candidates_leave_the_denominator() -> None:
+    cosines, keep = torch.tanh(draw(3, 5)), torch.ones(3, 5)
+    keep[:, 3:] = 0
+    assert arc(cosines, 0.1, 0.2, keep).item() == pytest.approx(arc(cosines[:, :3], 0.1, 0.2).item(), rel=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 7), st.floats(0.01, 100), st.integers(0, 10_000))
+def test_views_orders_and_lengths_do_not_matter(count: int, scale: float, seed: int) -> None:
+    a, b = draw(count, 5, seed=seed), draw(count, 5, seed=seed + 1)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    expected = nt_xent(a, b, 0.1).item()
+    assert nt_xent(b, a, 0.1).item() == pytest.approx(expected, rel=1e-9)
+    assert nt_xent(scale * a[order], b[order], 0.1).item() == pytest.approx(expected, rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 7), st.integers(0, 10_000))
+def test_it_is_more_than_infonce_in_both_directions(count: int, seed: int) -> None:
+    """Its anchors have N - 1 candidates more, those of their own view."""
+    a, b = draw(count, 5, seed=seed), draw(count, 5, seed=seed + 1)
+    cosines = torch.nn.functional.normalize(a, dim=-1) @ torch.nn.functional.normalize(b, dim=-1).T
+    assert nt_xent(a, b, 0.1) > (infonce(cosines, 0.1) + infonce(cosines.T, 0.1)) / 2
+
+
+def test_equal_rows_cannot_be_told_apart() -> None:
+    ones = torch.ones(4, 3, dtype=torch.float64)
+    assert nt_xent(ones, ones, 0.01).item() == pytest.approx(torch.tensor(7.0, dtype=torch.float64).log().item())
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 7), st.integers(0, 10_000))
+def test_encoders_and_orders_do_not_matter(count: int, seed: int) -> None:
+    a, b = draw(count, 5, seed=seed), draw(count, 5, seed=seed + 1)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    assert ct(b, a).item() == pytest.approx(ct(a, b).item(), rel=1e-9)
+    assert ct(a[order], b[order]).item() == pytest.approx(ct(a, b).item(), rel=1e-9)
+
+
+def test_orthogonal_rows_know_nothing_and_long_ones_are_sure() -> None:
+    rows = torch.eye(3, dtype=torch.float64)
+    assert ct(rows, rows.roll(1, dims=1) * 0).item() == pytest.approx(math.log(2))
+    assert ct(30 * rows, 30 * rows).item() == pytest.approx(math.log(2) * 6 / 9, rel=1e-9), "six zeros of nine"
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 5), st.integers(1, 6), st.integers(0, 10_000))
+def test_it_is_at_least_the_share_of_one_positive(views: int, count: int, seed: int) -> None:
+    """P positives that take all of the softmax have 1 / P each; their order does not matter."""
+    stack = draw(views, count, 4, seed=seed)
+    found = group_contrast(stack, 0.1).item()
+    assert found >= math.log(views - 1) - 1e-9
+    assert group_contrast(stack[[0, *range(views - 1, 0, -1)]], 0.1).item() == pytest.approx(found, rel=1e-9)
+
+
+def test_views_are_named_and_the_first_two_have_infonce() -> None:
+    given = scores(stack := draw(4, 5, 3))
+    cosines = oracle.cosines(stack[3], stack[1])
+    expected = infonce(cosines, 0.05).item() + group_contrast(stack[[3, 1, 0]], 0.05).item()
+    assert Group(views=(3, 1, 0))(given).item() == pytest.approx(expected)
+    with pytest.raises(UserError, match=r"terms.group.views = \[0, 4\] is not possible: the views are 0 to 3"):
+        Group(views=(0, 4))(given)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 6), st.floats(0.01, 100), st.integers(0, 10_000))
+def test_it_is_zero_in_the_right_order_and_lengths_do_not_matter(count: int, scale: float, seed: int) -> None:
+    anchor, near, far = (draw(count, 4, seed=seed + number) for number in range(3))
+    assert triplet(anchor, near, far).item() == pytest.approx(
+        triplet(scale * anchor, near, scale * far).item(), abs=1e-9
+    )
+    assert triplet(anchor, anchor, far).item() == pytest.approx(0, abs=1e-12), "nothing is nearer than itself"
+
+
+def test_the_views_are_named() -> None:
+    stack = draw(4, 5, 3)
+    found = Triplet(near=3, far=2, weight=0.5)(scores(stack))
+    assert found.item() == pytest.approx(0.5 * triplet(stack[0], stack[3], stack[2]).item())
+    with pytest.raises(UserError, match=r"terms\.triplet = \[0, 1, 2\] is not possible: the views are 0 to 1"):
+        Triplet()(scores(draw(2, 5, 3)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0, 0.5), st.floats(0, 0.5), st.floats(-2, 0))
+def test_it_is_zero_within_the_band_alone(least: float, wide: float, difference: float) -> None:
+    anchor = positive = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    cosine = 1 + difference
+    soft = torch.tensor([[cosine, max(0.0, 1 - cosine**2) ** 0.5]], dtype=torch.float64)
+    found = margin_band(anchor, positive, soft, least, least + wide).item()
+    outside = max(least + difference, -difference - least - wide, 0.0)
+    assert found == pytest.approx(outside, abs=1e-6)
+
+
+def test_the_soft_negative_is_a_view_or_a_column() -> None:
+    given = scores(stack := draw(3, 5, 4), hard=2)
+    one = margin_band(*stack, 0.1, 0.3)
+    assert MarginBand(weight=1.0)(given).item() == pytest.approx(one.item())
+    own = margin_band(stack[0], stack[1], given.views.negatives[:, 0], 0.1, 0.3)
+    assert MarginBand(view=0, weight=1.0)(given).item() == pytest.approx(own.item())
+    assert MarginBand(view=0).reads_negatives
+    assert not MarginBand().reads_negatives
+    with pytest.raises(UserError, match="the data has no negatives: give --negative COLUMN"):
+        MarginBand(view=0)(scores(draw(2, 5, 4)))
+
+
+def test_it_compares_what_the_projector_gives() -> None:
+    made: SelfGuided = component("terms", "self_guided", size=7, weight=0.5).build(BuildContext(width=4))
+    stack = draw(3, 5, 4, dtype=torch.float32)
+    first, second = made.projector[0], made.projector[2]
+    inner = torch.nn.functional.gelu(stack @ first.weight.T + first.bias)
+    outer = torch.nn.functional.gelu(inner @ second.weight.T + second.bias)
+    assert outer.shape == (3, 5, 7)
+    assert made(scores(stack)).item() == pytest.approx(0.5 * oracle.self_guided(outer[0], outer[1:], 0.01), rel=1e-4)
+
+
+def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_model: Path) -> None:
+    preset = read_preset(
+        "sg-opt", ["terms.self_guided.size=8", "peers.layers.count=3", "views.passes=4", "peers.layers.on=[1, 2, 3]"]
+    )
+    model = load(tiny_model, "cls", dropout=0.0, device="cpu").train()
+    objective = build_objective(preset, model)
+    (term,) = objective.terms.values()
+    frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+    assert frozen == {name for name, _ in model.named_parameters() if ".embeddings." in name}
+    assert not any("start" in name for name in objective.state_dict()), "the backbone has them"
+    batch = model.preprocess(sentences(6))
+    before = objective([dict(batch)])["self_guided"].item()
+    weight = next(weight for weight in model.parameters() if weight.requires_grad)
+    with torch.no_grad():
+        weight[0, 0] += 2.0
+    assert term.moved().item() == pytest.approx(0.4, rel=1e-5)
+    loss = objective([dict(batch)])["self_guided"]
+    term.moved.weight = 0.0
+    assert (loss - objective([dict(batch)])["self_guided"]).item() == pytest.approx(0.4, rel=1e-3)
+    loss.backward()
+    assert weight.grad is not None
+    assert before > 0
+
+
+def test_several_processes_are_refused_for_the_drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(UserError, match=r"drift = 0.1 reads the weights .* 2 processes .* or set drift = 0"):
+        component("terms", "self_guided", size=4).build(BuildContext(width=4))
+    component("terms", "self_guided", size=4, drift=0).build(BuildContext(width=4))
+
+
+def test_it_is_nt_xent_of_what_the_projector_gives() -> None:
+    made: Translated = component("terms", "translated", size=7).build(BuildContext(width=4)).double()
+    stack = draw(2, 5, 4)
+    assert made(scores(stack)).item() == pytest.approx(oracle.nt_xent(*made.projector(stack), 0.01), rel=1e-9)
+
+
+def test_the_preset_asks_for_the_column(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    def train(corpus: Path, **options: str) -> Any:
+        return isotrope.train(
+            corpus, output=tmp_path / "run", preset="contrastive-bt", model=str(tiny_model), dev="none", labels="none",
+            sentences=32, overrides=["train.max_length=40", "terms.translated.size=8"], **options,
+        )  # fmt: skip
+
+    with pytest.raises(UserError, match=r"the data has one column: name that column: --positive COLUMN"):
+        train(corpus_file)
+    table, lines = tmp_path / "table.jsonl", corpus_file.read_text().splitlines()[:40]
+    table.write_text("\n".join(json.dumps({"text": one, "back": one[::-1]}) for one in lines))
+    assert train(table, text="text", positive="back").record["selection"]["steps"]
+
+
+def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return F.normalize(draw(*shape, seed=seed, dtype=dtype), dim=-1)
+
+
+def built(width: int, **options: float) -> VaSCL:
+    torch.manual_seed(0)
+    return component("terms", "vascl", **options).build(BuildContext(width=width)).double()  # type: ignore[no-any-return]
+
+
+def nearest(rows: torch.Tensor, count: int) -> list[list[int]]:
+    lists = rows.tolist()
+    products = [[sum(p * q for p, q in zip(x, y, strict=True)) for y in lists] for x in lists]
+    others = [
+        sorted((j for j in range(len(rows)) if j != i), key=lambda j: -line[j]) for i, line in enumerate(products)
+    ]
+    return [each[:count] for each in others]
+
+
+@pytest.mark.parametrize("count", [1, 3, 16])
+def test_neighbours_have_the_largest_products(count: int) -> None:
+    rows = draw(6, 4)
+    found = neighbourhood(rows, count)
+    assert [sorted(line.nonzero().flatten().tolist()) for line in found] == [sorted(n) for n in nearest(rows, count)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("both", [True, False])
+def test_the_contrast_equals_the_loops(both: bool, dtype: torch.dtype, tolerance: float) -> None:
+    a, b = (unit(6, 4, seed=seed, dtype=dtype) for seed in range(2))
+    found = neighbour_contrast(a, b, neighbourhood(a, 2), 0.2, both)
+    assert found.item() == pytest.approx(oracle.neighbour_contrast(a, b, nearest(a, 2), 0.2, both), rel=tolerance)
+
+
+def test_the_gradient_of_the_contrast() -> None:
+    a, b = (unit(4, 3, seed=seed).requires_grad_() for seed in range(2))
+    near = neighbourhood(a.detach(), 2)
+    for both in (True, False):
+        assert torch.autograd.gradcheck(lambda x, y, both=both: neighbour_contrast(x, y, near, 0.2, both), (a, b))
+
+
+def test_a_step_makes_it_harder_and_is_the_gradient() -> None:
+    made, anchor = built(5, radius=0.5, neighbours=3), draw(8, 5, seed=4)
+    near, drawn = neighbourhood(anchor, 3), unit(8, 5, seed=5)
+
+    def hard(direction: torch.Tensor) -> torch.Tensor:
+        return neighbour_contrast(made.unit(anchor), made.unit(anchor + 0.5 * direction), near, 0.05, both=False)
+
+    found, h = made.hardest(drawn, anchor, near), 1e-6
+    assert hard(found) > hard(drawn)
+    for i, d in ((0, 0), (3, 2)):
+        slopes = []
+        for k in range(5):
+            up, down = drawn.clone(), drawn.clone()
+            up[i, k] += h
+            down[i, k] -= h
+            slopes.append((hard(up) - hard(down)).item() / (2 * h))
+        assert found[i, d].item() == pytest.approx(slopes[d] / sum(slope**2 for slope in slopes) ** 0.5, abs=1e-4)
+
+
+def test_the_whole_term_from_its_parts_and_its_draws_follow_the_sentences() -> None:
+    made = built(5, radius=2.0, neighbours=2, steps=0, weight=0.5)
+    given = scores(stack := draw(2, 6, 5))
+    drawn = torch.rand(6, 5, generator=torch.Generator().manual_seed(0)).double() - 0.5
+    near = neighbourhood(stack[0], 2)
+    other = stack[0] + 2 * F.normalize(drawn, dim=-1)
+    virtual = neighbour_contrast(made.unit(stack[0]), made.unit(other), near, 0.05)
+    expected = nt_xent(made.head(stack[0]), made.head(stack[1]), 0.05) + virtual
+    assert made(given).item() == pytest.approx(0.5 * expected.item(), rel=1e-6)
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    moved = scores(stack[:, order])
+    batch = replace(moved.views.batch, rows=order, generator=torch.Generator().manual_seed(0))
+    assert made(replace(moved, views=replace(moved.views, batch=batch))).item() == pytest.approx(0.5 * expected.item())
