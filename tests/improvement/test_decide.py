@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isotrope.evaluation.document_tasks import HALVES
-from isotrope.evaluation.significance import task_generator
 from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score, race_verdict
 from isotrope.types import Vector
 
@@ -33,9 +32,9 @@ def test_it_is_what_a_plain_computation_gives() -> None:
     names = ["x", "y", "z"]
     points = {n: np.mean([np.mean(scores[n][t] - scores[AS_IS][t]) for t in "ab"]) for n in names}
     drawn: dict[str, list[float]] = {n: [] for n in names}
-    generators = {t: task_generator(f"{len(scores[AS_IS][t])} cases", 5) for t in "ab"}
-    for _ in range(300):
-        picks = {t: generators[t].integers(len(scores[AS_IS][t]), size=len(scores[AS_IS][t])) for t in "ab"}
+    for times in np.random.default_rng(5).multinomial(201, np.full(201, 1 / 201), size=300):  # of each document
+        picks = {t: np.repeat(np.arange(201), times) for t in "ab"}
+        picks["a"] = picks["a"][picks["a"] < 200]
         for n in names:
             drawn[n].append(float(np.mean([np.mean((scores[n][t] - scores[AS_IS][t])[picks[t]]) for t in "ab"])))
     spread = {n: np.std(drawn[n], ddof=1) for n in names}
@@ -53,6 +52,21 @@ def test_the_same_task_twice_is_no_better_evidence() -> None:
     one = {name: {"a": of["a"]} for name, of in noisy({"x": 0.03}).items()}
     two = {name: {"a": of["a"], "again": of["a"]} for name, of in one.items()}
     assert choose_candidate(one)[1] == choose_candidate(two)[1]
+
+
+def test_tasks_of_the_same_documents_are_drawn_together_also_where_one_has_fewer_of_them() -> None:
+    """The interval is as wide as that of one task; drawn apart, it would be narrower by the root of two."""
+    rows = np.arange(0, 200, 2)  # the documents that the second task has
+    old, new = (scores["a"] for scores in noisy({"x": 0.03}).values())
+    scores = {AS_IS: {"a": old, "b": old[rows]}, "x": {"a": new, "b": new[rows]}}
+    half = {name: {"b": of["b"]} for name, of in scores.items()}
+    (together,), (apart,), (alone,) = (
+        choose_candidate(given_, documents={"b": places})[1].values()
+        for given_, places in ((scores, rows), (scores, 200 + np.arange(100)), (half, rows))
+    )
+    # Var of (a + b) / 2, where b is of half of a's documents: 1/200 · (1 + 2 + 2) / 4 together, (1 + 2) / 4 apart
+    assert (together.high - together.low) / (apart.high - apart.low) == pytest.approx((5 / 3) ** 0.5, rel=0.12)
+    assert together.high - together.low < alone.high - alone.low
 
 
 def test_equal_candidates_leave_the_model_as_it_is() -> None:

@@ -85,15 +85,29 @@ def compare_on_documents(
     A paired bootstrap draws documents, with all that the tasks ask of them, because these scores go together.
     """
     old, new = ([task.score(encoder) for task in tasks] for encoder in (before, after))
-    of = [np.arange(task.size) if task.documents is None else task.documents for task in tasks]
-    count = 1 + max(int(each.max()) for each in of)
-    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)  # (R, N)
+    weights = document_weights([task.documents for task in tasks], [task.size for task in tasks], resamples, seed)
 
     def drawn(scores: Sequence[Vector]) -> Vector:
         """(R,) the mean over tasks on each resample of the documents."""
-        means = [times[:, place] @ cases / times[:, place].sum(axis=1) for place, cases in zip(of, scores, strict=True)]
-        return np.asarray(np.mean(means, axis=0))
+        return np.asarray(np.mean([of @ cases for of, cases in zip(weights, scores, strict=True)], axis=0))
 
     points = [float(np.mean([cases.mean() for cases in scores])) for scores in (old, new)]
     per_task = {task.name: compare_means(a, b, resamples, seed) for task, a, b in zip(tasks, old, new, strict=True)}
     return replace(compare_draws(points[0], points[1], drawn(old), drawn(new)), per_task=per_task)
+
+
+def document_weights(
+    documents: Sequence[npt.NDArray[np.int64] | None], sizes: Sequence[int], resamples: int, seed: int
+) -> list[npt.NDArray[np.float64]]:
+    """The weight of each task's cases on the same resamples of the documents: (R, A) for each task, rows of sum 1.
+
+    Args:
+        documents: for each task, of which document each case is, (A,); None: case i is of document i.
+        sizes: A of each task.
+        resamples: R.
+        seed: of the draws.
+    """
+    of = [np.arange(size) if own is None else own for own, size in zip(documents, sizes, strict=True)]
+    count = 1 + max(int(own.max()) for own in of)
+    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)  # (R, N)
+    return [times[:, own] / times[:, own].sum(axis=1, keepdims=True) for own in of]

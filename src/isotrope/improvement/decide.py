@@ -1,9 +1,10 @@
 """Which candidate is the best for these documents? Or is the model that we have as good as any?
 
-Every candidate is scored on the same tasks and compared with "keep", the model as it is. A paired bootstrap draws the
-cases of each task. Of many candidates, one is the best by luck. So the p-values are corrected for their number by the
-largest statistic of each resample (max-T: Westfall and Young, Resampling-Based Multiple Testing, 1993). It is less
-strict than Bonferroni's correction, since candidates that resemble each other count as fewer.
+Every candidate is scored on the same tasks and compared with "keep", the model as it is. A paired bootstrap draws
+documents, with all that the tasks ask of them, because these scores go together. Of many candidates, one is the best by
+luck. So the p-values are corrected for their number by the largest statistic of each resample (max-T: Westfall and
+Young, Resampling-Based Multiple Testing, 1993). It is less strict than Bonferroni's correction, since candidates that
+resemble each other count as fewer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.evaluation.document_tasks import HALVES
-from isotrope.evaluation.significance import interval, task_generator
+from isotrope.evaluation.self_made import document_weights
+from isotrope.evaluation.significance import interval
 from isotrope.evaluation.verdict import Verdict
 from isotrope.types import Vector
 
@@ -64,6 +66,7 @@ def mean_score(scores: TaskScores) -> float:
 def choose_candidate(
     scores: Mapping[str, TaskScores],
     alike: Mapping[str, frozenset[str]] | None = None,
+    documents: Mapping[str, npt.NDArray[np.int64] | None] | None = None,
     *,
     level: float = _LEVEL,
     resamples: int = _RESAMPLES,
@@ -78,6 +81,7 @@ def choose_candidate(
     Args:
         scores: candidate -> task -> (Q,); "keep" is one of them, and all have the same tasks and cases.
         alike: candidate -> the tasks that resemble what it was trained on.
+        documents: task -> of which document each of its cases is, (Q,); where it is left out, case i is of document i.
         level: of the corrected test.
         resamples: at least 100.
         seed: of the draws.
@@ -89,7 +93,9 @@ def choose_candidate(
     }
     judges = judging(changes)
     points = {task: change.mean(axis=1) for task, change in changes.items()}  # (C,)
-    draws = {task: _draws(change, resamples, seed) for task, change in changes.items()}  # of (C, R)
+    of, sizes = [(documents or {}).get(task) for task in changes], [change.shape[1] for change in changes.values()]
+    weights = document_weights(of, sizes, resamples, seed)
+    draws = {task: change @ own.T for (task, change), own in zip(changes.items(), weights, strict=True)}  # of (C, R)
     drawn = np.mean([draws[task] for task in judges], axis=0)  # (C, R)
     p = _corrected(np.mean([points[task] for task in judges], axis=0), drawn)
     gains = {}
@@ -143,19 +149,6 @@ def race_verdict(
         (mean_score(scores[AS_IS]), mean_score(scores[best])), gain.gain, gain.low, gain.high, gain.p,
         f"{advice} No training was tried: {needed}" if needed else advice,
     )  # fmt: skip
-
-
-def _draws(changes: npt.NDArray[np.float64], resamples: int, seed: int) -> npt.NDArray[np.float64]:
-    """Mean change of each candidate on every resample of the task's cases: (C, Q) → (C, R).
-
-    Tasks of equally many cases are mostly made from the same documents. So they get the same draws, since the scores
-    of a document go together.
-    """
-    cases = changes.shape[1]
-    generator = task_generator(f"{cases} cases", seed)
-    picks = (generator.integers(cases, size=cases) for _ in range(resamples))
-    times = np.array([np.bincount(pick, minlength=cases) for pick in picks])  # (R, Q)
-    return np.asarray(changes @ times.T / cases)
 
 
 def _corrected(points: Vector, drawn: npt.NDArray[np.float64]) -> Vector:

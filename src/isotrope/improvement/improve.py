@@ -233,7 +233,11 @@ class _Work:
     def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
         self.opened.check()  # what changed may have been trained on by its own judges
         asked, name = self.job.identity, Base.of(self.model).name
-        choice, gains = choose_candidate(race.scores, race.alike(), seed=asked["seed"]) if race.scores else (AS_IS, {})
+        choice, gains = (
+            choose_candidate(race.scores, race.alike(), race.documents(), seed=asked["seed"])
+            if race.scores
+            else (AS_IS, {})
+        )
         before = load(self.model, asked["pooling"])
         after = before if choice == AS_IS else race.model(choice)
         judge, measure = judge_in_words(race.tasks)

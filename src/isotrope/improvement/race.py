@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
@@ -84,6 +85,10 @@ class Race:
         """Candidate -> tasks that resemble its training."""
         trained = {name: trial.recipe for name, (trial, _) in self.made.items() if trial.recipe}
         return {name: self.recipes[recipe].alike for name, recipe in trained.items()}
+
+    def documents(self) -> dict[str, npt.NDArray[np.int64] | None]:
+        """Task -> of which document each of its cases is; None if each is of its own, as labelled queries are."""
+        return {task.name: getattr(task, "documents", None) for task in self.tasks}
 
     def plan_size(self, model: SentenceTransformer) -> bool:
         """Decide how much is measured, from the speed of the model as it is on a few texts. Nothing is written.
