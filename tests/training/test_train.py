@@ -58,6 +58,20 @@ def test_a_result_saves_its_model_and_writes_its_report(finished: Run, tmp_path:
     assert finished.verdict.word in page.read_text(encoding="utf-8")
 
 
+def test_the_default_method_fits_the_model_and_is_said(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A raw model gets SimCSE; a sentence-embedding model is adapted, and keeps its pooling."""
+    isotrope.load(tiny_model, "mean").save_pretrained(str(tmp_path / "embedding"))
+    few = {"overrides": ["train.batch_size=16", "train.epochs=0.1"], "dev": "none", "labels": "none", "sentences": 64}
+    for model, preset, pooling in ((tiny_model, "simcse", "cls"), (tmp_path / "embedding", "adapt", "mean")):
+        found = isotrope.train(corpus_file, model=model, output=tmp_path / preset, **few)
+        assert found.record["preset"] == preset
+        assert found.verdict.word == "not tested"
+        assert found.model[1].pooling_mode == pooling
+        assert f"--preset {preset}" in " ".join(capsys.readouterr().out.split())
+
+
 def test_seeds_differ_and_a_seed_repeats(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     def weights(name: str, seed: int) -> torch.Tensor:
         run = small_run(tiny_model, corpus_file, tmp_path / name, seed=seed, **SHORT)

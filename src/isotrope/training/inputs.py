@@ -11,7 +11,7 @@ import numpy as np
 import tomli_w
 
 from isotrope.encoder.checksum import files_checksum
-from isotrope.encoder.locate import locate
+from isotrope.encoder.locate import is_bare, locate
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.student import check_student
 from isotrope.errors import UserError
@@ -89,7 +89,10 @@ def _preset(settings: RunSettings) -> Preset:
     given = {"backbone": settings.model, "prompt": settings.prompt, "prompt_name": settings.prompt_name}
     given["positive_prompt"] = settings.positive_prompt
     chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
-    preset = _with_teachers(read_preset(settings.preset, [*settings.overrides, *chosen]), settings.teachers)
+    preset = _with_teachers(
+        read_preset(settings.preset or fitting_preset(settings.model), [*settings.overrides, *chosen]),
+        settings.teachers,
+    )
     check_third_parties(preset)
     check_head(preset)
     check_fsdp(preset)
@@ -103,6 +106,11 @@ def _preset(settings: RunSettings) -> Preset:
         raise UserError("positive_prompt is given, but no positives", "name their column, or leave the prompt out")
     _refuse_without_effect(settings, preset)
     return preset
+
+
+def fitting_preset(model: str | None) -> str:
+    """The method for a model if none was named: SimCSE would spoil one that has its own pooling."""
+    return "simcse" if model is None or model in preset_names() or is_bare(model) else "adapt"
 
 
 def _draws_nothing(preset: Preset) -> bool:

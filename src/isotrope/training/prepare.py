@@ -228,6 +228,9 @@ def _announce(
     console.print(
         f"{preset.method} from {_start(preset)}: {len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
     )
+    if settings.preset is None and settings.model is not None:
+        kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
+        console.print(f"no preset was named, and {preset.encoder.backbone} is {kind}: --preset {preset.name}")
     if (change := _pooling_change(preset, model)) is not None:
         console.print(change)
     console.print(threads_line())

@@ -19,7 +19,7 @@ class RunSettings:
 
     corpus: Opened
     output: str | Path | None = None
-    preset: str | Path = "simcse"
+    preset: str | Path | None = None
     model: str | None = None
     labels: str | Path | None = None
     dev: str | Sequence[str] | None = None

@@ -44,7 +44,7 @@ class Run(Outcome):
 def train(
     documents: Any,
     *,
-    preset: str | Path = "simcse",
+    preset: str | Path | None = None,
     model: GivenModel | None = None,
     labels: str | Path | None = None,
     dev: str | Sequence[str] | None = None,
@@ -72,7 +72,8 @@ def train(
 
     Args:
         documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame or a Series.
-        preset: the method: the name of a shipped preset, or a .toml file.
+        preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a sentence-embedding
+            model, ``simcse`` for a raw language model.
         model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None: the preset's.
         labels: graded pairs that judge the result: a .tsv file, ``sts`` (seven test sets), ``stsb``, ``none``. None
             takes ``sts`` if a data folder is known, else half of the user's own dev pairs.
