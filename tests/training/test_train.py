@@ -108,7 +108,7 @@ def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> No
 def from_files(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     table = tmp_path_factory.mktemp("table") / "texts.csv"
     table.write_text("name,text\n" + "".join(f"{number},{text}\n" for number, text in enumerate(sentences(64))))
-    return isotrope.train(table, model=tiny_model, overrides=SMALL, dev="none", labels="none")
+    return isotrope.train(table, preset="simcse", model=tiny_model, overrides=SMALL, dev="none", labels="none")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_objects_give_the_same_model_as_files(
     model = isotrope.load(tiny_model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     texts = given({"text": sentences(64), "name": [f"{number}" for number in range(64)]})
-    run = isotrope.train(texts, model=model, overrides=SMALL, dev="none", labels="none")
+    run = isotrope.train(texts, preset="simcse", model=model, overrides=SMALL, dev="none", labels="none")
     assert np.array_equal(run.model.encode(sentences(5)), from_files.model.encode(sentences(5)))
     assert run.record["selection"]["steps"] == 4
     assert "64 " in (said := (run.folder / "model" / "README.md").read_text())
