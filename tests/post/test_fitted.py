@@ -1,15 +1,29 @@
-"""A step is fitted on the sentences that its name says."""
+"""A step is fitted on the sentences that its name says, and saved in plain sentence-transformers."""
+
+from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
 
 from conftest import sentences
+from isotrope import load
+from isotrope.encoder import save
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.embed import Embedded
+from isotrope.post.fitted import LinearStep
 from isotrope.post.flow import Flow
+from isotrope.post.names import open_encoder
+from isotrope.post.removal import Removal
+from isotrope.post.saved import with_linear
+from isotrope.post.sif import Sif
 from isotrope.post.whitening import Whitening, whitening
+from oracle import baselines as naive
 from oracle.similarity import HashEncoder
-from toy_vectors import Rows
+from toy_vectors import TEXT, VECTORS, Rows, write_word_vectors
 
 
 def test_the_target_is_what_is_encoded():
@@ -66,3 +80,79 @@ def test_whitening_and_flow_make_the_space_isotropic():
         cosine = float(np.mean((unit @ unit.T)[np.triu_indices(400, 1)]))
         assert cosine < most
         assert cosine > 0.9 or most < 1
+
+
+@pytest.fixture
+def glove(tmp_path):
+    return write_word_vectors(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"), [({}, 1), ({"remove": 0}, 0), ({"remove": 2, "a": 0.1}, 2)], ids=["default", "none", "two"]
+)
+def test_sif_equals_its_definition(glove, tmp_path, options, kept):
+    counts = {"the": 60, "a": 30, "cat": 5, "dog": 4, "sat": 1}
+    path = tmp_path / "counts.txt"
+    path.write_text("".join(f"{word} {count}\n" for word, count in counts.items()))
+    a = options.get("a", 1e-3)
+    got = Sif(freq=str(path), **options).behind(WordVectors(glove)).encode(TEXT)
+    np.testing.assert_allclose(got, naive.sif(VECTORS, TEXT, counts, a, kept), atol=1e-5)
+    own = {"the": 5, "cat": 2, "sat": 2, "dog": 3, "a": 3}  # as often as they occur in the text
+    got = Sif(**options).behind(WordVectors(glove)).encode(TEXT)
+    np.testing.assert_allclose(got, naive.sif(VECTORS, TEXT, own, a, kept), atol=1e-5)
+
+
+def test_sif_fitted_on_a_corpus_keeps_its_counts(glove, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(TEXT))
+    one = open_encoder(f"{glove}+sif:fit={corpus}")
+    np.testing.assert_allclose(one.encode(["the cat sat"])[0], one.encode(TEXT)[0], atol=1e-6)
+    target = open_encoder(f"{glove}+sif")
+    np.testing.assert_allclose(target.encode(TEXT), one.encode(TEXT), atol=1e-6)
+
+
+TEXTS = sentences(60)
+STEPS = [Whitening(exponent=0.0), Whitening(exponent=0.25, k=7), Removal(k=2)]
+
+
+def fitted(step: LinearStep, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """μ, W, and the vectors (x − μ) W with unit length."""
+    mean, matrix = step.linear(vectors.astype(np.float64))
+    moved = (vectors - mean) @ matrix
+    return mean, matrix, moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("pooling", ["mean", "first_last"])
+def test_a_loaded_model_gives_the_fitted_vectors_with_unit_length(
+    step: LinearStep, pooling: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    encoder = load(tiny_model, pooling, normalize=True)
+    before = encoder.encode(TEXTS)
+    mean, matrix, expected = fitted(step, before)
+    save(with_linear(encoder, mean, matrix), tmp_path / "new")
+    for opened in (SentenceTransformer(str(tmp_path / "new"), device="cpu"), load(tmp_path / "new")):
+        np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=1e-5)
+    np.testing.assert_array_equal(encoder.encode(TEXTS), before)  # as it was
+
+
+def test_what_has_no_unit_length_gets_none_and_prompts_are_kept(prompted_model: Path, tmp_path: Path) -> None:
+    encoder = load(prompted_model, "mean", prompt_name="query")
+    vectors = encoder.encode(TEXTS)
+    mean, matrix = Whitening(exponent=0.0).linear(vectors.astype(np.float64))
+    new = with_linear(encoder, mean, matrix)
+    save(new, tmp_path / "new")
+    opened = load(tmp_path / "new")
+    assert (opened.prompts, opened.default_prompt_name) == (encoder.prompts, "query")
+    np.testing.assert_allclose(opened.encode(TEXTS), (vectors - mean) @ matrix, atol=1e-5)
+    assert not np.allclose(np.linalg.norm(opened.encode(TEXTS), axis=1), 1, atol=1e-3)
+
+
+def test_vectors_that_are_cut_are_cut_inside(tiny_model: Path) -> None:
+    encoder = load(tiny_model, "mean", normalize=True)
+    encoder.truncate_dim = 8
+    vectors = encoder.encode(TEXTS)
+    mean, matrix = Whitening(exponent=0.0).linear(vectors.astype(np.float64))
+    new = with_linear(encoder, mean, matrix)
+    np.testing.assert_allclose(new.encode(TEXTS), (vectors - mean) @ matrix, atol=1e-5)
+    assert (new.get_embedding_dimension(), encoder.truncate_dim) == (8, 8)

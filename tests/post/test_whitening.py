@@ -1,9 +1,21 @@
-"""Whitening equals its definition."""
+"""Whitening, removal, shortening and ranks equal their definitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from sentence_transformers.util import quantize_embeddings, truncate_embeddings
+from sklearn.preprocessing import normalize
 
+from conftest import sentences
 from isotrope.errors import UserError
+from isotrope.post.names import EncoderName, open_encoder
+from isotrope.post.ranks import ranks
+from isotrope.post.removal import removal
+from isotrope.post.shortened import Shortened, shortened, shortenings
 from isotrope.post.whitening import whitening
 from oracle import baselines as naive
 from toy_vectors import anisotropic
@@ -16,12 +28,6 @@ def test_whitening_has_the_identity_as_covariance(k):
     z = (x - mean) @ matrix
     np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(z.T @ z / len(z), np.eye(k or 6), atol=1e-9)
-
-
-def test_whitening_equals_its_definition_up_to_signs():
-    x = anisotropic(rows=60)
-    mean, matrix = whitening(x, 4)
-    np.testing.assert_allclose(np.abs((x - mean) @ matrix), np.abs(naive.whitening(x, 4)), atol=1e-6)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.1, 0.25, 0.5])
@@ -98,12 +104,6 @@ def test_whitening_leaves_out_directions_that_are_not_used():
     np.testing.assert_array_equal(whitening(x, 6)[1], matrix)
 
 
-@pytest.mark.parametrize("vector", [np.zeros(6), np.full(6, 3.7)])
-def test_one_vector_for_all_sentences_cannot_be_whitened(vector):
-    with pytest.raises(UserError, match="all 50 sentences have the same vector"):
-        whitening(np.tile(vector, (50, 1)))
-
-
 def test_whitening_wants_enough_sentences():
     with pytest.raises(UserError, match=r"6 sentences cannot whiten 6 .*: fit on more .* smaller k or exponent 0"):
         whitening(anisotropic(rows=6))
@@ -112,3 +112,98 @@ def test_whitening_wants_enough_sentences():
     assert whitening(anisotropic(rows=6), 3)[1].shape == (6, 3)
     with pytest.raises(UserError, match="k = 7 of 6 dimensions: choose k up to 6"):
         whitening(anisotropic(), 7)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_removal_equals_its_definition(k):
+    x = anisotropic(rows=30)
+    mean, matrix = removal(x, k)
+    np.testing.assert_allclose((x - mean) @ matrix, naive.all_but_the_top(x, k), atol=1e-6)
+
+
+def test_the_largest_variances_are_gone_and_the_others_stay():
+    x = np.random.default_rng(0).standard_normal((500, 5)) * [1, 9, 3, 7, 5]
+    mean, matrix = removal(x, 2)
+    before, after = (np.linalg.eigvalsh(np.cov(z.T, bias=True)) for z in (x, (x - mean) @ matrix))
+    np.testing.assert_allclose(after, [0, 0, *before[:3]], atol=1e-9)
+
+
+VECTORS = np.random.default_rng(0).normal(size=(30, 20)) + 0.3
+
+
+@pytest.mark.parametrize("k", [None, 12])
+def test_equals_sentence_transformers(k: int | None) -> None:
+    cut = normalize(truncate_embeddings(VECTORS, k))
+    assert np.allclose(shortened(VECTORS, k)(VECTORS), cut, rtol=1e-12)
+    assert np.array_equal(shortened(VECTORS, k, "int8")(VECTORS), quantize_embeddings(cut, "int8"))
+
+
+@pytest.mark.parametrize("k", [None, 5])  # 5: no whole number of bytes
+def test_cosines_of_bits_order_as_the_hamming_distance(k: int | None) -> None:
+    signs = shortened(VECTORS, k, "binary")(VECTORS)
+    assert signs.shape == (30, k or 20)
+    hamming = (signs[:, None] != signs[None]).sum(axis=-1)
+    assert np.allclose(signs @ signs.T / signs.shape[1], 1 - 2 * hamming / signs.shape[1])
+    packed = quantize_embeddings(VECTORS[:, :k], "ubinary")
+    assert np.array_equal(signs > 0, np.unpackbits(packed, axis=1, count=k or 20) == 1)
+
+
+def test_zeros_and_equal_vectors_stay_finite() -> None:
+    for vectors in (np.zeros((3, 4)), np.ones((3, 4))):
+        for precision in ("float32", "int8", "binary"):
+            assert np.isfinite(shortened(vectors, 2, precision)(vectors)).all()  # type: ignore[arg-type]
+
+
+def test_what_is_asked_for() -> None:
+    assert [str(step) for step in shortenings("8, 4", "int8,binary")] == [
+        "int8", "binary", "8 dimensions", "8 dimensions, int8", "8 dimensions, binary",
+        "4 dimensions", "4 dimensions, int8", "4 dimensions, binary",
+    ]  # fmt: skip
+    assert shortenings(None, None) == []
+    assert EncoderName.parse("m+shortened:k=4,precision=int8").steps == (Shortened(k=4, precision="int8"),)
+
+
+@pytest.mark.parametrize(
+    ("truncate", "precision", "said"),
+    [
+        ("64,x", None, "--truncate 'x' is not possible"),
+        ("0", None, "--truncate '0' is not possible"),
+        ("-3", None, "--truncate '-3' is not possible"),
+        ("", None, "--truncate '' is not possible"),
+        (None, "int4", "--precision 'int4' is unknown"),
+    ],
+)
+def test_mistakes_are_named(truncate: str | None, precision: str | None, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        shortenings(truncate, precision)
+
+
+def drawn(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_cosines_are_spearmans_correlations(share: float) -> None:
+    corpus, x = drawn(30, 5), drawn(600, 5, seed=1)
+    corpus[7] = corpus[3]  # equal cosines share a rank
+    found = ranks(corpus, share)(x)
+    assert found.shape == (600, 35 if share else 30)
+    for i, j in ((0, 1), (5, 599), (2, 2)):
+        lists = [[cosine(x[row], one) for one in corpus] for row in (i, j)]
+        expected = share * cosine(x[i], x[j]) + (1 - share) * spearmanr(*lists).statistic
+        assert cosine(found[i], found[j]) == pytest.approx(expected, abs=1e-12)
+    assert np.array_equal(ranks(corpus, share)(x[:3]), found[:3]), "row by row"
+
+
+def test_it_stands_behind_a_model(tiny_model: Path, corpus_file: Path) -> None:
+    text = sentences(5, seed=3)
+    base = open_encoder(f"{tiny_model}@mean")
+    found = open_encoder(f"{tiny_model}@mean+ranks:fit={corpus_file},sentences=60,k=40,share=0.25").encode(text)
+    corpus = base.encode(corpus_file.read_text().splitlines()[:40])
+    expected = ranks(np.asarray(corpus, np.float64), 0.25)(np.asarray(base.encode(text), np.float64))
+    assert found.shape == (5, 72)
+    assert np.allclose(found, expected, atol=1e-4)

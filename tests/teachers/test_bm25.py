@@ -83,12 +83,6 @@ def test_is_kept_once_for_each_setting(corpus: Texts, cache: Path, monkeypatch: 
     assert len({name for name in files(cache) if "." not in name}) == 3
 
 
-def test_progress_is_told(corpus: Texts) -> None:
-    told: list[tuple[str, int, int]] = []
-    teacher("bm25", known(corpus, progress=lambda *step: told.append(step)))
-    assert told == [("BM25", 0, 600), ("BM25", 600, 600)]
-
-
 def test_text_without_words_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="BM25 finds no word in the text"):
         word_weights(iter(["…", "!?"]), 1.5, 0.75)

@@ -1,4 +1,4 @@
-"""Token, span and feature cutoff: what is erased, and that a real encoder does not see it."""
+"""Cutoff of tokens, spans and features, before and behind the embedding layer: what is erased no encoder sees."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from conftest import sentences
 from isotrope import Objective, component, load
-from isotrope.errors import UserError
+from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff, cutoff, feature_cutoff
-from isotrope.types import TokenStep
+from isotrope.tokens.layer_cutoff import LayerCutoff, token_cutoff
 from token_batches import CLS, SEP, features, read, seeded
 
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=6)
@@ -44,16 +45,6 @@ def test_every_place_is_erased_alike(span: bool) -> None:
     assert all(abs(number - 2000) < 200 for number in erased[1:-1])  # five standard deviations
 
 
-@pytest.mark.parametrize("step", [Cutoff(ratio=0.4), Cutoff("span", 0.4), Cutoff("nested", 0.4)])
-def test_a_draw_is_a_function_of_the_generator(step: TokenStep) -> None:
-    batch = features([9, 9, 9, 9])
-    kept = {key: value.clone() for key, value in batch.items()}
-    first, again, other = (read(step(batch, seeded(seed))) for seed in (0, 0, 1))
-    assert first == again
-    assert first != other
-    assert all(batch[key].equal(kept[key]) for key in batch)  # the other passes read the same features
-
-
 @pytest.mark.parametrize("options", [{"ratio": 0.5}, {"unit": "span", "ratio": 0.5}])
 def test_a_real_encoder_reads_them(tiny_model: Path, options: dict[str, object]) -> None:
     """One pass changes, the other does not; what is erased has no influence."""
@@ -68,12 +59,6 @@ def test_a_real_encoder_reads_them(tiny_model: Path, options: dict[str, object])
     blank = {**changed, "input_ids": changed["input_ids"].masked_fill(erased, 7)}
     embedded = [model(dict(batch))["sentence_embedding"] for batch in (changed, blank)]
     assert torch.allclose(embedded[0], embedded[1], atol=1e-6)
-
-
-def test_impossible_settings_are_refused() -> None:
-    for options in ({"ratio": 1.5}, {"unit": "word"}):
-        with pytest.raises(UserError, match=r"tokens\.cutoff\."):
-            component("tokens", "cutoff", **options)
 
 
 @settings(max_examples=25, deadline=None)
@@ -95,14 +80,6 @@ def test_every_feature_is_erased_alike_and_sentences_differ() -> None:
     assert len({tuple(row) for row in keep[:, 0].tolist()}) == 15, "all choices of two of six"
 
 
-def test_the_tokens_of_a_prompt_are_left_alone() -> None:
-    """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
-    for left in (False, True):
-        batch = features([9, 4], left) | {"prompt_length": 4}
-        for seed in range(20):
-            assert all(tokens[:4] == [CLS, 1, 2, 3] for tokens in read(Cutoff(ratio=1.0)(batch, seeded(seed))))
-
-
 @settings(max_examples=40, deadline=None)
 @given(lengths, st.floats(0, 1), st.floats(0, 1), st.integers(0, 10_000))
 def test_nested_spans_lie_within_each_other(counts: list[int], ratio: float, other: float, seed: int) -> None:
@@ -113,3 +90,66 @@ def test_nested_spans_lie_within_each_other(counts: list[int], ratio: float, oth
         rows = read(Cutoff("nested", share)(batch, generator))
         gone.append([set(range(1, count + 1)) - set(tokens) for tokens, count in zip(rows, counts, strict=True)])
     assert all(less <= more for less, more in zip(*gone, strict=True))
+
+
+def by_hand(folder: Path, ids: Tensor, zero: list[tuple[int, int | None]]) -> Tensor:
+    """[CLS] of one sentence (L,), without padding. ``zero``: (row, column) of the embedding layer; None: all."""
+    bert = load(folder, "cls", dropout=0.0, device="cpu", packed=False)[0].auto_model.eval()
+    states = bert.embeddings(input_ids=ids[None])
+    for token, feature in zero:
+        states[0, token, slice(None) if feature is None else feature] = 0.0
+    return bert.encoder(states).last_hidden_state[0, 0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("unit", ["token", "feature"])
+@pytest.mark.parametrize("packed", [True, False])
+def test_equals_what_is_erased_by_hand(tiny_model: Path, unit: str, packed: bool) -> None:
+    model = load(tiny_model, "cls", dropout=0.0, device="cpu", packed=packed).eval()
+    column = model.preprocess(sentences(4))
+    lengths = column["attention_mask"].sum(dim=1).tolist()
+    assert len(set(lengths)) > 1, "some are padded"
+    drawn = []
+
+    class Watched(LayerCutoff):
+        def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+            drawn.append(super().__call__(features, generator))
+            return drawn[-1]
+
+    step = Watched(unit, 0.4)  # type: ignore[arg-type]
+    with torch.no_grad():
+        views = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode([column], None).stack
+        for i, length in enumerate(lengths):
+            ids = column["input_ids"][i, :length]
+            if unit == "token":
+                zero = [(t, None) for t in range(length) if drawn[0][LAYER_TOKENS][i, t] == 0]
+                assert len(zero) == int(0.4 * length)
+            else:
+                gone = (drawn[0][LAYER_FEATURES][i, 0] == 0).nonzero().flatten().tolist()
+                zero = [(t, f) for t in range(length) for f in gone]
+                assert len(gone) == int(0.4 * 32)
+            assert torch.allclose(views[1, i], by_hand(tiny_model, ids, zero), atol=1e-5)
+            assert torch.allclose(views[0, i], by_hand(tiny_model, ids, []), atol=1e-5)
+            assert not torch.allclose(views[0, i], views[1, i], atol=1e-3)
+
+
+def test_every_token_is_erased_alike_the_frame_too() -> None:
+    mask = torch.ones(6000, 5, dtype=torch.long)
+    erased = (token_cutoff(torch.ones(6000, 5), mask, 0.4, seeded()) == 0).sum(dim=0).tolist()
+    assert sum(erased) == 12000
+    assert all(abs(number - 2400) < 200 for number in erased)  # five standard deviations
+
+
+def test_in_parts_and_on_another_pass_it_is_the_same(tiny_model: Path) -> None:
+    """Gradient caching runs the embedding layer twice, a part at a time; nothing stays behind it."""
+    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
+    column = model.preprocess(sentences(6))
+    made = [
+        Objective(model, {"infonce": InfoNCE()}, tokens=[(LayerCutoff("token", 0.5), [0])], mini_batch_size=size)
+        for size in (None, 4)
+    ]
+    whole, parts = (each.encode([dict(column)], None).stack for each in made)
+    assert torch.allclose(whole, parts, atol=1e-6)
+    (gradient,) = torch.autograd.grad(parts.square().sum(), model[0].auto_model.get_input_embeddings().weight)
+    assert torch.isfinite(gradient).all()
+    plain = torch.as_tensor(model.encode(sentences(6)))
+    assert torch.allclose(whole[1], plain, atol=1e-5)

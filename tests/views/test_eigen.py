@@ -1,4 +1,4 @@
-"""Eigenvectors of small matrices by rotations: against eigh, and their gradient."""
+"""Eigenvectors of small matrices by rotations, and Σ^-1/2: against eigh, and their gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from drawn import draw
-from isotrope.errors import UserError
 from isotrope.views._inverse_sqrt import Method, inverse_sqrt, rotations
 from isotrope.views.sgw import group_whiten
 
@@ -133,8 +132,20 @@ def test_rotations_leave_dead_directions_alone(size: int, dtype: torch.dtype) ->
                 assert found[..., channel].abs().max() == 0
 
 
-def test_what_is_not_finite_is_refused_in_small_groups_too() -> None:
-    for groups in (2, 3, 4, 6, 12):
-        with pytest.raises(UserError, match="not finite"):
-            group_whiten(torch.full((13, 12), torch.nan), groups)
-    assert rotations(torch.full((1, 4, 4), torch.nan))[1].isnan().all()
+def test_gradient_at_equal_eigenvalues() -> None:
+    white = group_whiten(draw(8, 4), 1)  # all four eigenvalues are 1
+    pair = white * torch.tensor([1.0, 1.0, 2.0, 2.0])
+    for z in (white, pair, white @ torch.linalg.qr(draw(4, 4, seed=1))[0]):
+        assert torch.autograd.gradcheck(lambda x: group_whiten(x, 1), z.detach().requires_grad_())
+
+
+def test_autograd_through_eigh_would_not_do() -> None:
+    """The reason for the analytic backward; and where eigenvectors have no derivative (pca), it is at least finite."""
+    covariance = torch.eye(3, dtype=torch.float64, requires_grad=True)
+    values, vectors = torch.linalg.eigh(covariance)
+    matrix = vectors @ torch.diag(values**-0.5) @ vectors.T
+    (naive,) = torch.autograd.grad((matrix * draw(3, 3)).sum(), covariance)
+    assert not torch.isfinite(naive).all()
+    for method in ("zca", "pca"):
+        (ours,) = torch.autograd.grad((inverse_sqrt(covariance, method) * draw(3, 3)).sum(), covariance)  # type: ignore[arg-type]
+        assert torch.isfinite(ours).all()

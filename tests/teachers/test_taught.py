@@ -1,0 +1,239 @@
+"""Teachers: a model's own embeddings, kept once or encoded anew, of the student before training, and mixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+
+import isotrope
+from isotrope.errors import UserError
+from isotrope.objective.objective import Objective
+from isotrope.teachers._model import TeacherEncoder
+from isotrope.teachers.mixture import mix
+from isotrope.terms.infonce import InfoNCE
+from isotrope.terms.listmle import ListMLE
+from isotrope.text.corpus import Texts
+from teaching import Progress, batch, known, teacher
+
+
+class TestEmbeddings:
+    def test_are_the_models_own_on_the_unit_sphere(self, corpus: Texts, tiny_model: Path) -> None:
+        for pooling in ("mean", "cls"):
+            found = teacher("cached", known(corpus), model=str(tiny_model), pooling=pooling)(batch(5, 599, 0))
+            sentences = [corpus.dataset[row]["text"] for row in (5, 599, 0)]
+            expected = F.normalize(torch.from_numpy(isotrope.load(tiny_model, pooling).encode(sentences)), dim=-1)
+            assert found.dtype == torch.float32
+            assert torch.allclose(found, expected, atol=1e-6)
+
+    def test_options_reach_the_model(self, corpus: Texts, tiny_model: Path) -> None:
+        every = [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}, {"prompt": "song of "}]
+        found = [teacher("live", known(corpus), model=str(tiny_model), **options)(batch(1, 2)) for options in every]
+        for options, embeddings in zip(every[1:], found[1:], strict=True):
+            assert not torch.allclose(embeddings, found[0], atol=1e-5), options
+
+    def test_with_prompts_are_kept_apart(self, corpus: Texts, prompted_model: Path) -> None:
+        options = {"models": [str(prompted_model)] * 2, "weights": [1, 0]}
+        plain, own = (teacher("mixture", known(corpus), prompt=words, **options)(batch(1, 2))
+                      for words in (["", ""], ["song of ", "red "]))  # fmt: skip
+        sentences = [corpus.dataset[row]["text"] for row in (1, 2)]
+        for words, found in (("", plain), ("song of ", own)):
+            expected = isotrope.load(prompted_model, prompt=words).encode(sentences, convert_to_tensor=True).cpu()
+            assert torch.allclose(found[:, :32], F.normalize(expected, dim=-1), atol=1e-5)
+        with pytest.raises(UserError, match="prompt = 'red ' for the teacher 'initial'"):
+            teacher("cached", known(corpus, student=isotrope.load(prompted_model)), model="initial", prompt="red ")
+
+    @pytest.mark.parametrize("row", [-1, 18, 600])
+    @pytest.mark.parametrize("kind", ["sample", "cached", "live"])
+    def test_of_unknown_rows_are_refused(self, corpus: Texts, tiny_model: Path, kind: str, row: int) -> None:
+        rows = np.array([17, 3]) if kind == "sample" else None
+        taught = teacher(kind.replace("sample", "cached"), known(corpus, rows=rows), model=str(tiny_model))
+        if kind != "sample" and row == 18:
+            assert taught(batch(3, row)).shape == (2, 32)
+        else:
+            with pytest.raises(UserError, match=f"row.* {row}"):
+                taught(batch(3, row))
+
+    def test_of_half_precision_weights_are_full_precision(
+        self, corpus: Texts, tiny_model: Path, tmp_path: Path
+    ) -> None:
+        """Computed so, too: ties that half precision makes would be there for good."""
+        half = isotrope.load(tiny_model).half()
+        half.save_pretrained(str(tmp_path / "half"))
+        found = teacher("cached", known(corpus), model=str(tmp_path / "half"))(batch(1, 2))
+        expected = half.float().encode([corpus.dataset[row]["text"] for row in (1, 2)], convert_to_tensor=True)
+        assert torch.allclose(found, F.normalize(expected.clone(), dim=-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"pooling": "cls"}, {"max_length": 6}, {"precision": "bf16"}])
+def test_cached_equals_live(corpus: Texts, tiny_model: Path, options: dict[str, Any]) -> None:
+    cached, live = (teacher(kind, known(corpus), model=str(tiny_model), **options) for kind in ("cached", "live"))
+    rows = batch(7, 3, 250, 599, 3)
+    assert torch.allclose(cached(rows), live(rows), atol=1e-2 if "precision" in options else 1e-6)
+    assert torch.allclose(cached(rows).norm(dim=-1), torch.ones(5), atol=1e-6)
+
+
+def test_of_a_sample_are_those_of_the_whole(corpus: Texts, tiny_model: Path) -> None:
+    rows = np.array([500, 17, 250, 3, 17])
+    some = teacher("cached", known(corpus, rows=rows), model=str(tiny_model))
+    every = teacher("cached", known(corpus), model=str(tiny_model))
+    assert len(some.vectors) == 4
+    assert torch.allclose(some(batch(250, 3, 500, 17)), every(batch(250, 3, 500, 17)), atol=1e-6)
+
+
+def test_once_it_is_open_no_model_runs(corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress()
+    taught = teacher("cached", known(corpus, progress=progress), model=str(tiny_model))
+    assert progress[-1] == len(corpus)
+    monkeypatch.setattr(TeacherEncoder, "__call__", lambda *_: pytest.fail("a sentence was encoded again"))
+    again = teacher("cached", known(corpus), model=str(tiny_model))
+    assert torch.equal(again(batch(3, 1)), taught(batch(1, 3)).flip(0))
+
+
+def test_every_batch_is_encoded_anew_and_nothing_is_kept(
+    corpus: Texts, tiny_model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    encode = TeacherEncoder.__call__
+
+    def note(self: TeacherEncoder, texts: list[str]) -> torch.Tensor:
+        asked.append(texts)
+        return encode(self, texts)
+
+    monkeypatch.setattr(TeacherEncoder, "__call__", note)
+    taught = teacher("live", known(corpus), model=str(tiny_model))
+    assert asked == [], "building it encodes nothing"
+    first, second = taught(batch(9, 2)), taught(batch(2, 9))
+    assert asked == [[corpus.dataset[row]["text"] for row in rows] for rows in ((9, 2), (2, 9))]
+    assert torch.allclose(first, second.flip(0), atol=1e-6)
+    assert not cache.exists()
+
+
+def test_rows_outside_of_those_that_the_run_visits_are_served_too(corpus: Texts, tiny_model: Path) -> None:
+    """Unlike the cached one's: it has the whole corpus."""
+    taught = teacher("live", known(corpus, rows=torch.arange(4).numpy()), model=str(tiny_model))
+    assert torch.allclose(taught(batch(500)).norm(dim=-1), torch.ones(1), atol=1e-6)
+
+
+def test_it_is_no_module_has_no_gradient_and_needs_a_corpus(corpus: Texts, tiny_model: Path) -> None:
+    taught = teacher("live", known(corpus), model=str(tiny_model))
+    assert not isinstance(taught, torch.nn.Module), "a trainer would take it for the student"
+    assert not taught(batch(0)).requires_grad
+    with pytest.raises(UserError, match="needs the corpus"):
+        isotrope.component("teachers", "live", model=str(tiny_model)).build(known(None))  # type: ignore[arg-type]
+
+
+class TestInitial:
+    @pytest.fixture
+    def student(self, tiny_model: Path) -> SentenceTransformer:
+        return isotrope.load(tiny_model, "cls", dropout=0.3, max_length=12)
+
+    @pytest.mark.parametrize(("kind", "options"), [
+        ("initial", {}), ("cached", {"model": "initial"}), ("live", {"model": "initial"}),
+        ("mixture", {"models": ["initial"]}), ("mixture", {"models": ["initial"], "live": True}),
+    ])  # fmt: skip
+    def test_stays_while_the_student_learns(
+        self, corpus: Texts, student: SentenceTransformer, kind: str, options: dict[str, Any]
+    ) -> None:
+        """Of the objective's parameters, all are the student's; the teacher's embeddings do not move."""
+        student.train()
+        taught = teacher(kind, known(corpus, student=student.train()), **options)
+        before, rows = taught(batch(0, 1, 2, 3)), torch.arange(4)
+        expected = student.encode(list(corpus.dataset[:4]["text"]), convert_to_tensor=True)
+        assert torch.allclose(before, F.normalize(expected.clone(), dim=-1), atol=1e-6)
+
+        objective = Objective(student, {"infonce": InfoNCE(), "rank": ListMLE("rank")}, teachers={"rank": taught})
+        assert {id(p) for p in objective.parameters()} == {id(p) for p in student.parameters()}
+        optimizer = torch.optim.SGD(objective.parameters(), lr=0.5)
+        objective.train()
+        features = student.preprocess(list(corpus.dataset[:4]["text"]))
+        sum(objective([features], rows).values()).backward()
+        optimizer.step()
+        after = student.encode(list(corpus.dataset[:4]["text"]), convert_to_tensor=True)
+        assert not torch.allclose(after, expected, atol=1e-3)
+        assert torch.equal(taught(batch(0, 1, 2, 3)), before)
+        assert not taught(batch(0)).requires_grad
+
+    def test_reads_at_its_own_length(self, corpus: Texts, student: SentenceTransformer) -> None:
+        plain, short = (
+            teacher("initial", known(corpus, student=student), max_length=length)(batch(1)) for length in (0, 5)
+        )
+        assert not torch.allclose(plain, short, atol=1e-5)
+        assert student.max_seq_length == 12
+
+    def test_needs_a_student(self, corpus: Texts, student: SentenceTransformer) -> None:
+        with pytest.raises(UserError, match="student"):
+            teacher("initial", known(corpus))
+        with pytest.raises(UserError, match="pooling"):
+            teacher("live", known(corpus, student=student), model="initial", pooling="mean")
+
+
+class TestMixture:
+    def test_golden_numbers(self, golden: Path) -> None:
+        numbers = np.load(golden / "equations.npz")
+        mixed = mix([torch.from_numpy(numbers["teacher_a"]), torch.from_numpy(numbers["teacher_b"])], [1, 2])
+        assert mixed.shape == (12, 36)
+        assert np.abs((mixed @ mixed.T).numpy() - numbers["teacher"]).max() < 1e-12
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=4), st.integers(0, 10_000))
+    def test_cosines_are_the_weighted_mean(self, weights: list[float], seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        parts = [torch.randn(5, 2 + i, generator=generator, dtype=torch.float64) for i in range(len(weights))]
+        mixed = mix(parts, weights)
+        cosines = [F.cosine_similarity(part[:, None], part[None], dim=-1) for part in parts]
+        expected = sum(w / sum(weights) * c for w, c in zip(weights, cosines, strict=True))
+        assert torch.allclose(mixed @ mixed.T, expected, atol=1e-12)
+        assert torch.allclose(mixed.norm(dim=-1), torch.ones(5, dtype=torch.float64), atol=1e-12)
+
+    @pytest.mark.parametrize("live", [True, False])
+    def test_of_models_with_their_own_ways(
+        self, corpus: Texts, tiny_model: Path, other_model: Path, live: bool
+    ) -> None:
+        options = {"pooling": ["cls", "mean"], "max_length": [8, 0], "live": live}
+        models = [str(tiny_model), str(other_model)]
+        of_both = teacher("mixture", known(corpus), models=models, weights=[1, 2], **options)
+        mixed = of_both(batch(4, 5, 6))
+        first = teacher("live", known(corpus), model=models[0], pooling="cls", max_length=8)(batch(4, 5, 6))
+        second = teacher("live", known(corpus), model=models[1], pooling="mean")(batch(4, 5, 6))
+        assert mixed.shape == (3, of_both.width) == (3, 32 + 16)
+        unopened = isotrope.component("teachers", "mixture", models=models)
+        assert unopened.width_in(known(corpus)) == 32 + 16, "before anything is encoded"
+        assert torch.allclose(mixed @ mixed.T, (first @ first.T + 2 * second @ second.T) / 3, atol=1e-5)
+
+    @pytest.mark.parametrize("live", [True, False])
+    def test_one_length_for_all_and_that_of_the_student_in_training(
+        self, corpus: Texts, tiny_model: Path, other_model: Path, live: bool
+    ) -> None:
+        models = [str(tiny_model), str(other_model)]
+        five = teacher("mixture", known(corpus), models=models, max_length=[5, 5], live=live)(batch(4, 5, 6))
+        whole = teacher("mixture", known(corpus), models=models, live=live)(batch(4, 5, 6))
+        for length, context in ((5, known(corpus)), ("train", known(corpus, max_length=5))):
+            found = teacher("mixture", context, models=models, max_length=length, live=live)(batch(4, 5, 6))
+            assert torch.equal(found, five)
+            assert not torch.equal(found, whole)
+        far = teacher("mixture", known(corpus, max_length=4096), models=models, max_length="train", live=live)
+        assert torch.equal(far(batch(4, 5, 6)), whole), "never more than a model can read"
+        with pytest.raises(UserError, match="needs the max_length of its run"):
+            teacher("mixture", known(corpus), models=models, max_length="train", live=live)
+
+    @pytest.mark.parametrize(("options", "said"), [
+        ({"models": []}, "for 0 models: name at least one"),
+        ({"models": ["a", "b"], "weights": [1]}, r"teachers.mixture.weights = \[1.0\] for 2 models"),
+        ({"models": ["a"], "weights": [0]}, "some above 0"),
+        ({"models": ["a"], "weights": [-1]}, r"teachers.mixture.weights.0 = -1"),
+        ({"models": ["a"], "pooling": ["cls", "cls"]}, "pooling = .* for 1 models"),
+        ({"models": ["a"], "pooling": ["best"]}, "teachers.mixture.pooling.0 = 'best'"),
+        ({"models": ["a"], "model": "b"}, "model is an unknown key"),
+        ({}, "teachers.mixture.models is missing"),
+    ])  # fmt: skip
+    def test_mistakes_are_named(self, options: dict[str, Any], said: str) -> None:
+        with pytest.raises(UserError, match=said):
+            isotrope.component("teachers", "mixture", **options)

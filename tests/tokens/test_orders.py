@@ -1,0 +1,222 @@
+"""Tokens in another order, fewer or twice: the words and the frame stay, every order is as likely."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import sentences
+from isotrope import Objective, load
+from isotrope.contract.features import POSITIONS
+from isotrope.errors import UserError
+from isotrope.terms.infonce import InfoNCE
+from isotrope.tokens.cutoff import Cutoff
+from isotrope.tokens.delete import Delete, survivors, without_gaps
+from isotrope.tokens.position_shuffle import PositionShuffle
+from isotrope.tokens.repeat import Repeat, repeats, with_repeats
+from isotrope.tokens.reverse import Reverse, reverse
+from isotrope.tokens.shuffle import Shuffle, shuffle
+from isotrope.types import TokenStep
+from token_batches import CLS, SEP, features, read, seeded
+
+lengths = st.lists(st.integers(0, 9), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.booleans(), st.integers(0, 10_000))
+def test_shuffling_keeps_the_words_and_the_frame(counts: list[int], left: bool, seed: int) -> None:
+    batch = features(counts, left)
+    after = Shuffle()(batch, seeded(seed))
+    assert after["attention_mask"].equal(batch["attention_mask"])
+    assert after["input_ids"][batch["attention_mask"] == 0].eq(0).all()
+    for tokens, count in zip(read(after), counts, strict=True):
+        assert tokens[0] == CLS
+        assert tokens[-1] == SEP
+        assert sorted(tokens[1:-1]) == list(range(1, count + 1))
+
+
+def test_every_order_is_as_likely() -> None:
+    batch = features([3] * 6000)
+    orders = Counter(tuple(tokens[1:-1]) for tokens in read(Shuffle()(batch, seeded())))
+    assert len(orders) == 6
+    assert all(abs(number - 1000) < 150 for number in orders.values())  # five standard deviations
+
+
+def test_shuffling_leaves_erased_tokens_where_they_are() -> None:
+    batch = features([6, 4])
+    batch["attention_mask"][:, 2] = 0
+    after = shuffle(batch["input_ids"], batch["attention_mask"], seeded())
+    assert after[:, 2].tolist() == [2, 2]
+    assert sorted(after[0].tolist()) == sorted(batch["input_ids"][0].tolist())
+
+
+@pytest.mark.parametrize("step", [Shuffle(), Repeat(), Cutoff(ratio=0.4), Cutoff("span", 0.4), Cutoff("nested", 0.4)])
+def test_a_draw_is_a_function_of_the_generator(step: TokenStep) -> None:
+    batch = features([9, 9, 9, 9])
+    kept = {key: value.clone() for key, value in batch.items()}
+    first, again, other = (read(step(batch, seeded(seed))) for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+    assert all(batch[key].equal(kept[key]) for key in batch), "the other passes read the same features"
+
+
+@pytest.mark.parametrize("step", [Shuffle(), Repeat(ratio=1.0), Cutoff(ratio=1.0)])
+def test_the_tokens_of_a_prompt_are_left_alone(step: TokenStep) -> None:
+    """Its length counts [CLS], as sentence-transformers has it; a pooling may leave out so many."""
+    for left in (False, True):
+        batch = features([9, 4], left) | {"prompt_length": 4}
+        for seed in range(20):
+            assert all(tokens[:4] == [CLS, 1, 2, 3] for tokens in read(step(batch, seeded(seed))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans())
+def test_the_inner_tokens_are_turned_round(counts: list[int], left: bool) -> None:
+    batch = features(counts, left)
+    after = Reverse()(batch, seeded())
+    assert read(after) == [[CLS, *range(count, 0, -1), SEP] for count in counts]
+    assert read(Reverse()(after, seeded())) == read(batch), "twice is as before"
+
+
+def test_a_prompt_keeps_its_place() -> None:
+    batch = features([5, 3])
+    ids = reverse(batch["input_ids"], batch["attention_mask"], first=3)
+    assert read(batch | {"input_ids": ids}) == [[CLS, 1, 2, 5, 4, 3, SEP], [CLS, 1, 2, 3, SEP]]
+
+
+def with_positions(counts: list[int], left: bool = False) -> dict[str, torch.Tensor]:
+    batch = features(counts, left)
+    return batch | {POSITIONS: torch.arange(batch["input_ids"].shape[1]).repeat(len(counts), 1)}
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_real_tokens_share_their_positions_out_anew(left: bool) -> None:
+    batch = with_positions([9, 4], left)
+    after = PositionShuffle()(batch, seeded())
+    for mask, old, new in zip(batch["attention_mask"].bool(), batch[POSITIONS], after[POSITIONS], strict=True):
+        assert sorted(new[mask].tolist()) == old[mask].tolist()
+        assert new[mask].tolist() != old[mask].tolist()
+        assert new[~mask].tolist() == old[~mask].tolist()
+    assert all(after[name] is batch[name] for name in ("input_ids", "attention_mask"))
+
+
+def test_every_order_is_as_likely_the_frame_moves_too() -> None:
+    after = PositionShuffle()(with_positions([1] * 6000), seeded())[POSITIONS]
+    orders = Counter(map(tuple, after.tolist()))
+    assert len(orders) == 6
+    assert all(abs(number - 1000) < 150 for number in orders.values())  # five standard deviations
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_equals_bert_with_these_positions(tiny_model: Path, packed: bool) -> None:
+    model = load(tiny_model, "cls", dropout=0.0, device="cpu", packed=packed).eval()
+    bert = load(tiny_model, "cls", dropout=0.0, device="cpu", packed=False).eval()[0].auto_model
+    column = model.preprocess(sentences(4))
+    drawn = []
+
+    def watched(batch: dict[str, torch.Tensor], generator: torch.Generator) -> dict[str, torch.Tensor]:
+        drawn.append(PositionShuffle()(batch, generator))
+        return drawn[-1]
+
+    watched.needs = PositionShuffle.needs  # type: ignore[attr-defined]
+    with torch.no_grad():
+        views = Objective(model, {"infonce": InfoNCE()}, tokens=[(watched, [1])]).encode([column], None).stack
+        for i, length in enumerate(column["attention_mask"].sum(dim=1).tolist()):
+            ids, positions = column["input_ids"][i : i + 1, :length], drawn[0][POSITIONS][i : i + 1, :length]
+            shuffled = bert(input_ids=ids, position_ids=positions).last_hidden_state[0, 0]
+            assert torch.allclose(views[1, i], shuffled, atol=1e-5)
+            assert torch.allclose(views[0, i], bert(input_ids=ids).last_hidden_state[0, 0], atol=1e-5)
+            assert not torch.allclose(views[0, i], views[1, i], atol=1e-3)
+
+
+def test_what_does_not_go_is_refused() -> None:
+    with pytest.raises(UserError, match="do not go together"):
+        Repeat()(with_positions([3, 4]), seeded())
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.booleans(), st.floats(0, 1), st.integers(0, 10_000))
+def test_what_stays_is_in_order_and_moves_together(counts: list[int], left: bool, ratio: float, seed: int) -> None:
+    after = Delete(ratio)(features(counts, left), seeded(seed))
+    assert {value.shape for value in after.values()} == {after["input_ids"].shape}
+    assert after["input_ids"][after["attention_mask"] == 0].eq(0).all()
+    assert torch.equal(after["attention_mask"], after["attention_mask"].sort(dim=1, descending=True).values)
+    assert after["attention_mask"].sum(dim=1).max() == after["input_ids"].shape[1]
+    for tokens, count in zip(read(after), counts, strict=True):
+        assert tokens[0] == CLS
+        assert tokens[-1] == SEP
+        assert tokens[1:-1] == sorted(set(tokens[1:-1]) & set(range(1, count + 1)))
+        assert len(tokens) > 2 or not count, "one token of the sentence stays"
+
+
+def test_the_ratio_is_a_probability() -> None:
+    mask = torch.ones(4000, 12, dtype=torch.long)
+    stay = survivors(mask, 0.6, seeded())
+    assert abs(stay[:, 1:-1].float().mean() - 0.4) < 0.01
+    assert stay[:, 1:-1].sum(dim=1).unique().tolist()[0] == 1
+    assert stay[:, [0, -1]].all()
+    assert survivors(mask, 0.0, seeded()).all()
+    assert survivors(mask, 1.0, seeded())[:, 1:-1].sum(dim=1).eq(1).all()
+
+
+def test_without_gaps_by_hand() -> None:
+    ids = torch.tensor([[9, 1, 2, 8, 0], [9, 8, 0, 0, 0]])
+    stay = torch.tensor([[True, False, True, True, False], [True, True, False, False, False]])
+    assert without_gaps(ids, stay).tolist() == [[9, 2, 8], [9, 8, 0]]
+
+
+def test_the_encoder_reads_what_is_left_alone(tiny_model: Path) -> None:
+    """A sentence whose other words were never there has the same vector."""
+    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
+    damaged = Delete()(dict(model.preprocess(sentences(4))), seeded(1))
+    rest = [model.tokenizer.decode(ids[1:-1]) for ids in read(damaged)]
+    expected = model(model.preprocess(rest))["sentence_embedding"]
+    assert torch.allclose(model(damaged)["sentence_embedding"], expected, atol=1e-5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths, st.booleans(), st.floats(0, 1), st.integers(2, 30), st.integers(0, 10_000))
+def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float, room: int, seed: int) -> None:
+    batch = features(counts, left)
+    after = Repeat(ratio, max_length=max(counts) + room)(batch, seeded(seed))
+    assert {value.shape for value in after.values()} == {after["input_ids"].shape}
+    assert after["input_ids"][after["attention_mask"] == 0].eq(0).all()
+    for tokens, count in zip(read(after), counts, strict=True):
+        assert list(dict.fromkeys(tokens)) == [CLS, *range(1, count + 1), SEP]
+        said = Counter(tokens)
+        assert said[CLS] == said[SEP] == 1
+        assert max(said.values()) <= 2
+        assert tokens == sorted(tokens, key=[CLS, *range(1, count + 1), SEP].index)
+        assert len(tokens) - count - 2 <= max(2, int(torch.tensor(ratio, dtype=torch.float32) * count))
+        assert len(tokens) <= max(counts) + room
+
+
+def test_numbers_of_repeated_words() -> None:
+    """Uniform on 0 … max(2, ⌊.32 · 10⌋ = 3), and never beyond the encoder's positions."""
+    mask = torch.ones(8000, 12, dtype=torch.long)
+    numbers = Counter(repeats(mask, 0.32, 512, seeded()).sum(dim=1).tolist())
+    assert set(numbers) == {0, 1, 2, 3}
+    assert all(abs(number - 2000) < 200 for number in numbers.values())
+    assert int(repeats(mask, 0.32, 13, seeded()).sum(dim=1).max()) == 1
+    assert not repeats(mask, 0.32, 8, seeded()).any()
+
+
+def test_with_repeats_by_hand() -> None:
+    ids, mask = torch.tensor([[9, 1, 2, 8, 0], [9, 8, 0, 0, 0]]), torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]])
+    twice = torch.tensor([[False, False, True, False, False], [False] * 5])
+    assert with_repeats(ids, mask, twice).tolist() == [[9, 1, 2, 2, 8], [9, 8, 0, 0, 0]]
+
+
+def test_a_longer_batch_is_read(tiny_model: Path) -> None:
+    model = load(tiny_model, "mean", dropout=0.0, device="cpu").eval()
+    column = model.preprocess(sentences(4))
+    longer = Repeat()(dict(column), seeded(1))
+    assert longer["input_ids"].shape[1] > column["input_ids"].shape[1]
+    after = model(longer)["sentence_embedding"]
+    assert torch.isfinite(after).all()
+    assert not torch.allclose(after, model(dict(column))["sentence_embedding"], atol=1e-3)

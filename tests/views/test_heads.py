@@ -1,0 +1,159 @@
+"""Heads and means of views, against their layers by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from drawn import draw, scores
+from drawn import scores as scores_of
+from isotrope.errors import UserError
+from isotrope.types import Batch, Views
+from isotrope.views.branches import Branches
+from isotrope.views.denoised import Denoised, denoise
+from isotrope.views.mean_positive import MeanPositive, mean_positive
+from isotrope.views.mlp import MLP
+from isotrope.views.projector import Projector
+
+V, N, H, D = 3, 5, 2, 6
+
+
+def views(count: int = N, dim: int = D) -> Views:
+    drawn = torch.Generator().manual_seed(1)
+    stack, negatives = torch.randn(V, count, dim, generator=drawn), torch.randn(count, H, dim, generator=drawn)
+    return Views(Batch(torch.arange(count), torch.Generator()), stack, negatives, {"guide": torch.eye(count)})
+
+
+def test_it_is_a_matrix_product_and_a_tanh_on_every_embedding() -> None:
+    head, given = MLP(D, std=0.5), views()
+    weight, bias = head.linear.weight, torch.nn.init.normal_(head.linear.bias)
+    after = head(given)
+    for v in range(V):
+        for i in range(N):
+            assert torch.allclose(after.stack[v, i], torch.tanh(weight @ given.stack[v, i] + bias), atol=1e-6)
+    for i in range(N):
+        for h in range(H):
+            assert torch.allclose(after.negatives[i, h], torch.tanh(weight @ given.negatives[i, h] + bias), atol=1e-6)
+    assert after.batch is given.batch
+    assert after.teachers is given.teachers, "a teacher has its own space"
+
+
+@pytest.mark.parametrize("std", [0.02, 0.1])
+def test_it_starts_as_every_new_layer_of_bert_does(std: float) -> None:
+    """256² weights: their standard deviation is known to 0.3 %."""
+    torch.manual_seed(0)
+    head = MLP(256, std)
+    assert head.linear.weight.std().item() == pytest.approx(std, rel=0.02)
+    assert abs(head.linear.weight.mean().item()) < 5 * std / 256
+    assert not head.linear.bias.any()
+
+
+def test_at_the_start_short_embeddings_have_no_common_direction() -> None:
+    """With torch's own bias all sentences would be alike: the mean cosine would be near 1."""
+    torch.manual_seed(0)
+    head = MLP(64)
+    rows = torch.nn.functional.normalize(head(views(100, 64)).stack[0] * 1e-3, dim=-1)
+    assert ((rows @ rows.T).sum() - 100) / (100 * 99) < 0.1
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_equals_the_layers_by_hand(dtype: torch.dtype, tolerance: float) -> None:
+    torch.manual_seed(0)
+    made = Branches(4, slow=(1, 2)).to(dtype)
+    with torch.no_grad():
+        made.average[0].weight.mul_(2)
+    views = scores(draw(3, 5, 4, dtype=dtype), hard=1).views
+    after = made(views)
+
+    def projected(rows: torch.Tensor, scale: float) -> torch.Tensor:
+        lines = rows @ (scale * made.projector[0].weight).T
+        centred = lines - lines.mean(dim=-1, keepdim=True)
+        return centred / (centred.square().mean(dim=-1, keepdim=True) + 1e-5).sqrt()
+
+    anchor = torch.tanh(projected(views.stack[0], 1) @ made.predictor[0].weight.T)
+    expected = torch.stack([anchor, *projected(views.stack[1:], 2)])
+    assert torch.allclose(after.stack, expected, rtol=tolerance, atol=tolerance)
+    assert torch.allclose(after.negatives, projected(views.negatives, 2), rtol=tolerance, atol=tolerance)
+
+
+def test_the_slow_branch_follows_and_is_not_trained() -> None:
+    made = Branches(4, decay=0.5)
+    trained = {name for name, weight in made.named_parameters() if weight.requires_grad}
+    assert trained == {f"{part}.{name}" for part, name in [
+        ("projector", "0.weight"), ("projector", "0.bias"), ("projector", "1.weight"), ("projector", "1.bias"),
+        ("predictor", "0.weight"), ("predictor", "0.bias"),
+    ]}  # fmt: skip
+    before = made.average[0].weight.clone()
+    with torch.no_grad():
+        made.projector[0].weight.add_(1)
+    made.after_step(None)
+    assert torch.allclose(made.average[0].weight, before + 0.5)
+
+
+def views_projector(stack: torch.Tensor, hard: int) -> Views:
+    count, dim = stack.shape[1:]
+    batch = Batch(torch.arange(count), torch.Generator().manual_seed(0))
+    return Views(batch, stack, draw(count, hard, dim, seed=1), {})
+
+
+def test_equals_the_steps_by_hand() -> None:
+    torch.manual_seed(0)
+    made, given = Projector(4).double(), views_projector(draw(2, 5, 4), 1)
+    found = made(given)
+
+    def normalised(x: torch.Tensor) -> torch.Tensor:
+        return (x - x.mean(dim=0)) / (x.var(dim=0, unbiased=False) + 1e-5).sqrt()
+
+    rows = torch.cat([given.stack[0], given.stack[1], given.negatives[:, 0]])
+    wide = torch.relu(normalised(rows @ made.net[0].weight.T))
+    expected = normalised(wide @ made.net[3].weight.T)
+    assert torch.allclose(torch.cat([*found.stack, found.negatives[:, 0]]), expected)
+    assert found.stack.shape == given.stack.shape
+
+
+def test_without_hard_negatives() -> None:
+    made, given = Projector(4).double(), views_projector(draw(2, 5, 4), 0)
+    assert made(given).negatives.shape == (5, 0, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_equals_the_loops(dtype: torch.dtype) -> None:
+    stack = draw(5, 4, 3, dtype=dtype)
+    found = denoise(stack, [3, 2])
+    for i in range(4):
+        for d in range(3):
+            assert found[0, i, d] == stack[0, i, d] - stack[3, i, d]
+            assert found[1, i, d] == stack[1, i, d] - stack[2, i, d]
+    assert torch.equal(found[2:], stack[2:])
+
+
+def test_gradient_reaches_text_and_template() -> None:
+    stack = draw(4, 3, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda given: denoise(given, [2, 3]).square(), stack)
+
+
+def test_the_views_are_named() -> None:
+    views = scores_of(draw(3, 4, 5)).views
+    assert torch.equal(Denoised([2])(views).stack, denoise(views.stack, [2]))
+    for templates in ([3], [1, 2, 2]):
+        with pytest.raises(UserError, match=r"is not possible.*the views are 0 to 2"):
+            Denoised(templates)(views)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_equals_the_loop(dtype: torch.dtype) -> None:
+    positives, further = draw(2, 4, 3, dtype=dtype), draw(4, 2, 3, seed=1, dtype=dtype)
+    found = mean_positive(positives, further)
+    for view in range(2):
+        for row in range(4):
+            assert torch.allclose(found[view, row], (positives[view, row] + further[row, 0] + further[row, 1]) / 3)
+    assert torch.autograd.gradcheck(mean_positive, (draw(1, 3, 2).requires_grad_(), draw(3, 2, 2).requires_grad_()))
+
+
+def test_further_texts_are_no_hard_negatives_any_more() -> None:
+    views = Views(Batch(torch.arange(4), torch.Generator()), draw(2, 4, 3), draw(4, 1, 3, seed=1), {})
+    after = MeanPositive()(views)
+    assert torch.equal(after.stack[0], views.stack[0])
+    assert torch.equal(after.stack[1], (views.stack[1] + views.negatives[:, 0]) / 2)
+    assert after.negatives.shape == (4, 0, 3)
+    assert torch.equal(MeanPositive()(after).stack, after.stack), "one positive is its own mean"
