@@ -17,9 +17,8 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
     SparseEncoder,
 )
-from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.losses import AdaptiveLayerLoss, MatryoshkaLoss
-from sentence_transformers.sentence_transformer.modules import BoW, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import nn
 from transformers import AutoTokenizer
 
@@ -150,13 +149,6 @@ def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Pat
     assert train(Objective(calm, TERMS), tmp_path, PAIRS), "positives are views of their own"
 
 
-def test_bags_of_words_are_refused(tmp_path: Path) -> None:
-    known = sorted(set(" ".join(TEXTS).split()))
-    model = SentenceTransformer(modules=[BoW(vocab=known), Dense(len(known), 8)], device="cpu")
-    with refused("does not read token ids"):
-        Objective(model, TERMS)([model.preprocess(TEXTS[:4])], None)
-
-
 def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path) -> None:
     """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and nothing was said."""
     model = words(tiny_model)
@@ -191,13 +183,6 @@ def test_heads_compute_in_full_precision(tiny_model: Path, tmp_path: Path, dtype
         objective = Objective(model, TERMS, views=[MLP])
     assert all(loss > 0 for loss in train(objective, tmp_path))
     assert objective.views[0].linear.weight.dtype == torch.float32
-
-
-def test_an_evaluation_of_equal_views_is_warned_of(tiny_model: Path) -> None:
-    model = student(tiny_model)
-    objective = Objective(model, TERMS).eval()
-    with pytest.warns(UserWarning, match="evaluation loss compares equal views"):
-        objective([model.preprocess(TEXTS[:4])], None)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Components by name: a new file or a third party's class counts too, if it says that it is a component."""
+"""Components by name, those of third parties too; what they cite; the card of a user's own script."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from pathlib import Path
 
 import pytest
 import torch
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerModelCardData,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 
 import component_contract as contract
 import isotrope.terms
-from conftest import sentences
-from isotrope import component, load
-from isotrope.components.registry import kinds
+from conftest import ROOT, sentences
+from datasets import Dataset
+from isotrope import Objective, ObjectiveState, component, load
+from isotrope.components.citations import bibtex, cited_keys, entries
+from isotrope.components.described import ObjectiveCardData, introduce
+from isotrope.components.registry import READING, STAGES, component_class, kinds
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
+from isotrope.post.names import STEPS
 from isotrope.preset.preset import build_objective, check_third_parties, open_teachers, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
@@ -166,3 +176,107 @@ def test_a_third_partys_components(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ):
         with pytest.raises(UserError, match=said):
             check_third_parties(read_preset(str(preset), [f"terms.plain.kind={kind}"]))
+
+
+def test_every_component_and_post_step_names_papers_that_have_an_entry() -> None:
+    parts = [component_class(stage, kind) for stage in (*STAGES, READING) for kind in kinds(stage)]
+    keys = cited_keys([*parts, *STEPS.values()])
+    assert len(keys) > 8
+    assert set(keys) <= set(entries())
+
+
+@pytest.mark.parametrize("key", list(entries()))
+def test_an_entry_is_whole(key: str) -> None:
+    entry = entries()[key]
+    assert entry.startswith("@")
+    assert entry.count("{") == entry.count("}")
+    assert f"{{{key}," in entry
+    assert "author = {" in entry
+    assert key == "isotrope" or ("year = {" in entry and "url = {https://" in entry)
+
+
+def test_the_papers_of_the_project_s_own_citation_are_there() -> None:
+    ours = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    for key in ("gao2021simcse", "zhou2022dclr", "liu2023rankcse", "zhuo2023whitenedcse"):
+        address = entries()[key].partition("url = {")[2].partition("}")[0]
+        assert address in ours
+
+
+def test_each_paper_once_and_isotrope_last() -> None:
+    class One:
+        """A method. BibTeX: gao2021simcse."""
+
+    class Two:
+        """Another one, with a line break. BibTeX:
+        zhou2022dclr. And a third party's. BibTeX: nobody2026x."""
+
+    keys = cited_keys([One, Two, One, int])
+    assert keys == ["gao2021simcse", "zhou2022dclr", "nobody2026x"]
+    text = bibtex([*keys, *keys])
+    assert [line.partition("{")[2] for line in text.splitlines() if line.startswith("@")] == [
+        "gao2021simcse,",
+        "zhou2022dclr,",
+        "isotrope,",
+    ]
+
+
+def objective(model: SentenceTransformer, dims: list[int] | None = None) -> Objective:
+    return Objective(
+        model,
+        {"contrast": component("terms", "infonce", temperature=0.07)},
+        tokens=[(component("tokens", "shuffle"), [1])],
+        dims=dims or [],
+    )
+
+
+@pytest.fixture(scope="module")
+def cards(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The card of a checkpoint and that of the model, by the real trainer."""
+    folder = tmp_path_factory.mktemp("script")
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    loss = objective(model)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder), max_steps=2, save_steps=2, per_device_train_batch_size=8, report_to="none",
+        disable_tqdm=True,
+    )  # fmt: skip
+    SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=Dataset.from_dict({"text": sentences(64)}), loss=loss,
+        callbacks=[ObjectiveState(loss)],
+    ).train()  # fmt: skip
+    model.save_pretrained(str(folder / "model"))
+    return tuple((folder / name / "README.md").read_text() for name in ("checkpoint-2", "model"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_users_own_script_has_a_good_card(cards: tuple[str, str], tiny_model: Path, which: int) -> None:
+    for words in (f"# {tiny_model.name}, trained with isotrope", "- isotrope", "- loss:Objective",
+                  "(checksum ", "Size: 64 training samples", '"temperature": 0.07', '"kind": "Shuffle"',
+                  "gao2021simcse", "yan2021consert", "@software{isotrope,"):  # fmt: skip
+        assert words in cards[which], words
+    assert "loss:method" not in cards[which]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_it_holds_no_text_of_the_data(cards: tuple[str, str], which: int) -> None:
+    assert not [sentence for sentence in sentences(64) if sentence in cards[which]]
+    assert "widget" not in cards[which]
+
+
+def test_the_shipped_model_gives_its_name_and_licence() -> None:
+    model = load("isotrope/tiny", dropout=0.1, device="cpu")
+    loss = objective(model, dims=[64, 256])
+    data = model.model_card_data
+    assert (data.base_model, data.license, data.language) == ("isotrope/tiny", "apache-2.0", "en")
+    assert "kusupati2022matryoshka" in loss.citation
+    assert loss.get_config_dict()["dims"] == [64, 256]
+
+
+def test_what_a_user_wrote_stays(tiny_model: Path) -> None:
+    theirs = SentenceTransformerModelCardData(license="mit", model_name="Mine", tags=["x"])
+    model = SentenceTransformer(str(tiny_model), device="cpu", model_card_data=theirs)
+    introduce(model)
+    data = model.model_card_data
+    assert isinstance(data, ObjectiveCardData)
+    assert (data.license, data.model_name, data.tags[0]) == ("mit", "Mine", "x")
+    introduce(model)
+    assert model.model_card_data is data

@@ -17,8 +17,7 @@ from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.evaluation.sts import spearman
-from isotrope.preset.head import head_layers, with_head
-from isotrope.preset.preset import read_preset
+from isotrope.preset.head import with_head
 from isotrope.training.pairs import judges
 from isotrope.training.train import Run
 from isotrope.types import Batch, Views
@@ -67,16 +66,6 @@ def test_saved_and_loaded_it_gives_the_vectors_of_the_view_steps(
     assert not np.allclose(objective.model.encode(texts), expected.numpy(), atol=1e-2), "the student is as it was"
 
 
-def test_it_is_the_head_of_the_moment_and_a_copy(tiny_model: Path) -> None:
-    objective = trained(tiny_model, ["mlp"])
-    first = with_head(objective)
-    with torch.no_grad():
-        objective.views[0].linear.bias += 1
-    assert torch.equal(first[-1].linear.bias + 1, head_layers(objective)[0].linear.bias)  # type: ignore[union-attr]
-    assert len(with_head(objective)) == len(first) == len(objective.model) + 1
-    assert first[0] is objective.model[0], "the encoder is shared"
-
-
 def test_what_has_no_head_is_refused_before_any_work(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,11 +76,6 @@ def test_what_has_no_head_is_refused_before_any_work(
     with pytest.raises(UserError, match=r"views.mlp cannot be part of a model: .*MLP a method layers"):
         small_run(tiny_model, corpus_file, tmp_path / "run", keep, dev="none", labels="none")
     assert not (tmp_path / "run").exists()
-
-
-def test_the_key_is_in_no_record_unless_it_is_given() -> None:
-    assert "keep_head" not in read_preset("whitenedcse").toml()
-    assert "keep_head = true" in read_preset("whitenedcse", ["train.keep_head=true"]).toml()
 
 
 WHITENED = ["views.sgw.groups=16", "train.keep_head=true"]

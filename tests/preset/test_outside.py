@@ -1,11 +1,10 @@
-"""Losses of sentence-transformers and of third parties in isotrope's runs: trained, resumed, refused."""
+"""Losses of sentence-transformers and third parties in isotrope's runs: what they read, trained, resumed, refused."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,21 +18,71 @@ from sentence_transformers.sentence_transformer.losses import (
     MultipleNegativesRankingLoss,
 )
 from transformers import TrainerCallback, TrainerState
-from typer.testing import CliRunner
 
 import isotrope
 from conftest import sentences
-from isotrope.cli.presets import app
 from isotrope.contract.context import BuildContext
 from isotrope.errors import Stopped, UserError
-from isotrope.preset.outside import OutsideLoss, build_outside, check_options, cited_by_loss, outside_class
-from isotrope.preset.preset import check_third_parties, read_preset
+from isotrope.preset.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
+from isotrope.preset.outside import OutsideLoss, build_outside, cited_by_loss, outside_class
+from isotrope.preset.preset import read_preset
 from isotrope.text.batches import trainer_batches
 from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import derive
 from isotrope.training.state import WEIGHTS, ObjectiveState
 from isotrope.training.train import Run
 from small_runs import small_run
+
+
+@pytest.fixture
+def batch(tiny_model: Path, corpus_file: Path, cached: Path) -> LossInput:
+    """Sixteen sentences of the corpus, not its first."""
+    model, corpus, rows = isotrope.load(tiny_model, device="cpu"), text_open(corpus_file).texts(), range(40, 56)
+    column = model.preprocess(corpus.dataset[list(rows)]["text"], max_length=32)
+    return LossInput([column], torch.tensor(rows), model, BuildContext.of(model, corpus=corpus), 3, 32)
+
+
+def test_six_words_of_ten_go() -> None:
+    text = [f"{i} {line}" for i, line in enumerate(sentences(400))]
+    kept = [delete_words(line, seed) for seed, line in enumerate(text)]
+    share = sum(len(line.split()) for line in kept) / sum(len(line.split()) for line in text)
+    assert 0.37 < share < 0.44
+    for line, few in zip(text, kept, strict=True):
+        words = iter(line.split())
+        assert few
+        assert all(word in words for word in few.split()), "in their order"
+    assert kept == [delete_words(line, seed) for seed, line in enumerate(text)]
+    assert kept != [delete_words(line, seed + 1) for seed, line in enumerate(text)]
+    assert delete_words("alone", 0) == "alone"
+
+
+def test_a_damaged_text_stands_beside_the_whole_one(batch: LossInput) -> None:
+    few, whole = damaged(batch)
+    again, _ = damaged(batch)
+    assert whole is batch.columns[0]
+    assert torch.equal(few["input_ids"], again["input_ids"])
+    for short, long in zip(few["input_ids"], whole["input_ids"], strict=True):
+        assert set(short.tolist()) - {0} < set(long.tolist()) | {0}
+
+
+def test_one_pair_of_eight_is_one_sentence(batch: LossInput) -> None:
+    first, second = paired(batch)
+    equal = (first["input_ids"] == second["input_ids"]).all(dim=1)
+    assert equal.nonzero().flatten().tolist() == [0, 8]
+    assert torch.equal(second["input_ids"][1], first["input_ids"][0])
+
+
+def test_text_alone_comes_twice_and_positives_once(batch: LossInput) -> None:
+    first, second = twice(batch)
+    assert first is not second
+    assert torch.equal(first["input_ids"], second["input_ids"])
+    three = LossInput([first, second, first], batch.rows, batch.model, batch.context, 0, 32)
+    assert twice(three) is three.columns
+    assert once(batch) == [batch.columns[0]]
+    for read in READ_BY.values():
+        with pytest.raises(UserError, match="reads texts alone"):
+            read(three)
+
 
 LOSSES = "sentence_transformers.sentence_transformer.losses:"
 BARE = ["views=false", "scores=false", "terms=false"]
@@ -100,9 +149,7 @@ def test_a_teacher_gives_the_labels(tiny_model: Path) -> None:
     assert found.item() == pytest.approx(0.05**2 * kl.item(), rel=1e-4)
 
 
-def test_a_run_with_labels_trains_and_refuses_another_width(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path
-) -> None:
+def test_a_run_with_labels_trains(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     loss = LOSSES + "EmbedDistillLoss"
     more = [*TAUGHT, f"teachers.labels.models=[{json.dumps(str(tiny_model))}]", "teachers.labels.max_length=train"]
     done = run(tiny_model, corpus_file, tmp_path / "run", loss, *more)
@@ -110,15 +157,6 @@ def test_a_run_with_labels_trains_and_refuses_another_width(
     losses = [line["loss"] for line in lines if "loss" in line]
     assert losses
     assert 0 < losses[-1] < 0.2, "a student and the teacher are one model but for dropout"
-    with pytest.raises(UserError, match="EmbedDistillLoss cannot be computed from these texts"):
-        run(
-            tiny_model,
-            corpus_file,
-            tmp_path / "wide",
-            LOSSES + "EmbedDistillLoss",
-            "loss_options.projection_dim=8",
-            *more,
-        )
 
 
 @pytest.mark.parametrize(
@@ -214,15 +252,6 @@ def test_a_guide_stays_as_it_was(tiny_model: Path, corpus_file: Path, pairs_file
     assert (guide.encode(["a river"]) == before).all()
 
 
-def test_another_model_guides(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    """Its files are part of the run's identity, as any teacher's."""
-    guided = [f'teachers.other.models=["{tiny_model}"]', *GUIDED[1:], "loss_options.guide=other"]
-    done = run(tiny_model, corpus_file, tmp_path / "run", LOSSES + "GISTEmbedLoss", *guided, sentences=32)
-    identity = json.loads((done.folder / "job.json").read_text(encoding="utf-8"))
-    assert len(identity["teachers"]["other"]) == 1
-    assert str(tiny_model) not in json.dumps(identity)
-
-
 def test_a_class_of_ones_own(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,20 +263,6 @@ def test_a_class_of_ones_own(
     for wrong in ("own_losses:Anything", "subprocess:Popen", "torch.nn:Linear", "sentence_transformers:InputExample"):
         with pytest.raises(UserError, match=r"is not a loss.*must declare stage"):
             outside_class(wrong)
-
-
-def test_reading_a_preset_imports_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "loud_loss.py").write_text("raise SystemExit('imported')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    path = tmp_path / "mine.toml"
-    path.write_text('extends = "simcse"\nloss = "loud_loss:Loss"\nviews = false\nscores = false\nterms = false\n')
-    for command in (["show", str(path)], ["diff", "simcse", str(path)]):
-        done = CliRunner().invoke(app, command)
-        assert done.exit_code == 0, done.output
-        assert "loud_loss:Loss" in done.output
-    assert "loud_loss" not in sys.modules
-    with pytest.raises(SystemExit):
-        check_third_parties(read_preset(path))
 
 
 @pytest.mark.parametrize(
@@ -274,37 +289,6 @@ def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> No
         read_preset("simcse", overrides)
 
 
-@pytest.mark.parametrize(
-    ("loss", "options", "message"),
-    [
-        ("NoSuchLoss", {}, "NoSuchLoss"),
-        ("MultipleNegativesRankingLoss", {"scal": 1.0}, "loss_options.scal is an unknown key.*takes scale"),
-        ("DenoisingAutoEncoderLoss", {"decoder_name_or_path": "gpt2"}, "unknown key.*takes tie_encoder_decoder$"),
-        ("GISTEmbedLoss", {"guide": "before"}, r"guide = 'before' is no teacher: add it under \[teachers\]"),
-    ],
-)
-def test_options_are_checked_before_a_model_is_loaded(loss: str, options: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        check_options(LOSSES + loss, options)
-
-
-@pytest.mark.parametrize(
-    ("loss", "overrides", "message"),
-    [
-        ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
-        ("TripletLoss", [], "cannot be computed from these texts"),
-        ("MultipleNegativesRankingLoss", ["loss_options.scale=much"], "cannot be computed|cannot be made"),
-        ("DenoisingAutoEncoderLoss", ["loss_options.tie_encoder_decoder=false"], "cannot be made for"),
-    ],
-)
-def test_a_loss_that_cannot_be_computed_is_refused_before_anything_is_written(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, overrides: list[str], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_decoder_needs_an_architecture_that_can_decode(
     corpus_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,28 +302,24 @@ def test_a_decoder_needs_an_architecture_that_can_decode(
     assert "XXXLMHead" not in capfd.readouterr().err
 
 
-def test_a_decoder_takes_the_students_weights_as_they_are(tiny_model: Path) -> None:
-    """Not those of its files, which lack an adapter's changes, for one."""
-    student = isotrope.load(tiny_model, "mean", device="cpu")
-    with torch.no_grad():
-        for weight in student.parameters():
-            weight.add_(0.5)
-    before = {name: value.clone() for name, value in student.state_dict().items()}
-    recipe = read_preset("simcse", [*BARE, f"loss={LOSSES}DenoisingAutoEncoderLoss"])
-    made = build_outside(recipe, student, 0, BuildContext())
-    assert all(torch.equal(value, before[name]) for name, value in student.state_dict().items())
-    word_vectors = made.inner.decoder.bert.embeddings.word_embeddings.weight
-    assert word_vectors is student[0].auto_model.embeddings.word_embeddings.weight
-
-
-def test_weights_of_a_loss_are_not_trained_apart(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("isotrope.training.prepare.process_count", lambda: 2)
-    with pytest.raises(UserError, match="has weights, which 2 processes train apart"):
-        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + "ContrastiveTensionLoss")
-
-
 def test_known_losses_are_cited() -> None:
     assert cited_by_loss(LOSSES + "DenoisingAutoEncoderLoss") == ["wang2021tsdae"]
     assert cited_by_loss("mine:Own") == cited_by_loss(None) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "overrides", "message"),
+    [
+        ("NoSuchLoss", [], "NoSuchLoss"),
+        ("MultipleNegativesRankingLoss", ["loss_options.scal=1.0"], "loss_options.scal is an unknown key.*takes scale"),
+        ("GISTEmbedLoss", ["loss_options.guide=before"], "guide = 'before' is no teacher"),
+        ("CosineSimilarityLoss", [], "cannot be computed from these texts.*needs no labels"),
+        ("DenoisingAutoEncoderLoss", ["loss_options.tie_encoder_decoder=false"], "cannot be made for"),
+    ],
+)
+def test_a_loss_that_cannot_be_is_refused_before_anything_is_written(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, loss: str, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(tiny_model, corpus_file, tmp_path / "run", LOSSES + loss, *overrides)
+    assert not (tmp_path / "run").exists()
