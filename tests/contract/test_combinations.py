@@ -23,7 +23,6 @@ from isotrope.scores.instance_weight import InstanceWeight
 from isotrope.scores.noise import Noise
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch, Scores, Views
-from isotrope.views.sgw import group_whiten
 
 SETTINGS = [
     "views.sgw.groups=16",
@@ -106,16 +105,6 @@ def test_without_noise_and_above_one_dclr_is_infonce(
     plain = Scores.from_views(Views(batch, stack, stack.new_zeros(count, 0, 6), {"guide": rows}))
     dclr = kind("guide", 1.0 + 1e-6, noise=True)(Noise(ratio=0.0)(plain))
     assert InfoNCE()(dclr).item() == InfoNCE()(plain).item()
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(3, 20), st.integers(2, 8), st.floats(0.01, 100), st.integers(0, 10_000))
-def test_as_many_groups_as_channels_is_standardisation(count: int, dim: int, scale: float, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    z = scale * torch.randn(count, dim, generator=generator, dtype=torch.float64)
-    order = torch.randperm(dim, generator=generator)
-    expected = (z - z.mean(dim=0)) / z.std(dim=0, unbiased=False)
-    assert torch.allclose(group_whiten(z, dim, order), expected, rtol=1e-9, atol=1e-9)
 
 
 SATURATED = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three"]

@@ -17,7 +17,6 @@ from torch import Tensor
 from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
 from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS, in_rows, outputs, stacked, whole
-from isotrope.errors import UserError
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
 from isotrope.tokens.layer_cutoff import LayerCutoff
@@ -165,14 +164,6 @@ def test_positions_do_not_change_where_sentences_are_padded_on_the_left(family: 
     with torch.no_grad():
         found = embed(family, {**column, **whole(family, column)})
         assert torch.allclose(found, family(dict(column))["sentence_embedding"], atol=1e-5)
-
-
-def test_features_that_an_encoder_does_not_take_are_refused() -> None:
-    column = {"input_ids": torch.ones(1, 3, dtype=torch.long)}
-    assert whole(torch.nn.Linear(2, 2), column, ()) == {}
-    for name in (KEEP, LAYER_TOKENS, POSITIONS):
-        with pytest.raises(UserError, match=f"a token step needs {name}, which this encoder does not take"):
-            whole(torch.nn.Linear(2, 2), column, [name])
 
 
 def test_word_vectors_read_rows_as_a_line() -> None:

@@ -21,7 +21,6 @@ import isotrope
 from conftest import ROOT, sentences
 from isotrope import Objective, component, load
 from isotrope.contract import gradient_cache
-from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.infonce import InfoNCE
 from isotrope.training import prepare as prepare_module
@@ -190,38 +189,6 @@ def _counting(saved: list[int]) -> Callable[[Tensor], Tensor]:
         return tensor
 
     return pack
-
-
-def test_small_batches_take_the_plain_path(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_cache, "checkpoint", None)
-    model = student(tiny_model)
-    objective = build_objective(read_preset("simcse"), model)
-    features = columns(model, 2)
-    assert difference(cached(objective, features, size=N), step(objective, features)) == 0
-
-
-def test_without_gradients_parts_are_encoded_once(tiny_model: Path) -> None:
-    model = student(tiny_model).eval()
-    objective = build_objective(read_preset("simcse", ["train.mini_batch_size=5"]), model).eval()
-    rows: list[int] = []
-    model.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0]["input_ids"])))
-    with torch.no_grad():
-        views = objective.encode(columns(model, 1), None)
-    assert rows == [5, 5, 5, 5, 4], "two passes of twelve sentences"
-    assert not views.stack.requires_grad
-    expected = model.encode(sentences(N), convert_to_tensor=True)
-    assert torch.allclose(views.stack[1], expected, atol=1e-5)
-
-
-def test_an_apple_gpu_is_refused(tiny_model: Path) -> None:
-    """Its random state is not kept by torch's checkpoints: gradients would be wrong, and nobody would know."""
-
-    class Apple(Tensor):
-        is_mps = True
-
-    features = {"input_ids": torch.ones(4, 3).as_subclass(Apple)}
-    with pytest.raises(UserError, match="Apple GPU"):
-        gradient_cache.embed_in_parts(student(tiny_model), features, 2)
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 
 from conftest import sentences
@@ -54,12 +53,6 @@ def test_views_are_passes_with_their_own_dropout(tiny_model: Path) -> None:
     assert torch.allclose(calm.stack[0], calm.stack[2], atol=1e-6)
     expected = model.encode(sentences(6), convert_to_tensor=True)
     assert torch.allclose(calm.stack[0], expected, atol=1e-5)
-
-
-def test_equal_views_are_refused(tiny_model: Path) -> None:
-    model = student(tiny_model, dropout=0.0).train()
-    with pytest.raises(UserError, match=r"equal.*dropout"):
-        Objective(model, {"infonce": InfoNCE()})(columns(model, sentences(6)), None)
 
 
 def test_every_step_changes_the_loss(tiny_model: Path) -> None:
@@ -195,16 +188,6 @@ def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path
     assert objective.scores[0].told == 3
 
 
-def test_a_users_own_script_needs_no_width(tiny_model: Path) -> None:
-    model = student(tiny_model).train()
-    views = [component("views", "mlp"), component("views", "sgw", groups=16)]
-    objective = Objective(model, {"infonce": InfoNCE()}, views=views)
-    assert objective.views[0].linear.weight.shape == (32, 32)
-    assert torch.isfinite(objective(columns(model, sentences(6)), None)["infonce"])
-    by_hand = component("views", "mlp", dim=32)
-    assert Objective(model, {"infonce": InfoNCE()}, views=[by_hand]).views[0] is by_hand
-
-
 def test_token_steps_touch_their_passes_alone(tiny_model: Path) -> None:
     def blank(features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         return {**features, "input_ids": torch.full_like(features["input_ids"], 7)}
@@ -280,10 +263,3 @@ def test_positives_are_read_in_their_own_passes(tiny_model: Path) -> None:
     readings = Objective(model, {"infonce": InfoNCE()}, passes=3).encode(text, None).readings
     expected = [text[0], text[1], text[1]]
     assert all(torch.equal(readings[n].text["input_ids"], one["input_ids"]) for n, one in enumerate(expected))
-
-
-def test_word_vectors_have_no_states() -> None:
-    model = SentenceTransformer(modules=[StaticEmbedding(load("isotrope/tiny").tokenizer, embedding_dim=8)])
-    objective = Objective(model, {"longest": Longest()}, passes=1)
-    with pytest.raises(UserError, match="a term reads the states of tokens, and the model has none"):
-        objective.encode(columns(model, sentences(4)), None)

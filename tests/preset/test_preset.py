@@ -44,111 +44,83 @@ def test_show_names_the_source_of_every_line() -> None:
     assert 'order = ["hard_negatives", "noise", "instance_weight"] # DCLR Eq. 6' in annotated("all-three").splitlines()
 
 
-@pytest.mark.parametrize(
-    ("name", "batch_size", "learning_rate"),
-    [("bert-base", 64, 3e-5), ("bert-large", 64, 1e-5), ("roberta-base", 512, 1e-5), ("roberta-large", 512, 3e-5)],
-)
-def test_simcse_as_published(name: str, batch_size: int, learning_rate: float) -> None:
-    """The settings of shared notes and of the paper's appendix, for each backbone."""
-    found = flat(read_preset(f"simcse-{name}"))
-    expected = {
-        "train.batch_size": batch_size, "train.learning_rate": learning_rate, "train.epochs": 1.0,
-        "train.weight_decay": 0.0, "train.warmup": 0.0, "train.schedule": "linear", "train.max_grad_norm": 1.0,
-        "train.max_length": 32, "terms.infonce.temperature": 0.05, "encoder.pooling": "cls", "views.passes": 2,
-        "views.mlp": {}, "encoder.dropout": 0.1,
-    }  # fmt: skip
-    assert {key: found[key] for key in expected} == expected
-
-
 def test_order_names_every_table_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"views\.order.*'mlp'"):
         read_preset("simcse", ['views.order=["mlp", "sgw"]'])
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (
-            "dclr-bert-base",
-            {"scores.noise.ratio": 1.0, "scores.instance_weight.threshold": 0.9, "train.batch_size": 128},
-        ),
-        ("dclr-roberta-base", {"scores.noise.ratio": 2.5, "scores.instance_weight.threshold": 0.85}),
-        ("dclr-bert-large", {"scores.noise.ratio": 4.0, "train.batch_size": 256, "train.learning_rate": 3e-5}),
-        ("dclr-roberta-large", {"scores.noise.ratio": 5.0, "train.learning_rate": 1e-5}),
-        ("rankcse-listnet-bert-base", {"terms.rank.temperature": 0.025, "terms.rank.teacher_temperature": 0.0125}),
-        ("rankcse-listnet-roberta-base", {"terms.rank.temperature": 0.05, "train.learning_rate": 2e-5}),
-        ("rankcse-listmle-bert-base", {"terms.listmle.temperature": 0.05, "train.learning_rate": 2e-5}),
-        ("rankcse-listmle-roberta-large", {"terms.listmle.temperature": 0.025, "teachers.rank.weights": [1, 2]}),
-        ("whitenedcse-bert-base", {"views.sgw.groups": 384, "views.sgw.copies": 1, "views.passes": 3}),
-        ("whitenedcse-bert-large", {"views.sgw.groups": 512, "train.learning_rate": 3e-5}),
-        (
-            "whitenedcse-bert-base-released",
-            {
-                "views.sgw.groups": 128,
-                "views.sgw.copies": 1,
-                "views.passes": 3,
-                "views.sgw.kind": "released.detach",
-                "train.batch_size": 128,
-                "train.accumulation": 2,
-                "train.learning_rate": 1e-5,
-                "train.eval_steps": 125,
-            },
-        ),
-    ],
-)
-def test_the_papers_rows(name: str, expected: dict[str, object]) -> None:
+SIMCSE = {
+    "train.epochs": 1.0, "train.weight_decay": 0.0, "train.warmup": 0.0, "train.schedule": "linear",
+    "train.max_grad_norm": 1.0, "train.max_length": 32, "terms.infonce.temperature": 0.05, "encoder.pooling": "cls",
+    "views.passes": 2, "views.mlp": {}, "encoder.dropout": 0.1,
+}  # fmt: skip
+DCLR = {
+    "train.eval_steps": 125, "train.select": ["stsb-dev", "sickr-dev"], "encoder.pooling": "cls_head",
+    "tokens.no_mask.kind": "released.no_mask", "tokens.no_mask.on": [0, 1], "terms.softmax_bce.temperature": 0.05,
+    "scores.instance_weight.kind": "released.zero_logit", "scores.instance_weight.noise": False,
+    "scores.noise.kind": "released.against_batch", "terms.softmax_bce.kind": "released.softmax_bce",
+}  # fmt: skip
+RANKCSE = {
+    "terms.consistency.kind": "released.clamped", "train.epochs": 1.0, "train.learning_rate": 3e-5, "train.warmup": 0.0,
+    "train.eval_steps": 125, "train.batch_size": 128, "teachers.rank.weights": [0.33, 0.67],
+    "teachers.rank.pooling": ["cls", "cls"], "terms.infonce.temperature": 0.05,
+}  # fmt: skip
+
+
+def dclr(epochs: float, batch: int, rate: float, ratio: float, threshold: float, backbone: str, guide: str) -> dict:
+    """A line of run.sh: the last but two are k and φ."""
+    return DCLR | {
+        "train.epochs": epochs, "train.batch_size": batch, "train.learning_rate": rate, "scores.noise.ratio": ratio,
+        "scores.instance_weight.threshold": threshold, "encoder.backbone": backbone, "teachers.guide.models": [guide],
+    }  # fmt: skip
+
+
+PUBLISHED: dict[str, dict[str, object]] = {
+    "simcse-bert-base": SIMCSE | {"train.batch_size": 64, "train.learning_rate": 3e-5},
+    "simcse-bert-large": SIMCSE | {"train.batch_size": 64, "train.learning_rate": 1e-5},
+    "simcse-roberta-base": SIMCSE | {"train.batch_size": 512, "train.learning_rate": 1e-5},
+    "simcse-roberta-large": SIMCSE | {"train.batch_size": 512, "train.learning_rate": 3e-5},
+    "dclr-bert-base": {
+        "scores.noise.ratio": 1.0, "scores.instance_weight.threshold": 0.9, "train.batch_size": 128,
+    },
+    "dclr-roberta-base": {"scores.noise.ratio": 2.5, "scores.instance_weight.threshold": 0.85},
+    "dclr-bert-large": {"scores.noise.ratio": 4.0, "train.batch_size": 256, "train.learning_rate": 3e-5},
+    "dclr-roberta-large": {"scores.noise.ratio": 5.0, "train.learning_rate": 1e-5},
+    "dclr-bert-base-released": dclr(3.0, 128, 3e-5, 1.0, 0.9, "bert-base-uncased", "simcse-bert-base"),
+    "dclr-roberta-base-released": dclr(3.0, 128, 3e-5, 2.5, 0.85, "roberta-base", "simcse-roberta-base"),
+    "dclr-bert-large-released": dclr(1.0, 64, 3e-5, 3.0, 0.9, "simcse-bert-large", "simcse-bert-base"),
+    "dclr-roberta-large-released": dclr(1.0, 64, 1e-5, 5.0, 0.85, "simcse-roberta-large", "simcse-roberta-base"),
+    "rankcse-listnet-bert-base": {"terms.rank.temperature": 0.025, "terms.rank.teacher_temperature": 0.0125},
+    "rankcse-listnet-roberta-base": {"terms.rank.temperature": 0.05, "train.learning_rate": 2e-5},
+    "rankcse-listmle-bert-base": {"terms.listmle.temperature": 0.05, "train.learning_rate": 2e-5},
+    "rankcse-listmle-roberta-large": {"terms.listmle.temperature": 0.025, "teachers.rank.weights": [1, 2]},
+    "rankcse-listnet-bert-base-released": RANKCSE | {
+        "terms.rank.temperature": 0.05, "terms.rank.teacher_temperature": 0.05,  # τ₂ of its script: half is not used
+    },
+    "rankcse-listmle-bert-base-released": RANKCSE | {
+        "terms.listmle.temperature": 0.05, "terms.listmle.kind": "released.floored",
+    },
+    "whitenedcse-bert-base": {"views.sgw.groups": 384, "views.sgw.copies": 1, "views.passes": 3},
+    "whitenedcse-bert-large": {"views.sgw.groups": 512, "train.learning_rate": 3e-5},
+    "whitenedcse-bert-base-released": {
+        "views.sgw.groups": 128, "views.sgw.copies": 1, "views.passes": 3, "views.sgw.kind": "released.detach",
+        "train.batch_size": 128, "train.accumulation": 2, "train.learning_rate": 1e-5, "train.eval_steps": 125,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_papers_settings_and_those_of_released_code(name: str) -> None:
     found = flat(read_preset(name))
-    assert {key: found[key] for key in expected} == expected
+    assert {key: found[key] for key in PUBLISHED[name]} == PUBLISHED[name]
+    if name.startswith("dclr") and name.endswith("released"):
+        assert ("views.mlp" in found) == ("base" in name), "large models have no head behind their pooler"
+        assert "terms.infonce.temperature" not in found
 
 
 def test_a_teacher_that_is_not_there_is_named() -> None:
     with pytest.raises(UserError, match=r"scores\.instance_weight\.teacher = 'nobody'"):
         read_preset("dclr", ["scores.instance_weight.teacher=nobody"])
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # epochs, sentences a process, rate, k, φ, backbone and guide of run.sh
-        ("bert-base", (3.0, 128, 3e-5, 1.0, 0.9, "bert-base-uncased", "simcse-bert-base")),
-        ("roberta-base", (3.0, 128, 3e-5, 2.5, 0.85, "roberta-base", "simcse-roberta-base")),
-        ("bert-large", (1.0, 64, 3e-5, 3.0, 0.9, "simcse-bert-large", "simcse-bert-base")),
-        ("roberta-large", (1.0, 64, 1e-5, 5.0, 0.85, "simcse-roberta-large", "simcse-roberta-base")),
-    ],
-)
-def test_dclr_as_released(name: str, expected: tuple[object, ...]) -> None:
-    preset = read_preset(f"dclr-{name}-released")
-    found = flat(preset)
-    keys = ["train.epochs", "train.batch_size", "train.learning_rate", "scores.noise.ratio",
-            "scores.instance_weight.threshold", "encoder.backbone"]  # fmt: skip
-    assert (*(found[key] for key in keys), *preset.teachers["guide"]["models"]) == expected
-    assert ("mlp" in preset.views) == ("base" in name), "large models have no head behind their pooler"
-    others = {
-        "train.eval_steps": 125, "train.select": ["stsb-dev", "sickr-dev"], "encoder.pooling": "cls_head",
-        "tokens.no_mask.kind": "released.no_mask", "tokens.no_mask.on": [0, 1],
-        "scores.instance_weight.kind": "released.zero_logit", "scores.instance_weight.noise": False,
-        "scores.noise.kind": "released.against_batch", "terms.softmax_bce.kind": "released.softmax_bce",
-        "terms.softmax_bce.temperature": 0.05,
-    }  # fmt: skip
-    assert {key: found[key] for key in others} == others
-    assert "infonce" not in preset.terms
-
-
-@pytest.mark.parametrize("kind", ["listnet", "listmle"])
-def test_rankcse_as_the_community_has_it(kind: str) -> None:
-    found = flat(read_preset(f"rankcse-{kind}-bert-base-released"))
-    expected = {
-        "terms.consistency.kind": "released.clamped", "train.epochs": 1.0, "train.learning_rate": 3e-5,
-        "train.warmup": 0.0, "train.eval_steps": 125, "train.batch_size": 128, "teachers.rank.weights": [0.33, 0.67],
-        "teachers.rank.pooling": ["cls", "cls"],
-    }  # fmt: skip
-    assert {key: found[key] for key in expected} == expected
-    student = found["terms.rank.temperature" if kind == "listnet" else "terms.listmle.temperature"]
-    assert student == found["terms.infonce.temperature"] == 0.05
-    if kind == "listnet":
-        assert found["terms.rank.teacher_temperature"] == 0.05, "tau 2 of its script; half of it is not used"
-    else:
-        assert found["terms.listmle.kind"] == "released.floored"
 
 
 @pytest.mark.parametrize("label", ["score", "loss"])

@@ -14,18 +14,15 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
-from torch import nn
 
 from drawn import cosines_of, draw, scores
 from isotrope import component
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.scores.instance_weight import InstanceWeight
-from isotrope.scores.noise import Noise
 from isotrope.terms._queue import projection
 from isotrope.terms.alignment import alignment
 from isotrope.terms.consistency import consistency
-from isotrope.terms.distillation import Distillation, distillation
+from isotrope.terms.distillation import distillation
 from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet
 from isotrope.terms.peer_lists import PeerLists, peer_lists
@@ -202,22 +199,6 @@ def test_all_batches_of_a_step_enter() -> None:
     assert torch.equal(term.rows, torch.cat([*newest, before])[:SIZE]), "they enter once"
 
 
-def test_the_queue_is_saved() -> None:
-    term, again = over_queue(), over_queue()
-    term(batch())
-    term.after_step(None)
-    again.load_state_dict(term.state_dict())
-    assert set(term.state_dict()) == {"rows", "projection.weight"}
-    assert again(batch(1)).item() == term(batch(1)).item()
-
-
-@pytest.mark.parametrize("kind", ["listnet", "listmle"])
-def test_without_a_queue_nothing_is_built(kind: str) -> None:
-    term = component("terms", kind, teacher="rank")
-    assert term.build(BuildContext()) is term
-    assert not isinstance(term, nn.Module)
-
-
 def test_a_student_as_wide_as_its_teacher_starts_in_the_teachers_own_directions() -> None:
     assert torch.equal(projection(3, 3).weight, torch.eye(3))
 
@@ -245,21 +226,6 @@ def test_distillation_rests_at_the_teacher() -> None:
     assert cosines.grad.abs().max() < 1e-12
     other = torch.tanh(draw(2, 4, 4)).requires_grad_()
     assert torch.autograd.gradcheck(lambda c: distillation(c, teacher[:4, :4], 0.3), other)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_distillation_through_its_class(dtype: torch.dtype) -> None:
-    """Noise columns and weights are not its matter; at saturation it stays finite."""
-    stack = torch.cat([torch.ones(2, 3, 8), -torch.ones(2, 1, 8)], dim=1).to(dtype).requires_grad_()
-    term = component("terms", "distillation", teacher="guide", temperature=0.01, weight=0.5)
-    plain = scores(stack, draw(4, 8, dtype=torch.float32))
-    loss = term(InstanceWeight("guide", 0.5)(Noise()(plain)))
-    assert loss.item() == term(plain).item()
-    assert loss.item() == pytest.approx(0.5 * distillation(plain.cosines, plain.teacher("guide"), 0.01).item())
-    loss.backward()
-    assert stack.grad is not None
-    assert torch.isfinite(stack.grad).all()
-    assert Distillation("guide", weight=0.0)(plain).item() == 0.0
 
 
 @pytest.mark.parametrize("measure", ["cosine", "l2"])

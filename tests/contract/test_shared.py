@@ -1,0 +1,109 @@
+"""What components share: the context that they are built with, hidden words, moving averages."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from isotrope import load
+from isotrope.contract.context import BuildContext, built
+from isotrope.contract.hiding import Hiding, noise_of_rows
+from isotrope.contract.moving import decay_at, follow
+from isotrope.errors import UserError
+
+
+class Wide:
+    def build(self, context: BuildContext) -> str:
+        return f"wide {context.needed('width')}"
+
+
+def test_a_student_tells_its_width_and_tokenizer(tiny_model: Path) -> None:
+    student = load(tiny_model, "mean", device="cpu")
+    context = BuildContext.of(student, folder=tiny_model)
+    assert (context.width, context.folder, context.student) == (32, tiny_model, student)
+    assert context.tokenizer("the river")["input_ids"]
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(UserError, match=r"needs the corpus of its run: give it: BuildContext\(corpus="):
+        BuildContext(width=8).needed("corpus")
+
+
+def test_built_goes_into_lists_and_dictionaries() -> None:
+    plain = object()
+    given: list[Any] = [Wide(), {"a": Wide(), "b": plain}]
+    assert built(given, BuildContext(width=3)) == ["wide 3", {"a": "wide 3", "b": plain}]
+
+
+PAD, CLS, SEP, MASK, WORDS = 0, 1, 2, 3, 500
+
+
+class Tokenizer(SimpleNamespace):
+    def __len__(self) -> int:
+        return WORDS
+
+
+def hiding(ratio: float = 0.3) -> Hiding:
+    return Hiding(Tokenizer(mask_token_id=MASK, all_special_ids=[PAD, CLS, SEP, MASK]), ratio)
+
+
+def test_a_share_is_hidden_and_shown_in_three_ways() -> None:
+    ids = torch.randint(4, WORDS, (400, 30), generator=torch.Generator().manual_seed(1))
+    ids[:, 0], ids[:, -1] = CLS, SEP
+    mask = (torch.arange(30) < torch.randint(5, 31, (400, 1))).long()
+    hidden, shown = hiding()(ids, mask, torch.rand(400, 30, 3, generator=torch.Generator().manual_seed(0)))
+    words = mask.bool() & (ids > MASK)
+    assert not hidden[~words].any(), "neither marks nor padding"
+    assert torch.equal(shown[~hidden], ids[~hidden])
+    assert abs(hidden.sum() / words.sum() - 0.3) < 0.02
+    masked, kept = shown[hidden] == MASK, shown[hidden] == ids[hidden]
+    assert abs(masked.float().mean() - 0.8) < 0.03
+    assert abs(kept.float().mean() - 0.1) < 0.03
+    assert shown.max() < WORDS
+
+
+def test_the_numbers_of_a_sentence_depend_on_its_seed_alone() -> None:
+    mask = torch.tensor([[1, 1, 1, 0], [0, 0, 1, 1]])
+    noise = noise_of_rows(mask, [7, 8])
+    assert (noise[mask == 0] == 1).all(), "padding is never hidden"
+    assert torch.equal(noise_of_rows(torch.tensor([[0, 0, 1, 1, 1]]), [7])[0, 2:], noise[0, :3])
+    assert torch.equal(noise_of_rows(mask.flip(0), [8, 7]), noise.flip(0))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
+def test_the_average_of_steps_is_the_sum_by_hand(dtype: torch.dtype, tolerance: float) -> None:
+    leader, average = nn.BatchNorm1d(3).to(dtype), nn.BatchNorm1d(3).to(dtype).requires_grad_(False)
+    weights = torch.arange(12, dtype=dtype).view(4, 3)
+    expected = average.weight.clone()
+    for row in weights:
+        leader.weight.data, leader.running_mean = row.clone(), row + 1
+        follow(average, leader, 0.9)
+        expected = 0.9 * expected + 0.1 * row
+    assert torch.allclose(average.weight, expected, rtol=tolerance)
+    assert torch.equal(average.running_mean, weights[-1] + 1), "running statistics are copied"
+    assert torch.equal(leader.weight, weights[-1])
+
+
+def test_a_leader_of_another_precision_is_followed_in_the_averages_own() -> None:
+    leader, average = nn.Linear(2, 2).bfloat16(), nn.Linear(2, 2)
+    start = average.weight.clone()
+    follow(average, leader, 0.995)
+    assert average.weight.dtype == torch.float32
+    assert torch.allclose(average.weight, 0.995 * start + 0.005 * leader.weight.float())
+
+
+@given(st.integers(0, 30_000), st.floats(0, 1), st.integers(1, 20_000))
+def test_the_decay_rises_to_one(step: int, start: float, rise: int) -> None:
+    assert decay_at(step, start, 0) == start
+    assert decay_at(0, start, rise) == pytest.approx(start)
+    assert start - 1e-9 <= decay_at(step, start, rise) <= decay_at(step + 1, start, rise) + 1e-9 <= 1 + 1e-9
+    assert decay_at(rise + step, start, rise) == 1
+    assert decay_at(rise, start, 2 * rise) == pytest.approx(1 - (1 - start) * (math.cos(math.pi / 2) + 1) / 2)
