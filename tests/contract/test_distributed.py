@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,13 +50,8 @@ def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_
     lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:64], text[64:], strict=True))
     table.write_text("\n".join(lines))
     more = ["views.sgw.groups=16", 'views.order=["sgw", "mlp"]', "tokens.shuffle.on=[1]"]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    arguments = [str(ROOT / "tests" / "ranks.py"), str(table), str(tiny_model), str(tmp_path / "two"), "8", "0.1"]
-    done = subprocess.run(
-        [*command, *arguments, *more], capture_output=True, text=True, timeout=900,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / "two", 8, 0.1)
+    torchrun(*map(str, arguments), *more, processes=2)
     first, second = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
     assert "components.0.momentum.covariance" in first
     for name, value in first.items():

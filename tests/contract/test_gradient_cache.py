@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +22,7 @@ from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.infonce import InfoNCE
 from isotrope.training import prepare as prepare_module
 from isotrope.types import Batch
+from small_runs import torchrun
 
 N, PART = 12, 5  # the last part is smaller
 PRESETS = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt"]
@@ -200,14 +198,8 @@ def test_two_processes_in_mini_batches_equal_one_with_the_full_batch(
     table = tmp_path / "pairs.jsonl"
     lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:96], text[96:], strict=True))
     table.write_text("\n".join(lines))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    arguments = [ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / "two", 8, 0.0]
-    more = ["train.accumulation=2", "train.mini_batch_size=3"]
-    done = subprocess.run(
-        [*command, *map(str, arguments), *more], capture_output=True, text=True, timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / "two", 8, 0.0)
+    torchrun(*map(str, arguments), "train.accumulation=2", "train.mini_batch_size=3", processes=2)
 
     built: list[Objective] = []
 

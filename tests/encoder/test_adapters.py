@@ -25,7 +25,6 @@ from isotrope.encoder.adapters import WEIGHTS, adapter_weights, add_adapter, mer
 from isotrope.encoder.average import average
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.pooling import dense
-from isotrope.encoder.student import keep_layers
 from isotrope.errors import UserError
 from isotrope.teachers._model import INITIAL, TeacherModel
 from isotrope.training.page import write_report
@@ -186,14 +185,6 @@ def test_the_teacher_initial_is_the_base(qwen: Path) -> None:
     torch.testing.assert_close(teacher(TEXTS_LORA), before, atol=1e-5, rtol=1e-5)
 
 
-def test_fewer_layers_of_an_adapted_model(qwen: Path) -> None:
-    """As InfoCSE takes them of the student."""
-    model = filled(load(qwen, device="cpu"))
-    whole = model.encode(TEXTS_LORA)
-    np.testing.assert_allclose(keep_layers(model, 2).encode(TEXTS_LORA), whole, atol=1e-5)
-    assert not np.allclose(keep_layers(model, 1).encode(TEXTS_LORA), whole, atol=1e-2)
-
-
 def test_merged_and_adapter_give_equal_vectors(
     qwen: Path, corpus_file: Path, pairs_file: Path, adapted: Run, tmp_path: Path
 ) -> None:
@@ -275,8 +266,3 @@ def test_a_loss_that_ties_weights_takes_no_adapter(tiny_model: Path, corpus_file
     preset.write_text(f'loss = "{loss}"\n[encoder]\nbackbone = "?"\n')
     with pytest.raises(UserError, match=r"cannot be made for .*: leave out \[encoder\.lora\]"):
         small_run(tiny_model, corpus_file, tmp_path / "run", LORA, preset=preset)
-
-
-def test_an_adapter_of_an_adapter_is_saved_merged(adapted: Run, corpus_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the backbone is an adapter, or its config"):
-        trained(adapted.folder / "model", corpus_file, tmp_path / "run", ADAPTER)

@@ -78,11 +78,6 @@ def test_tokens_that_see_ahead_do_so_wherever_the_model_loads(qwen: Path, tmp_pa
         load(tmp_path / "saved", bidirectional=True)
 
 
-def test_an_encoder_has_nothing_to_see_ahead(tiny_model: Path) -> None:
-    with pytest.raises(UserError, match="sees all others already: leave it out"):
-        load(tiny_model, bidirectional=True)
-
-
 def test_a_tokenizer_without_padding_pads_with_its_end(qwen: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(qwen, tmp_path / "bare")
     path = bare / "tokenizer_config.json"

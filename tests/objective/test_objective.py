@@ -16,7 +16,6 @@ from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import mean_of_all
 from isotrope.errors import UserError
-from isotrope.preset.preset import build_objective, read_preset
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
 from isotrope.training.state import ObjectiveState
@@ -55,21 +54,6 @@ def test_views_are_passes_with_their_own_dropout(tiny_model: Path) -> None:
     assert torch.allclose(calm.stack[0], expected, atol=1e-5)
 
 
-def test_every_step_changes_the_loss(tiny_model: Path) -> None:
-    preset = read_preset("simcse")
-    model = student(tiny_model, dropout=0.0).eval()
-    torch.manual_seed(0)
-    objective = build_objective(preset, model)
-    text = sentences(18)
-    features = columns(model, text[:6], text[6:12], text[12:])
-    whole = objective(features, None)["infonce"].item()
-    for steps in (objective.views, objective.scores):
-        taken = steps.pop()
-        assert objective(features, None)["infonce"].item() != pytest.approx(whole, rel=1e-6)
-        steps.append(taken)
-    assert objective(features, None)["infonce"].item() == whole
-
-
 def test_teachers_get_row_ids_and_give_lists(tiny_model: Path) -> None:
     seen = []
 
@@ -87,12 +71,6 @@ def test_teachers_get_row_ids_and_give_lists(tiny_model: Path) -> None:
         objective(columns(model, sentences(3)), None)
     objective(columns(model, sentences(3)), torch.tensor([5, 2, 9]))
     assert seen[0].tolist() == [5, 2, 9]
-
-
-def test_matryoshka_runs_once_a_dimension(tiny_model: Path) -> None:
-    model = student(tiny_model).train()
-    losses = Objective(model, {"infonce": InfoNCE()}, dims=[8, 32])(columns(model, sentences(6)), None)
-    assert set(losses) == {"infonce@8", "infonce@32"}
 
 
 def test_random_steps_are_a_function_of_seed_and_step(tiny_model: Path) -> None:
@@ -186,17 +164,6 @@ def test_components_hear_of_each_optimizer_step(tiny_model: Path, tmp_path: Path
     ).train()  # fmt: skip
     assert objective.step == 6
     assert objective.scores[0].told == 3
-
-
-def test_token_steps_touch_their_passes_alone(tiny_model: Path) -> None:
-    def blank(features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        return {**features, "input_ids": torch.full_like(features["input_ids"], 7)}
-
-    model = student(tiny_model, dropout=0.0).eval()
-    views = Objective(model, {"infonce": InfoNCE()}, tokens=[(blank, [1])]).encode(columns(model, sentences(4)), None)
-    plain = Objective(model, {"infonce": InfoNCE()}).encode(columns(model, sentences(4)), None)
-    assert torch.equal(views.stack[0], plain.stack[0])
-    assert not torch.allclose(views.stack[1], plain.stack[1])
 
 
 def test_a_step_that_lengthens_its_pass_leaves_the_others(tiny_model: Path) -> None:

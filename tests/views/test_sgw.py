@@ -11,14 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
-from conftest import sentences
 from drawn import draw
-from isotrope import Objective, component, load
+from isotrope import component
 from isotrope.errors import UserError
-from isotrope.terms.infonce import InfoNCE
-from isotrope.types import Batch, Scores, Views
+from isotrope.types import Batch, Views
 from isotrope.views.sgw import SGW, group_whiten
 from oracle import whitening as oracle
 
@@ -320,18 +318,6 @@ def test_more_channels_than_sentences_take_the_momentum(method: Any) -> None:
     assert values[-1] / values[0] < 100 < torch.linalg.cond(mix @ mix.T)
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_constant_features_are_finite_in_training(running: bool) -> None:
-    stack = torch.full((2, 8, 12), 3.3, requires_grad=True)
-    step = sgw(dim=12, groups=6, running=running)
-    for _ in range(2):
-        found = step(views(stack))
-        InfoNCE()(Scores.from_views(found)).backward()
-        assert torch.isfinite(found.stack).all()
-    assert stack.grad is not None
-    assert torch.isfinite(stack.grad).all()
-
-
 @pytest.mark.parametrize("groups", [12, 6, 4, 3])
 @pytest.mark.parametrize("running", [True, False, "before"])
 def test_training_waits_for_no_gpu(groups: int, running: Any) -> None:
@@ -350,41 +336,3 @@ def test_training_waits_for_no_gpu(groups: int, running: Any) -> None:
     assert stack.grad is not None
     with pytest.raises(RuntimeError):
         bool(found.stack.sum() > 0)
-
-
-@pytest.mark.parametrize(
-    ("passes", "options"), [(1, {"copies": 3}), (3, {}), (2, {"groups": 1, "running": True}), (2, {"normalize": True})]
-)
-def test_trains_in_an_objective_and_resumes(tiny_model: Path, passes: int, options: dict[str, Any]) -> None:
-    def start() -> tuple[Objective, torch.optim.Optimizer]:
-        torch.manual_seed(0)
-        model = load(tiny_model, "cls", dropout=0.1, device="cpu").train()
-        steps: list[nn.Module] = [sgw(**{"dim": 32, "groups": 16, **options}), component("views", "mlp", dim=32)]
-        objective = Objective(model, {"infonce": InfoNCE()}, views=steps, passes=passes).train()  # type: ignore[arg-type]
-        return objective, torch.optim.SGD(objective.parameters(), lr=0.05)
-
-    def train(objective: Objective, optimizer: torch.optim.Optimizer, numbers: range) -> list[float]:
-        losses = []
-        for number in numbers:
-            torch.manual_seed(number)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=number % 2 == 1):
-                loss = objective([objective.model.preprocess(sentences(12, seed=number))], None)["infonce"]
-            optimizer.zero_grad()
-            loss.backward()
-            assert all(torch.isfinite(p.grad).all() for p in objective.parameters() if p.grad is not None)
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
-
-    objective, optimizer = start()
-    train(objective, optimizer, range(4))
-    middle = {
-        name: value.clone() if isinstance(value, Tensor) else value for name, value in objective.state_dict().items()
-    }
-    expected = train(objective, optimizer, range(4, 8))
-    assert np.isfinite(expected).all()
-    again, optimizer = start()
-    again.load_state_dict(middle)
-    assert train(again, optimizer, range(4, 8)) == expected
-    for name, value in objective.state_dict().items():
-        assert torch.equal(torch.as_tensor(again.state_dict()[name]), torch.as_tensor(value)), name
