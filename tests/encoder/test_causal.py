@@ -110,7 +110,7 @@ def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
     shape |= {"OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64}, "Gemma3Text": {"query_pre_attn_scalar": 8}}.get(
         kind, {}
     )
-    left, right = (build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right"))  # type: ignore[arg-type]
+    left, right = (build_decoder(tmp_path / side, side, kind=kind, **shape) for side in ("left", "right"))
     for ahead in (False, True):
         model, other = (load(folder, device="cpu", bidirectional=ahead) for folder in (left, right))
         vectors = model.encode(TEXTS)
@@ -132,7 +132,7 @@ def test_decoders_of_many_kinds(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_every_command_takes_a_decoder(side: str, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
     """Train (SimCSE, then RankCSE with token steps and gradient caching), encode, evaluate, whiten, export, improve."""
-    model, pooling = build_decoder(tmp_path / "qwen", side), "encoder.pooling=lasttoken"  # type: ignore[arg-type]
+    model, pooling = build_decoder(tmp_path / "qwen", side), "encoder.pooling=lasttoken"
     first = small_run(model, corpus_file, tmp_path / "first", pooling, dev=str(pairs_file))
     steps = ["tokens.shuffle.on=[1]", "tokens.cutoff.on=[1]", "tokens.repeat.on=[0]", "train.mini_batch_size=8"]
     second = small_run(

@@ -132,7 +132,7 @@ def test_what_cannot_be_had_is_refused_in_one_line(tmp_path: Path, monkeypatch: 
     with pytest.raises(UserError, match="bert has no plain list of 2 layers: choose another student"):
         keep_layers(torch.nn.Sequential(_Words(odd)), 1)
     with pytest.raises(UserError, match=r"layers:1: a Linear has no layers: choose static"):
-        keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)  # type: ignore[arg-type]
+        keep_layers(torch.nn.Sequential(torch.nn.Linear(2, 2)), 1)
     for count in (4, 20, 10**6):
         with pytest.raises(UserError, match=rf"vocabulary:{count}: the model has \d+ tokens, .*: choose 31 to \d+, or"):
             keep_tokens(load(teacher), count)
@@ -173,7 +173,7 @@ def test_units_that_do_nothing_can_go_without_a_change(kind: str) -> None:
         expected = whole(**features).last_hidden_state
         holder = torch.nn.Module()
         holder.auto_model = whole
-        keep_units([holder], 16)  # type: ignore[arg-type]
+        keep_units([holder], 16)
         found = whole(**features).last_hidden_state
     real = features["attention_mask"].bool()
     assert_close(found[real], expected[real])

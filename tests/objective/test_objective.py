@@ -62,7 +62,7 @@ def test_teachers_get_row_ids_and_give_lists(tiny_model: Path) -> None:
         return torch.eye(4)[batch.rows % 4]
 
     class Peek:
-        def __call__(self, scores):  # type: ignore[no-untyped-def]
+        def __call__(self, scores):
             return scores.teacher("guide").sum() * 0 + scores.pairs.sum()
 
     model = student(tiny_model).train()
@@ -205,7 +205,7 @@ def test_a_component_that_asks_gets_the_states_of_tokens(tiny_model: Path, packe
         asked = {key: value for key, value in reading.read.items() if key != "token_type_ids"}
         expected = plain(dict(asked))["token_embeddings"]
         real = reading.read["attention_mask"].bool()
-        assert torch.allclose(reading.states[real], expected[real], atol=1e-5)  # type: ignore[index]
+        assert torch.allclose(reading.states[real], expected[real], atol=1e-5)
     assert views.readings[1].read["attention_mask"].sum() < text["attention_mask"].sum(), "the damaged text"
     loss = objective.loss(views, [], objective.terms)["longest"]
     whole = Objective(plain, terms).train()

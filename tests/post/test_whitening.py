@@ -151,7 +151,7 @@ def test_cosines_of_bits_order_as_the_hamming_distance(k: int | None) -> None:
 def test_zeros_and_equal_vectors_stay_finite() -> None:
     for vectors in (np.zeros((3, 4)), np.ones((3, 4))):
         for precision in ("float32", "int8", "binary"):
-            assert np.isfinite(shortened(vectors, 2, precision)(vectors)).all()  # type: ignore[arg-type]
+            assert np.isfinite(shortened(vectors, 2, precision)(vectors)).all()
 
 
 def test_what_is_asked_for() -> None:

@@ -134,7 +134,7 @@ def test_a_teacher_gives_the_labels(tiny_model: Path) -> None:
     student = isotrope.load(tiny_model, "mean", device="cpu").eval()
     ours = built(tiny_model, LOSSES + "EmbedDistillLoss", "loss_options.projection_dim=8", *TAUGHT).eval()
     theirs = EmbedDistillLoss(student, projection_dim=8)
-    theirs.projection.load_state_dict(ours.inner.projection.state_dict())  # type: ignore[union-attr]
+    theirs.projection.load_state_dict(ours.inner.projection.state_dict())
     ours.teacher = lambda batch: taught[batch.rows]
     expected = theirs([student.preprocess(text)], taught)
     assert ours([student.preprocess(text)], rows).item() == pytest.approx(expected.item(), rel=1e-6)

@@ -330,7 +330,7 @@ def test_a_third_party_s_class_is_imported_when_a_run_starts(tmp_path: Path, mon
     assert "pairs_of_theirs" not in sys.modules
     check_third_parties(preset)
     assert preset.pairs is not None
-    assert pair_maker(preset.pairs)[0].words == 5  # type: ignore[attr-defined]
+    assert pair_maker(preset.pairs)[0].words == 5
     with pytest.raises(UserError, match=r"pairs.word is an unknown key"):
         check_pairs({"kind": "pairs_of_theirs:First", "word": 5}, third_parties=True)
     with pytest.raises(UserError, match="is not a component of pairs"):

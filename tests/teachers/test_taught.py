@@ -127,7 +127,7 @@ def test_it_is_no_module_has_no_gradient_and_needs_a_corpus(corpus: Texts, tiny_
     assert not isinstance(taught, torch.nn.Module), "a trainer would take it for the student"
     assert not taught(batch(0)).requires_grad
     with pytest.raises(UserError, match="needs the corpus"):
-        isotrope.component("teachers", "live", model=str(tiny_model)).build(known(None))  # type: ignore[arg-type]
+        isotrope.component("teachers", "live", model=str(tiny_model)).build(known(None))
 
 
 class TestInitial:

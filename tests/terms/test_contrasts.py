@@ -62,7 +62,6 @@ def test_the_farthest_positive_is_pulled_hardest() -> None:
     cosines[1] += 0.2 * torch.eye(3)
     cosines.requires_grad_()
     multi_positive_inside(cosines, 0.05).backward()
-    assert cosines.grad is not None
     near, far = cosines.grad.diagonal(dim1=1, dim2=2).mean(1)
     assert far < near <= 0
 
@@ -96,7 +95,6 @@ def test_finite_at_saturated_similarities(dtype: torch.dtype, printed: bool) -> 
     loss = MultiPositiveInside(temperature=0.01, printed=printed)(found) + MultiPositiveInside()(nothing)
     loss.backward()
     assert torch.isfinite(loss)
-    assert stack.grad is not None
     assert torch.isfinite(stack.grad).all()
 
 
@@ -108,7 +106,6 @@ def test_the_edges_are_exact_and_have_finite_gradients(edge: float, dtype: torch
     angle = math.acos(max(-1.0, min(1.0, float(cosine[0, 0].detach()))))
     assert found[0, 0].item() == pytest.approx(math.cos(angle + 0.1745), abs=1e-6)
     arc(cosine, 0.05, 0.1745).backward()
-    assert cosine.grad is not None
     assert torch.isfinite(cosine.grad).all()
 
 
@@ -255,7 +252,6 @@ def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_mod
     term.moved.weight = 0.0
     assert (loss - objective([dict(batch)])["self_guided"]).item() == pytest.approx(0.4, rel=1e-3)
     loss.backward()
-    assert weight.grad is not None
     assert before > 0
 
 
@@ -293,7 +289,7 @@ def unit(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torc
 
 def built(width: int, **options: float) -> VaSCL:
     torch.manual_seed(0)
-    return component("terms", "vascl", **options).build(BuildContext(width=width)).double()  # type: ignore[no-any-return]
+    return component("terms", "vascl", **options).build(BuildContext(width=width)).double()
 
 
 def nearest(rows: torch.Tensor, count: int) -> list[list[int]]:

@@ -67,7 +67,7 @@ def test_what_cannot_be_read_is_refused(tiny_model: Path) -> None:
     with pytest.raises(UserError, match="a token step moves words"):
         made([made.model.preprocess(sentences(4))])
     made = objective(tiny_model)
-    made.terms["masked_words"].term = MaskedWords(view=2)  # type: ignore[assignment]
+    made.terms["masked_words"].term = MaskedWords(view=2)
     with pytest.raises(UserError, match="masked_words reads pass 2, and the student reads 0"):
         made([made.model.preprocess(sentences(4))])
 
@@ -211,7 +211,7 @@ def test_every_token_is_told_from_the_vector_and_the_tokens_before(tiny_model: P
     for number, (ids, mask) in enumerate(zip(text["input_ids"], text["attention_mask"], strict=True)):
         tokens, vector = ids[mask.bool()], views.stack[0, number : number + 1]
         for place in range(1, len(tokens)):
-            logits = made.terms["tsdae"].said(vector, tokens[None, :place])  # type: ignore[attr-defined]
+            logits = made.terms["tsdae"].said(vector, tokens[None, :place])
             losses.append(-logits[0, -1].log_softmax(dim=-1)[tokens[place]])
     found = made.loss(views, [], made.terms)["tsdae"]
     assert found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-10)

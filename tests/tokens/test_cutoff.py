@@ -98,7 +98,7 @@ def by_hand(folder: Path, ids: Tensor, zero: list[tuple[int, int | None]]) -> Te
     states = bert.embeddings(input_ids=ids[None])
     for token, feature in zero:
         states[0, token, slice(None) if feature is None else feature] = 0.0
-    return bert.encoder(states).last_hidden_state[0, 0]  # type: ignore[no-any-return]
+    return bert.encoder(states).last_hidden_state[0, 0]
 
 
 @pytest.mark.parametrize("unit", ["token", "feature"])
@@ -115,7 +115,7 @@ def test_equals_what_is_erased_by_hand(tiny_model: Path, unit: str, packed: bool
             drawn.append(super().__call__(features, generator))
             return drawn[-1]
 
-    step = Watched(unit, 0.4)  # type: ignore[arg-type]
+    step = Watched(unit, 0.4)
     with torch.no_grad():
         views = Objective(model, {"infonce": InfoNCE()}, tokens=[(step, [1])]).encode([column], None).stack
         for i, length in enumerate(lengths):

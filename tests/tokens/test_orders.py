@@ -123,7 +123,7 @@ def test_equals_bert_with_these_positions(tiny_model: Path, packed: bool) -> Non
         drawn.append(PositionShuffle()(batch, generator))
         return drawn[-1]
 
-    watched.needs = PositionShuffle.needs  # type: ignore[attr-defined]
+    watched.needs = PositionShuffle.needs
     with torch.no_grad():
         views = Objective(model, {"infonce": InfoNCE()}, tokens=[(watched, [1])]).encode([column], None).stack
         for i, length in enumerate(column["attention_mask"].sum(dim=1).tolist()):

@@ -114,11 +114,11 @@ def test_numbers_equal_the_loop(content: list[list[bool]], longest: int) -> None
 
 def hidden(text: str, step: Phrase, tokenizer: object) -> set[str]:
     """What forty draws hide of a text."""
-    given = tokenizer([text] * 40, return_tensors="pt")  # type: ignore[operator]
+    given = tokenizer([text] * 40, return_tensors="pt")
     shown = step(dict(given), seeded())["input_ids"]
     changed = shown != given["input_ids"]
     assert shown[changed].eq(step.mask_id).all()
-    return {tokenizer.decode(ids[row]) for ids, row in zip(given["input_ids"], changed, strict=True)}  # type: ignore[attr-defined]
+    return {tokenizer.decode(ids[row]) for ids, row in zip(given["input_ids"], changed, strict=True)}
 
 
 def test_a_phrase_lies_between_stop_words_and_punctuation() -> None:

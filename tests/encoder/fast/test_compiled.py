@@ -102,7 +102,7 @@ def test_a_compiled_run_trains_and_resumes_exactly(tiny_model: Path, tmp_path: P
         return isotrope.train(
             tmp_path / "corpus.txt", model=str(tiny_model), output=output, sentences=128, dev="none", labels="none",
             overrides=["encoder.pooling=mean", *(f"train.{setting}" for setting in settings)], **options,
-        ).folder / "model"  # type: ignore[arg-type]  # fmt: skip
+        ).folder / "model"  # fmt: skip
 
     whole = run(tmp_path / "whole")
     assert 1 <= graphs["unique_graphs"] <= 2
