@@ -38,9 +38,6 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
     """Check what is known when an objective is made; ``parts``: the components of each of `STAGES`, as given.
 
     Warns of weights in half precision.
-
-    Raises:
-        UserError: names what is wrong, and its value.
     """
     _check_student(model)
     width = model.get_embedding_dimension()
@@ -96,12 +93,7 @@ def _of_passes(stage: str, pair: Any, passes: int) -> Any:
 
 
 def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: Tensor | None) -> None:
-    """Check that an objective can read the data: row ids in every step, all else in the first step of training.
-
-    Raises:
-        UserError: teachers have no row ids, or the labels are no row ids; a term needs a second column; the model does
-            not read token ids; all texts are equal.
-    """
+    """Check that an objective can read the data: row ids in every step, all else in the first step of training."""
     if labels is None and objective.teachers:
         raise UserError("the data has no row ids for the teachers", "add an integer column 'label' of row numbers")
     if not objective.training or objective.step:
@@ -124,12 +116,7 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
 
 
 def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any]]) -> Views:
-    """The views, of which something can be learned: a check in the first step. In evaluation, warn of equal views.
-
-    Raises:
-        UserError: there is one view or one sentence; no step uses the hard negatives; the first view and the last are
-            equal.
-    """
+    """The views, of which something can be learned: a check in the first step. In evaluation, warn of equal views."""
     stack, scores = views.stack, objective.scores  # (V, N, D)
     if objective.training and objective.step:
         return views

@@ -42,11 +42,7 @@ def is_third_party(kind: str) -> bool:
 
 
 def component_class(stage: str, kind: str) -> type:
-    """The class behind a component's name; a third party's module is imported.
-
-    Raises:
-        UserError: unknown stage or kind; a class that does not declare that it is a component of this stage.
-    """
+    """The class behind a component's name; a third party's module is imported."""
     if not is_third_party(kind):
         if kind not in (known := kinds(stage)):
             remedy = one_of(kind, known, ", or name a module:Class")
@@ -61,11 +57,7 @@ def component_class(stage: str, kind: str) -> type:
 
 
 def imported_class(named: str, key: str) -> type:
-    """The class that a preset's ``key`` names as ``module:Class``; its module is imported.
-
-    Raises:
-        UserError: there is no such class.
-    """
+    """The class that a preset's ``key`` names as ``module:Class``; its module is imported."""
     path, _, name = named.partition(":")
     try:
         cls = getattr(importlib.import_module(path), name)

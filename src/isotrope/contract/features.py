@@ -29,9 +29,6 @@ def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KE
         model: the encoder.
         column: token ids and mask.
         needs: names of the features that the steps ask for.
-
-    Raises:
-        UserError: this encoder cannot take one of them.
     """
     ids, encoder = column["input_ids"], language_model(model)
     found: dict[str, Tensor] = {}
@@ -84,11 +81,7 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
 
 def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = (EMBEDDING,)) -> tuple[Tensor, ...]:
-    """The encoder's forward pass on token ids (N, L), with erased features where there are some: what is ``wanted``.
-
-    Raises:
-        UserError: token states are wanted, and the model has none.
-    """
+    """The encoder's forward pass on token ids (N, L), with erased features where there are some: what is ``wanted``."""
     if "offsets" in features:
         _in_a_line(features)
     keep, encoder = features.pop(KEEP, None), language_model(model)
@@ -150,11 +143,7 @@ def language_model(model: nn.Module) -> nn.Module | None:
 
 
 def token_table(model: nn.Module) -> nn.Embedding:
-    """The student's own vectors of its tokens (W, E), for a component that reads or writes words.
-
-    Raises:
-        UserError: it has none.
-    """
+    """The student's own vectors of its tokens (W, E), for a component that reads or writes words."""
     if (table := _token_embeddings(language_model(model))) is None:
         raise UserError("a term reads words, and the model has no table of them", "choose a transformer, such as BERT")
     return table

@@ -32,9 +32,6 @@ def read_in_parts(
     """What is ``wanted`` of the encoder's output, as `isotrope.contract.features.outputs` names it.
 
     The states of all parts are kept: they are what a term reads.
-
-    Raises:
-        UserError: on Apple's GPUs, whose random state torch's checkpoints do not keep.
     """
     count = len(features["input_ids"])
     if size is None or count <= size:

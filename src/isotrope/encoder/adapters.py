@@ -26,11 +26,7 @@ _NAME = "default"  # of the one adapter
 
 
 def base_model(where: str, model: str) -> str | None:
-    """The folder or hub name of the model that an adapter changes; None for a model that is no adapter.
-
-    Raises:
-        UserError: peft is not installed; the adapter's files are incomplete or pickled; its base is not a plain model.
-    """
+    """The folder or hub name of the model that an adapter changes; None for a model that is no adapter."""
     try:
         path = find_adapter_config_file(where)
     except (OSError, ValueError):  # no such model: what looks for its configuration says so
@@ -90,9 +86,6 @@ def add_adapter(
         alpha: α; the change is multiplied by α / r.
         dropout: of x, before A.
         targets: how the names of the layers end, or ``all-linear`` alone. None: what peft takes for the architecture.
-
-    Raises:
-        UserError: peft is not installed; no layer has such a name; peft knows none for this architecture.
     """
     _needs_peft("encoder.lora is asked for")
     from peft import LoraConfig
@@ -142,11 +135,7 @@ def merge(model: SentenceTransformer) -> None:
 
 
 def name_base(model: SentenceTransformer, base: str) -> None:
-    """Let the adapter's files name the folder or hub name that they change: a folder by its whole path.
-
-    Raises:
-        UserError: the folder does not hold a plain language model, which peft could load.
-    """
+    """Let the adapter's files name the folder or hub name that they change: a folder by its whole path."""
     encoder: Any = language_model(model)
     folder = Path(base)
     if folder.is_dir() and ((folder / CONFIG).is_file() or not (folder / "config.json").is_file()):

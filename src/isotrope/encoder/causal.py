@@ -27,9 +27,6 @@ def read_both_ways(model: SentenceTransformer, name: str) -> None:
 
     BehnamGhader et al., COLM 2024 (LLM2Vec), Sec. 2.1. https://arxiv.org/abs/2404.05961. Most decoders give worse
     vectors until they are trained so.
-
-    Raises:
-        UserError: the model is no decoder, or its architecture cannot be told to.
     """
     encoder: Any = language_model(model)
     already = encoder is None or sees_ahead(encoder.eval())

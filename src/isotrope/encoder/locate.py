@@ -30,11 +30,7 @@ _SECONDS = 30.0  # to wait for the hub's answer
 
 
 def locate(model: str) -> str:
-    """The folder of a local or shipped model; a hub name as it is.
-
-    Raises:
-        UserError: the path holds no model, or no shipped model has this name.
-    """
+    """The folder of a local or shipped model; a hub name as it is."""
     if model in SHIPPED:
         package, folder, extra = SHIPPED[model]
         if find_spec(package) is None:
@@ -85,9 +81,6 @@ def check_hub(where: str) -> None:
 
     One question, because the libraries ask for each file again and again. A hub that answers with another fault passes
     too: the libraries ask it again.
-
-    Raises:
-        UserError: there is no such model, or no hub.
     """
     if Path(where).is_dir():
         return

@@ -44,11 +44,7 @@ def check_pooling(pooling: str | None) -> None:
 
 
 def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
-    """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D).
-
-    Raises:
-        UserError: the model has no pooler for ``cls_head``, or no mask token for ``mask``.
-    """
+    """The modules that follow ``transformer`` for a pooling's name: ``cls``, ``mean``, ``first_last``, … -> (N, D)."""
     dim = transformer.get_embedding_dimension()
     config = transformer.auto_model.config
     layers = LAYERS[pooling]
@@ -73,9 +69,6 @@ def frame_ids(tokenizer: Any, template: str) -> tuple[list[int], list[int]]:
 
     [CLS] and the template's words, the template's words and [SEP]. Jiang et al., EMNLP 2022, Sec. 4.1.
     https://aclanthology.org/2022.emnlp-main.603
-
-    Raises:
-        UserError: the tokenizer has no mask token; the template lacks a place for the text, or for the mask.
     """
     if not getattr(tokenizer, "is_fast", False) or None in (tokenizer.mask_token, tokenizer.cls_token_id):
         remedy = "choose another pooling, or a masked language model such as isotrope/tiny"

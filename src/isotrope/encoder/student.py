@@ -50,9 +50,6 @@ def student_of(model: SentenceTransformer, student: str | None) -> SentenceTrans
         student: ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
             ``layers:N,vocabulary:V,inner:U`` also keeps only the first V tokens, and U units within each layer; either
             may stand without the other. ``static`` gives each token one vector: `isotrope.encoder.token_vectors`.
-
-    Raises:
-        UserError: the student is unknown, or this model cannot be made so small.
     """
     if student is None:
         return model
@@ -77,10 +74,6 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
     """The given model, which from now on has ``count`` of its layers.
 
     Its language model is built anew from a changed configuration, so it is the same after saving and loading.
-
-    Raises:
-        UserError: there are fewer layers; the architecture has no plain list of layers, or cannot do without those that
-            go; the pooling averages layers.
     """
     if not isinstance(model[0], Transformer):
         raise UserError(f"layers:{count}: a {type(model[0]).__name__} has no layers", "choose static, tiny or a folder")
@@ -124,9 +117,6 @@ def keep_tokens(model: SentenceTransformer, count: int) -> SentenceTransformer:
     """The given model, which from now on knows only the first ``count`` tokens of its vocabulary.
 
     Tokens keep their numbers.
-
-    Raises:
-        UserError: the tokenizer is no WordPiece; there are not more tokens; a special token, or a letter, would go.
     """
     what, whole = f"vocabulary:{count}", model.tokenizer
     state = json.loads(whole.backend_tokenizer.to_str()) if hasattr(whole, "backend_tokenizer") else {}
@@ -158,9 +148,6 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     """The given model, which from now on has ``count`` inner units in each layer: those with the largest `unit_norms`.
 
     Inner units stand between the two matrices of a layer's feed-forward part.
-
-    Raises:
-        UserError: there are not more units; the architecture has no two such matrices in each layer.
     """
     what, whole = f"inner:{count}", model[0].auto_model
     config = whole.config

@@ -63,9 +63,6 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
 
     It ends with unit length where ``model`` does. The pass over the vocabulary is kept in the cache.
-
-    Raises:
-        UserError: the model's tokenizer is not of the `tokenizers` library; the vectors cannot be kept.
     """
     own: Any = model.tokenizer
     backend = own if isinstance(own, Tokenizer) else getattr(own, "backend_tokenizer", None)

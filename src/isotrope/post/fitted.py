@@ -95,11 +95,7 @@ class FittedEncoder(ByRole):
         return self
 
     def encode(self, sentences: list[str], role: Role | None = None) -> npt.NDArray[np.float32]:
-        """Sentences (N,) -> (N, K).
-
-        Raises:
-            UserError: the step cannot be fitted on these sentences or its corpus.
-        """
+        """Sentences (N,) -> (N, K)."""
         if self._transform is None and self.step.fit != TARGET:
             self.fit(self.step.corpus())
         distinct = list(dict.fromkeys(sentences))

@@ -62,11 +62,7 @@ class EncoderName:
 
     @classmethod
     def parse(cls, name: str) -> EncoderName:
-        """Take a name apart; what exists as a folder or file of that name is meant as it is.
-
-        Raises:
-            UserError: an unknown step, option or pooling, or an impossible value.
-        """
+        """Take a name apart; what exists as a folder or file of that name is meant as it is."""
         source, steps = name, list[PostStep]()
         while "+" in source and not _exists(source) and not _is_pooled(source):
             source, _, text = source.rpartition("+")
@@ -117,9 +113,6 @@ def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PR
         name: see the package.
         pooling: for a model whose name says none; word vectors have none.
         prompts: for the model; word vectors take none.
-
-    Raises:
-        UserError: no such model, prompt or file; an unknown pooling, step or option; a value that is not possible.
     """
     parsed = check_name(name, prompts)
     check_pooling(pooling)
@@ -137,11 +130,7 @@ def _model(parsed: EncoderName, pooling: str | None, prompts: Prompts) -> Senten
 
 
 def post_step(text: str, name: str) -> PostStep:
-    """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages.
-
-    Raises:
-        UserError: an unknown step or option, or an impossible value.
-    """
+    """``whitening:k=256,fit=wiki.txt`` -> the step; ``name`` is where it stands, for messages."""
     kind, _, options = text.partition(":")
     if kind not in STEPS:
         raise UserError(f"{name}: there is no step {kind!r}", f"write one of +{', +'.join(STEPS)} behind the model")

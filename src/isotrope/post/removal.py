@@ -17,9 +17,6 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
 
     U (D, k) are the directions of largest variance. The paper projects x and not x − μ onto U. That adds one constant
     to all vectors, (U Uᵀ) μ; here the result stays centred.
-
-    Raises:
-        UserError: no direction would be left; too few vectors for k directions.
     """
     dim = vectors.shape[1]
     if k >= min(len(vectors), dim):

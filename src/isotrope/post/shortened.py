@@ -24,9 +24,6 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
     Rows are cut and get unit length. "int8" rounds each dimension to 256 steps between its least and its largest value
     among ``vectors``. This moves the origin to the middle of the ranges, so cosines change as by centring, and a raw
     model may even gain. "binary" keeps the signs, -1 or 1: cosines then order texts as the Hamming distance does.
-
-    Raises:
-        UserError: k is more than D.
     """
     width = vectors.shape[1]
     if k is not None and k > width:
@@ -67,11 +64,7 @@ class Shortened(PostStep):
 
 
 def shortenings(truncate: str | None, precision: str | None) -> list[Shortened]:
-    """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each precision.
-
-    Raises:
-        UserError: one of them is not possible.
-    """
+    """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each precision."""
     widths, stored = list[int | None](), list[str]()
     for each in _listed(truncate):
         if not each.isascii() or not each.isdigit() or not int(each):

@@ -22,11 +22,7 @@ from isotrope.types import AboveZero, Encoder, Matrix
 
 
 def read_counts(path: str | Path) -> dict[str, float]:
-    """Word counts, a word and its number a line (tab or space between), words in lower case.
-
-    Raises:
-        UserError: a line is something else; names file and line.
-    """
+    """Word counts, a word and its number a line (tab or space between), words in lower case."""
     counts: dict[str, float] = {}
     for number, line in enumerate(lines(source_of(Path(path))), start=1):
         cells = line.split()

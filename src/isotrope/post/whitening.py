@@ -31,9 +31,6 @@ def whitening(
     https://doi.org/10.1016/S0047-259X(03)00096-4.
 
     Su et al., 2021, https://arxiv.org/abs/2103.15316, Algorithm 1, has the exponent 0.5.
-
-    Raises:
-        UserError: more dimensions are asked for than there are; too few sentences for them; all have the same vector.
     """
     wanted = check_size(len(vectors), vectors.shape[1], k, exponent, shrink)
     mean = vectors.mean(axis=0)
@@ -50,11 +47,7 @@ def whitening(
 
 
 def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False) -> int:
-    """How many dimensions are wanted of ``dim``: ``k``, by default all.
-
-    Raises:
-        UserError: more than there are, or too many for so few sentences.
-    """
+    """How many dimensions are wanted of ``dim``: ``k``, by default all."""
     wanted = dim if k is None else k
     if wanted > dim:
         raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")

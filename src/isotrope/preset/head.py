@@ -25,11 +25,7 @@ def head_classes(preset: Preset) -> dict[str, type]:
 
 
 def check_head(preset: Preset) -> None:
-    """Check that the preset has a head to keep, if it asks for that.
-
-    Raises:
-        UserError: there is no view step, or one that cannot be part of a model.
-    """
+    """Check that the preset has a head to keep, if it asks for that."""
     if not preset.train.keep_head:
         return
     if not (found := head_classes(preset)):

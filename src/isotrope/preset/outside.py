@@ -121,11 +121,7 @@ class OutsideLoss(nn.Module):
         return any(id(weight) not in student and weight.requires_grad for weight in self.parameters())
 
     def rehearse(self, columns: Sequence[TextColumn], rows: Tensor) -> None:
-        """Compute the loss of a first batch, before long work. The state does not change.
-
-        Raises:
-            UserError: it cannot be computed from the text.
-        """
+        """Compute the loss of a first batch, before long work. The state does not change."""
         before, teacher = {name: value.clone() for name, value in self.state_dict().items()}, self.teacher
         self.teacher = teacher and Unread(teacher.width)
         try:
@@ -144,11 +140,7 @@ class OutsideLoss(nn.Module):
 
 
 def outside_class(loss: str) -> type[nn.Module]:
-    """Import the class of an outside loss.
-
-    Raises:
-        UserError: there is no such class; it is no loss of sentence-transformers, and does not declare that it is one.
-    """
+    """Import the class of an outside loss."""
     cls = imported_class(loss, "loss")
     path = cls.__module__.split(".")
     own = path[0] == "sentence_transformers" and "losses" in path
@@ -159,11 +151,7 @@ def outside_class(loss: str) -> type[nn.Module]:
 
 
 def refuse_beside_loss(preset: Any) -> None:
-    """Check the tables of a preset that has a loss, or its options. Nothing is imported.
-
-    Raises:
-        UserError: something has no effect, or a teacher is not one model that an option names.
-    """
+    """Check the tables of a preset that has a loss, or its options. Nothing is imported."""
     loss, options = preset.loss, preset.loss_options or {}
     if not is_third_party(loss or ""):
         raise UserError(f"loss = {loss!r} names no class", 'write loss = "module:Class" before all tables')
@@ -180,11 +168,7 @@ def refuse_beside_loss(preset: Any) -> None:
 
 
 def check_options(loss: str, options: Mapping[str, Any], teachers: Collection[str] = ()) -> None:
-    """Check the names of a loss's options, and those of the teachers that they name. Its class is imported.
-
-    Raises:
-        UserError: as `outside_class`; an option that the class does not have; a model that is no teacher.
-    """
+    """Check the names of a loss's options, and those of the teachers that they name. Its class is imported."""
     cls = outside_class(loss)
     parameters = list(inspect.signature(cls).parameters.values())[1:]  # without the student
     # A path would be opened past isotrope's own checks of a model's files, and no preset can give another loss.
@@ -204,9 +188,6 @@ def build_outside(
     """Make a preset's outside loss for this student; its weights are drawn from torch's generator.
 
     An option that is a teacher's name becomes that model: the student as it is now, or the one that the table names.
-
-    Raises:
-        UserError: the loss cannot be made for this student, or a teacher cannot be loaded.
     """
     options, teachers = preset.loss_options or {}, preset.teachers
     check_options(preset.loss, options, teachers)

@@ -156,11 +156,7 @@ def _keys(tables: TomlTable) -> list[str]:
 
 
 def check_third_parties(preset: Preset) -> None:
-    """Import what a preset names as ``module:Class``, and check its options: when a run starts.
-
-    Raises:
-        UserError: no such class, one that is not a component of its stage, a wrong option.
-    """
+    """Import what a preset names as ``module:Class``, and check its options: when a run starts."""
     if preset.loss:
         check_options(preset.loss, preset.loss_options or {}, preset.teachers)
     _check_components(preset, third_parties=True)

@@ -27,11 +27,7 @@ def preset_descriptions() -> dict[str, str]:
 
 
 def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
-    """A preset's tables over those that it extends, with overrides.
-
-    Raises:
-        UserError: no such preset, broken TOML, a circle of ``extends``.
-    """
+    """A preset's tables over those that it extends, with overrides."""
     layers, seen = list[TomlTable](), list[Any]()
     wanted: str | None = name
     while wanted:

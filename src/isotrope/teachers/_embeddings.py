@@ -71,11 +71,7 @@ def cache_key(layout: int, teacher: str, corpus: str, rows: RowIds | None) -> st
 
 
 def places_of(wanted: Tensor, rows: RowIds | None, count: int) -> RowIds:
-    """Where the rows (N,) of a corpus lie among the ``count`` rows that are kept: (N,).
-
-    Raises:
-        UserError: one is not kept.
-    """
+    """Where the rows (N,) of a corpus lie among the ``count`` rows that are kept: (N,)."""
     asked = wanted.cpu().numpy()
     places = asked if rows is None else rows.searchsorted(asked)
     inside = (places >= 0) & (places < count)

@@ -71,11 +71,7 @@ class Bm25:
 
 
 def word_weights(texts: Iterator[str], k1: float, b: float) -> csr_array:
-    """The BM25 weight of each word (V) in each text (N): sparse (N, V). A text without a word has a row of zeros.
-
-    Raises:
-        UserError: no text has a word.
-    """
+    """The BM25 weight of each word (V) in each text (N): sparse (N, V). A text without a word has a row of zeros."""
     bm25s = needs("bm25", "bm25s")  # looks for numba and jax, which takes a second
     tokenizer = bm25s.tokenization.Tokenizer(splitter=WORD, stopwords=None)
     ids = list(tokenizer.streaming_tokenize(texts, update_vocab=True, allow_empty=False))

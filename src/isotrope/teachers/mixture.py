@@ -22,11 +22,7 @@ def mix(
     embeddings: Sequence[Tensor],  # of each teacher (N, T_i)
     weights: Sequence[float],  # of each teacher, normalised here to sum 1
 ) -> Tensor:
-    """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m, a_m′).
-
-    Raises:
-        UserError: not one weight a teacher, or none above zero.
-    """
+    """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m, a_m′)."""
     _check(len(embeddings), weights)
     units = [F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1) for rows in embeddings]
     parts = [(weight / sum(weights)) ** 0.5 * unit for weight, unit in zip(weights, units, strict=True)]

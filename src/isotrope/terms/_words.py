@@ -28,11 +28,7 @@ def changed(
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:
-    """The tokens that token steps have changed in a pass (n, L) bool. One that is shown as it is, is not hidden.
-
-    Raises:
-        UserError: there is no such pass, or its words have moved.
-    """
+    """The tokens that token steps have changed in a pass (n, L) bool. One that is shown as it is, is not hidden."""
     if number not in views.readings:
         problem = f"{term} reads pass {number}, and the student reads {', '.join(map(str, views.readings))}"
         raise UserError(problem, f"set views.passes = {number + 1}, or name another pass")
@@ -45,11 +41,7 @@ def hidden_in(views: Views, number: int, term: str) -> Tensor:
 
 
 def own_states(reading: Reading, width: int, term: str) -> Tensor:
-    """The states (n, L, H) of a pass, of the encoder's own width H.
-
-    Raises:
-        UserError: a layer between encoder and pooling has changed them.
-    """
+    """The states (n, L, H) of a pass, of the encoder's own width H."""
     states = reading.states
     if states is None or states.shape[-1] != width:
         problem = f"{term} reads token states of the encoder's own width, and this model has others"

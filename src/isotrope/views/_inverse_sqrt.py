@@ -20,9 +20,6 @@ def inverse_sqrt(covariance: Tensor, method: Method = "zca") -> Tensor:
 
     pca: columns by rising eigenvalue, the largest entry of each positive. A direction without variance (its eigenvalue
     below rounding) gets no output and no gradient: W is zero there, as the centred features are.
-
-    Raises:
-        UserError: the covariance is not finite (on a GPU this is noticed for C > 4; below, W is NaN).
     """
     try:
         return _InverseSqrt.apply(covariance, method)  # type: ignore[no-any-return, no-untyped-call]
@@ -78,9 +75,6 @@ def eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
 
     By `rotations` up to C = 2, and up to C = 4 on a GPU, which ``torch.linalg.eigh`` would wait for, to ask whether all
     converged. (On a CPU nothing waits, and LAPACK is faster from C = 3: see docs/performance.md.)
-
-    Raises:
-        torch.linalg.LinAlgError: a matrix is not finite. Rotations on a GPU do not look: their result is NaN.
     """
     on_cpu = matrices.device.type == "cpu"
     if matrices.shape[-1] > (2 if on_cpu else 4):

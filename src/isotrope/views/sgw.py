@@ -36,9 +36,6 @@ def group_whiten(
     Channel ``order[i]`` goes to place i, and comes back; groups are neighbouring places. Σ_g (C, C), C = D / groups, is
     the covariance over the N sentences, plus ``eps``·I. In float32 or better, also under autocast. A direction without
     variance (a constant channel, equal sentences) comes out as 0.
-
-    Raises:
-        UserError: groups do not divide D; N <= C without eps (Σ_g is singular).
     """
     count, dim = z.shape[-2:]
     check_groups("groups", groups, dim)

@@ -26,9 +26,6 @@ def compile_layers(model: nn.Module) -> None:
 
     Batches then come in few shapes: lengths are multiples of `packed.WIDTH`, tokens of a sixteenth of the padded batch.
     Dropout draws other masks from the same seed. Saved models know nothing of it.
-
-    Raises:
-        UserError: the encoder is none that `packed.pack` has taken over, or there is no C++ compiler.
     """
     encoder = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
     if encoder is None or not supports(getattr(encoder, "config", None)) or not isinstance(encoder.forward, partial):
