@@ -44,7 +44,7 @@ from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation
 from isotrope.text.readers import Columns
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 BACKBONE, SEED = "isotrope/minilm", 0
 DOMAINS, METHODS = ("SciFact", "Banking77"), ("adapt", "simcse", "mnrl", "gist")

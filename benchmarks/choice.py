@@ -46,7 +46,7 @@ from isotrope.improvement.improve import Improvement, fitting_texts
 from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
 from isotrope.improvement.race import Race
 from isotrope.store.atomic import write_json
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 from isotrope.types import Encoder, Vector
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"

@@ -20,7 +20,7 @@ from isotrope.encoder.student import student_of
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.significance import compare_means
 from isotrope.store.atomic import write_json
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 from isotrope.types import Encoder, Vector
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "compress" / "scifact.json"

@@ -32,7 +32,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import locate
 from isotrope.store.atomic import write_json
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "performance" / "engines.json"
 SIZES = (10**5, 10**6, 10**7)

@@ -15,7 +15,7 @@ import torch
 import sts
 import transfer
 from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 from timing import show
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 from timing import show
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))

@@ -22,7 +22,7 @@ import psutil
 
 from isotrope.store.atomic import write_json
 from isotrope.store.job import RESULT as EVIDENCE
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "improve" / "wikipedia.json"
 MODEL, DOCUMENTS, MINUTES = "isotrope/minilm", 5000, 20

@@ -23,7 +23,7 @@ from isotrope.evaluation.retrieval import OwnTask
 from isotrope.improvement.measure import JUDGED_LENGTH
 from isotrope.post.whitening import whitening
 from isotrope.store.atomic import write_json
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "results" / "whiten" / "shrink.json"
 MODELS, COLLECTIONS = ("isotrope/minilm", "isotrope/tiny@first_last"), ("CACM", "NPL", "Banking77")

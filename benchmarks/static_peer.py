@@ -37,7 +37,7 @@ def measure(work: Path, data: Path) -> None:
     """Train ours, and measure all three; benchmarks/small.py has measured the teacher."""
     import isotrope
     from isotrope.encoder.student import student_of
-    from isotrope.training.environment import environment
+    from isotrope.training.processes import environment
     from small import searched, similar
 
     run = isotrope.compress(

@@ -41,8 +41,7 @@ from isotrope.text.corpus import read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
 from isotrope.text.tokens import token_data
-from isotrope.training.state import ObjectiveState
-from isotrope.training.trainer import Trainer, training_arguments
+from isotrope.training.trainer import ObjectiveState, Trainer, training_arguments
 from timing import System, clock, interleave, lines, ratio, show
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

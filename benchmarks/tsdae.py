@@ -26,7 +26,7 @@ from isotrope.evaluation.sets.domains import load_domain, unlabelled
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
 from isotrope.store.atomic import write_json
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 DOMAIN, BATCH, LENGTH = "CACM", 8, 64
 RESULT = Path(__file__).resolve().parent.parent / "docs" / "results" / "tsdae.json"

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from isotrope.preset.preset import read_preset
     from isotrope.preset.tables import preset_names
     from isotrope.training.onnx import export_onnx as export
-    from isotrope.training.state import ObjectiveState
     from isotrope.training.train import train
+    from isotrope.training.trainer import ObjectiveState
 
     __version__: str
 
@@ -41,7 +41,7 @@ _FACE = {
     "preset_names": "isotrope.preset.tables:preset_names",
     "read_preset": "isotrope.preset.preset:read_preset",
     "Objective": "isotrope.objective.objective:Objective",
-    "ObjectiveState": "isotrope.training.state:ObjectiveState",
+    "ObjectiveState": "isotrope.training.trainer:ObjectiveState",
     "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
 }
 __all__ = [

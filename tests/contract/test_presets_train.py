@@ -24,7 +24,7 @@ import isotrope
 from conftest import ROOT
 from isotrope.encoder.locate import locate
 from isotrope.preset.preset import Preset, preset_names, read_preset
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 STEPS, BATCH = 200, 8
 RECORD = ROOT / "docs" / "results" / "presets-200.json"

@@ -15,7 +15,7 @@ import pytest
 import isotrope
 import isotrope.text
 from isotrope.console.plain import plain_console
-from isotrope.training.settings import RunSettings
+from isotrope.training.inputs import RunSettings
 from isotrope.training.train import run_training
 
 SOURCE = f"{Path(isotrope.__file__).parent}/"

@@ -24,9 +24,8 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.export import NEEDS_5
 from isotrope.errors import UserError
 from isotrope.report.space import Space
-from isotrope.training.folder import RunFolder
+from isotrope.training.folder import RunFolder, RunRecord
 from isotrope.training.page import spaces
-from isotrope.training.record import RunRecord
 from small_causal import build_decoder
 from small_runs import small_run
 

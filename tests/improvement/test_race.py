@@ -19,7 +19,7 @@ from isotrope.improvement.measure import words_read
 from isotrope.improvement.race import NO_TIME, Race
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
-from isotrope.training.settings import RunSettings
+from isotrope.training.inputs import RunSettings
 
 DOCUMENTS: Any = type("Documents", (), {"paths": ["documents"], "title": None, "text": None})()
 RECIPES = recipes(raw=False, titled=True)

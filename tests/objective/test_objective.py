@@ -18,7 +18,7 @@ from isotrope.contract.distributed import mean_of_all
 from isotrope.errors import UserError
 from isotrope.scores.hard_negatives import HardNegatives
 from isotrope.terms.infonce import InfoNCE
-from isotrope.training.state import ObjectiveState
+from isotrope.training.trainer import ObjectiveState
 from isotrope.types import Batch, Scores, Views
 
 

@@ -29,8 +29,8 @@ from isotrope.preset.preset import read_preset
 from isotrope.text.batches import trainer_batches
 from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import derive
-from isotrope.training.state import WEIGHTS, ObjectiveState
 from isotrope.training.train import Run
+from isotrope.training.trainer import WEIGHTS, ObjectiveState
 from small_runs import small_run
 
 

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from conftest import sentences
 from isotrope.training.train import Run
 from small_runs import small_run
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """320 sentences, one a line: fewer are watched than of the corpus of the other rooms."""
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(sentences(320)) + "\n", encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,7 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
 from isotrope.text.sample import Sample
-from isotrope.training.inputs import training_text
-from isotrope.training.settings import RunSettings
+from isotrope.training.inputs import RunSettings, training_text
 from isotrope.training.train import Run
 from small_runs import small_run, unfinished
 
@@ -101,13 +100,6 @@ def test_held_out_documents_are_never_trained_on(documents_file: Path) -> None:
         sources = {row for row, body in bodies.items() if pair["text"] in body and pair["positive"] in body}
         assert sources & set(train.tolist())
         assert not sources & set(held.tolist())
-
-
-@pytest.mark.parametrize("name", ["crops", "neighbours", "title-body"])
-def test_every_kind_reads_the_documents(name: str, documents_file: Path) -> None:
-    corpus = training_text(settings(documents_file), read_preset(name, ["pairs.shortest=3"]))
-    assert corpus.rounds == (40, 40)
-    assert all(row["text"] != row["positive"] for row in corpus.dataset)
 
 
 LONG = "some words that are enough for two crops of a document"

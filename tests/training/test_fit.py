@@ -1,7 +1,8 @@
-"""Training goes on from the newest whole checkpoint, and ends as if nothing had happened."""
+"""Training goes on from the newest whole checkpoint, and ends as if nothing had happened; what a person sees of it."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -10,13 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
-from transformers import TrainerState
+from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from isotrope.errors import Stopped, UserError
-from isotrope.training.state import ObjectiveState
+from isotrope.console.plain import plain_console
+from isotrope.errors import Stopped
+from isotrope.store.records import RecordLog
+from isotrope.training.progress import CtrlC, Narrator
 from isotrope.training.train import Run
-from isotrope.training.trainer import Trainer
+from isotrope.training.trainer import ObjectiveState, Trainer
 from small_runs import small_run, unfinished
 
 LAST = "checkpoint-20"
@@ -67,18 +71,6 @@ def test_ctrl_c_in_the_last_step_stops_too(
     assert small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT).record["selection"]["steps"] == 4
 
 
-def test_where_ctrl_c_is_ignored_it_stops_nothing(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As under nohup, or in the background of a script."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        monkeypatch.setattr(ObjectiveState, "on_step_begin", ctrl_c_in_step(2))
-        small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def test_what_is_trained_to_its_end_is_not_trained_again(
     finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -123,7 +115,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "damage"),
-    [("model.safetensors", cut), ("metrics.jsonl", cut), ("complete.json", cut), ("rng_state.pth", Path.unlink)],
+    [("model.safetensors", cut), ("rng_state.pth", Path.unlink)],
 )
 def test_a_damaged_checkpoint_is_left_for_the_older_one(
     name: str, damage: Callable[[Path], None], finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path,
@@ -133,33 +125,60 @@ def test_a_damaged_checkpoint_is_left_for_the_older_one(
     damage(begun / "checkpoints" / LAST / name)
     again = small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
     out = capsys.readouterr().out
-    assert name == "complete.json" or f"{LAST} is damaged; it is not used" in " ".join(out.split()), out
+    assert f"{LAST} is damaged; it is not used" in " ".join(out.split()), out
     assert out.count("step 5:") == 0, "the older checkpoint is at step 10"
     assert out.count("step 15:") == 1
     assert same_weights(finished.folder, begun)
     assert again.record["selection"]["best_score"] == finished.record["selection"]["best_score"]
 
 
-def test_damaged_best_weights_are_trained_again(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    begun = unfinished(finished, tmp_path / "run")
-    best = begun / "checkpoints" / f"best-{finished.record['selection']['best_step']}.safetensors"
-    cut(best)
-    small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
-    assert f"{best.name} is missing or damaged" in " ".join(capsys.readouterr().out.split())
-    assert same_weights(finished.folder, begun)
+@pytest.fixture
+def arguments(tmp_path: Path) -> TrainingArguments:
+    return TrainingArguments(output_dir=str(tmp_path), report_to="none")
 
 
-def test_a_folder_with_a_checkpoints_name_is_refused(
-    finished: Run, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
+def narrator(folder: Path, console: Console | None = None) -> tuple[Narrator, io.StringIO]:
+    out = io.StringIO()
+    return Narrator(console or plain_console(file=out), RecordLog(folder / "metrics.jsonl")), out
+
+
+def test_the_bar_begins_where_the_run_goes_on_and_shows_loss_and_dev_score(
+    tmp_path: Path, arguments: TrainingArguments
 ) -> None:
-    begun = unfinished(finished, tmp_path / "run")
-    foreign = begun / "checkpoints" / "checkpoint-7"
-    foreign.mkdir()
-    (foreign / "thesis.tex").write_text("x")
-    with pytest.raises(UserError, match="checkpoint-7 is not empty and holds no checkpoint"):
-        small_run(tiny_model, corpus_file, begun, dev=str(pairs_file))
-    assert (foreign / "thesis.tex").is_file()
-    assert (begun / "checkpoints" / LAST).is_dir()
+    out = io.StringIO()
+    narrates, _ = narrator(tmp_path, Console(file=out, force_terminal=True, width=120, color_system=None))
+    state = TrainerState(global_step=15, max_steps=20)
+    narrates.on_train_begin(arguments, state, TrainerControl())
+    assert narrates.bar is not None
+    narrates.bar.drawn.refresh()
+    assert "15/20 steps" in out.getvalue()
+    narrates.on_log(arguments, state, TrainerControl(), {"loss": 0.51234})
+    narrates.evaluated(15, {"score": 0.25})
+    state.global_step = 16
+    narrates.on_step_end(arguments, state, TrainerControl())
+    narrates.bar.drawn.refresh()
+    assert "16/20 steps" in out.getvalue()
+    assert "loss 0.5123  dev 25.00" in out.getvalue()
+    narrates.close()
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l"), "the cursor is back"
+    narrates.close()
+
+
+def test_the_first_ctrl_c_asks_for_the_end_of_the_step_and_the_second_is_at_once(arguments: TrainingArguments) -> None:
+    before, listening, control = signal.getsignal(signal.SIGINT), CtrlC(), TrainerControl()
+    listening.on_train_begin(arguments, TrainerState(), control)
+    try:
+        listening.on_step_end(arguments, TrainerState(), control)
+        assert not control.should_training_stop
+        os.kill(os.getpid(), signal.SIGINT)
+        assert listening.asked
+        listening.on_step_end(arguments, TrainerState(), control)
+        assert control.should_training_stop
+        assert control.should_save
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        listening.close()
+    assert signal.getsignal(signal.SIGINT) is before
+    listening.close()
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,12 +1,14 @@
-"""A run's folder: one process at a time, what is written is read, every damage is one line."""
+"""A run's folder and its checkpoints: what is written is read, every damage is one line."""
 
 from __future__ import annotations
 
 import getpass
 import json
 import platform
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +18,11 @@ from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.preset.preset import read_preset
 from isotrope.store.job import Job
-from isotrope.training.environment import PACKAGES, environment
-from isotrope.training.folder import RunFolder, read_cosines, write_cosines
+from isotrope.store.mark import claim
+from isotrope.store.records import RecordLog
+from isotrope.training.checkpoints import SEAL, checkpoint_folder, checkpoint_step, keep_only, seal, whole_checkpoints
+from isotrope.training.folder import RunFolder, RunRecord, read_cosines, write_cosines
+from isotrope.training.processes import PACKAGES, environment
 from small_runs import small_run
 
 
@@ -48,16 +53,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     gold, cosines = folder.cosines("after")["t"]["test"]
     assert gold.tolist() == [1, 2]
     assert cosines.tolist() == [0.5, 0.25]
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe"])
-def test_a_damaged_record_is_one_line(content: bytes, tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    for name in ("job.json", "result.json", "environment.json", "after.npz"):
-        (folder.path / name).write_bytes(content)
-    for read in (folder.identity, folder.result, folder.environment, lambda: folder.cosines("after")):
-        with pytest.raises(UserError, match="damaged"):
-            read()
 
 
 def test_cosines_come_back_to_the_last_bit_and_every_damage_is_told(tmp_path: Path) -> None:
@@ -95,3 +90,98 @@ def test_the_environment_has_versions_and_nothing_of_the_machines_owner(monkeypa
     assert found["packages"] == {package: version(package) for package in PACKAGES}
     assert found["threads"] == torch.get_num_threads()
     assert not [secret for secret in ("my-own-machine", "somebody", f"{Path.home()}/") if secret in json.dumps(found)]
+
+
+Kept = Callable[..., RunRecord]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """A run's folder, written without a training."""
+
+    def read(*metrics: dict[str, Any], preset: str = "simcse", result: Any = None, **overrides: str) -> RunRecord:
+        folder = RunFolder(tmp_path / "run")
+        given = [f"{key.replace('__', '.')}={value}" for key, value in overrides.items()]
+        with (job := Job(folder.path, "run", {"seed": 3})).held():
+            job.begin()
+            folder.begin(read_preset(preset, given), ["the river", "the lake"])
+            log = RecordLog(folder.metrics_file)
+            for record in metrics:
+                log.add(record)
+            if result:
+                job.finish(result, announced=())
+        return RunRecord.read(folder.path)
+
+    return read
+
+
+def test_one_term_is_drawn_under_its_name_and_several_beside_the_loss(kept: Kept) -> None:
+    logged = {"grad_norm": 9.0, "learning_rate": 1e-5}
+    one = kept({"step": 1, "loss": 0.5, "infonce": 0.5, **logged}, {"step": 2, "score": 0.1, "pairs": 0.1})
+    assert one.losses() == {"infonce": ([1], [0.5])}
+    two = kept({"step": 3, "loss": 0.9, "infonce": 0.5, "rank": 0.4, **logged})
+    assert two.losses() == {"loss": ([3], [0.9]), "infonce": ([3], [0.5]), "rank": ([3], [0.4])}
+
+
+def test_dev_scores_are_times_100_and_the_mean_is_drawn_where_there_are_several_sets(kept: Kept) -> None:
+    space = {"alignment": 0.3, "uniformity": -2.0}
+    one = kept({"step": 2, "score": 0.25, "stsb": 0.25, **space}, {"step": 3, "loss": 1.0})
+    assert one.dev_scores() == {"score": ([2], [25.0])}
+    two = kept({"step": 5, "score": 0.5, "stsb": 0.75, "sickr": 0.25, **space})
+    assert two.dev_scores() == {"mean": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
+
+
+def test_a_setting_comes_from_its_paper_from_us_or_from_this_run(kept: Kept) -> None:
+    rows = {key: (value, source) for key, value, source in kept(train__epochs="7").settings()}
+    assert rows["train.epochs"] == ("7.0", "set for this run")
+    value, source = rows["terms.infonce.temperature"]
+    assert value == "0.05"
+    assert "SimCSE" in source
+    assert "isotrope's default" in {source for _, source in rows.values()}
+
+
+def made(folder: Path, *steps: int) -> None:
+    for step in steps:
+        path = checkpoint_folder(folder, step)
+        claim(path, "checkpoint")
+        (path / "model.safetensors").write_bytes(b"weights")
+        (path / "optimizer.pt").write_bytes(b"moments")
+        seal(path)
+
+
+def steps_of(paths: list[Path]) -> list[int]:
+    return [checkpoint_step(path) for path in paths]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", SEAL])
+@pytest.mark.parametrize("damage", ["shorter", "missing", "empty", "changed"])
+def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage):
+    made(tmp_path, 10, 20)
+    path = tmp_path / "checkpoint-20" / name
+    contents = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"shorter": contents[:-2], "empty": b"", "changed": b"x" + contents[1:]}[damage])
+    said: list[str] = []
+    assert steps_of(whole_checkpoints(tmp_path, said.append)) == [10]
+    assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (SEAL, "missing") else [True])
+
+
+def test_a_foreign_checkpoint_is_refused_and_stays(tmp_path):
+    made(tmp_path, 10)
+    foreign = tmp_path / "checkpoint-20"
+    foreign.mkdir()
+    (foreign / "model.safetensors").write_bytes(b"somebody's")
+    with pytest.raises(UserError, match="checkpoint-20"):
+        whole_checkpoints(tmp_path)
+    with pytest.raises(UserError, match="checkpoint-20"):
+        keep_only(tmp_path, [])
+    assert (foreign / "model.safetensors").read_bytes() == b"somebody's"
+
+
+def test_only_what_is_named_stays(tmp_path):
+    made(tmp_path, 10, 20, 30)
+    (tmp_path / "checkpoint-best").mkdir()  # no checkpoint's name
+    keep_only(tmp_path, [tmp_path / "checkpoint-20"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-20", "checkpoint-best"]

@@ -12,8 +12,7 @@ from sentence_transformers import SentenceTransformer
 import isotrope.text
 from conftest import sentences
 from isotrope.errors import UserError
-from isotrope.training.inputs import read_inputs
-from isotrope.training.settings import RunSettings
+from isotrope.training.inputs import RunSettings, read_inputs
 from isotrope.training.train import Run
 from small_runs import small_run
 
@@ -80,17 +79,6 @@ def test_a_prompt_is_part_of_the_identity_and_of_the_model(prompted_model: Path,
             small_run(prompted_model, table, run.folder, **options, **other)
 
 
-def test_kept_duplicates_are_another_run_also_in_its_steps_and_card(tiny_model: Path, tmp_path: Path) -> None:
-    corpus = tmp_path / "text.txt"
-    corpus.write_text("\n".join(2 * sentences(32)))
-    options = {"sentences": None, "dev": "none", "labels": "none"}
-    run = small_run(tiny_model, corpus, tmp_path / "run", keep_duplicates=True, **options)
-    assert run.record["selection"]["steps"] == 4  # 64 rows, 16 a batch
-    assert "| `keep_duplicates` | `true` | set for this run |" in (run.folder / "model" / "README.md").read_text()
-    with pytest.raises(UserError, match="was begun with another documents"):
-        small_run(tiny_model, corpus, run.folder, **options)
-
-
 def test_output_within_the_text_is_refused(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     """Its files would be read as text when the run goes on."""
     texts = tmp_path / "texts"
@@ -133,10 +121,18 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
         ("crops", {"keep_duplicates": True}, "keep_duplicates has no effect with the preset crops"),
         ("simcse", {"held_out": 5}, "held_out has no effect with the preset simcse, which reads texts, not documents"),
         ("simcse", {"title": "t"}, "title has no effect with the preset simcse"),
-        ("simcse", {"positive_prompt": "p"}, "positive_prompt is given, but no positives"),
-        ("rankcse-listnet", {}, "the teacher .* is the preset .*, which is not trained yet: train it"),
+        (
+            "simcse",
+            {"positive_prompt": "p"},
+            "positive_prompt has no effect .* positives only from a column",
+        ),
+        ("rankcse-listnet", {}, "is a preset, which is not trained yet: train it, then add --teacher"),
         ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
-        ("simcse", {"model": "rankcse-listnet"}, "the model 'rankcse-listnet' is a preset: train it first"),
+        (
+            "simcse",
+            {"model": "rankcse-listnet"},
+            "is a preset, .*: train it, then add --model",
+        ),
         ("simcse", {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
     ],
 )

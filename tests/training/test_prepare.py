@@ -25,9 +25,8 @@ from isotrope.store.job import Job
 from isotrope.teachers._model import TeacherModel
 from isotrope.text.tokens import token_data
 from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import read_inputs
+from isotrope.training.inputs import RunSettings, read_inputs
 from isotrope.training.prepare import SHOWN, TrainingPlan, prepare
-from isotrope.training.settings import RunSettings
 from small_runs import SMALL
 
 
@@ -48,24 +47,11 @@ def prepared(
         yield prepare(inputs, job, plain_console(file=out)), out.getvalue()
 
 
-def test_duplicates_are_dropped_unless_they_are_kept(tiny_model: Path, tmp_path: Path) -> None:
-    """Published numbers of steps were counted on text with its duplicates."""
-    (tmp_path / "text.txt").write_text("\n".join(3 * sentences(48)))
-    for keep, rows, steps in ((False, 48, 3), (True, 144, 9)):
-        options = {"sentences": None, "keep_duplicates": keep}
-        with prepared(tiny_model, tmp_path / "text.txt", tmp_path / str(keep), **options) as (plan, said):
-            assert len(plan.sample) == rows
-            assert plan.preset.train.epochs * len(plan.sample) // plan.preset.train.batch_size == steps
-            assert f"144 texts read from 1 file, {rows} kept" in said
-            assert ("duplicates are kept: two equal texts in a batch are each other's negatives" in said) is keep
-            assert (re.search(r"duplicate +96", said) is not None) is not keep
-
-
 @pytest.mark.parametrize(
     ("overrides", "options", "message"),
     [
         ([], {"log_to": ["notes"]}, "tracker 'notes' is unknown or not installed: install its package"),
-        (["train.max_length=65"], {}, r"max_length = 65 is more than .* can read: choose at most 64"),
+        (["train.max_length=65"], {}, r"cannot read texts with train.max_length = 65: choose .* at most 64"),
         ([], {"sentences": 15}, "a batch of 16 is larger than the 15 sentences to train on"),
         (["encoder.dropout=0.0"], {}, "equal.*dropout"),
     ],
@@ -106,11 +92,6 @@ def test_training_reads_what_encode_reads(
         assert plan.folder.identity()["preset"]["encoder.prompt"] == words
 
 
-def test_prompts_that_nobody_uses_are_told(prompted_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    with prepared(prompted_model, corpus_file, tmp_path / "run") as (_, said):
-        assert said.count("has prompts (query, passage); none is used: see --prompt-name") == 1
-
-
 def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen_nothing(
     tiny_model: Path, corpus_file: Path, tmp_path: Path
 ) -> None:
@@ -132,32 +113,6 @@ def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen
     with prepared(tiny_model, corpus_file, tmp_path / "other", *stateful) as (again, _):
         other = again.objective.components.state_dict()
     assert all(torch.equal(head[name], other[name]) for name in head), "the same seed, the same head"
-
-
-def test_the_seed_decides_the_head_and_the_sample_and_not_what_is_watched(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path
-) -> None:
-    """Signals of two seeds can be compared: they are of the same sentences."""
-    plans = []
-    for seed in (1, 2):
-        with prepared(tiny_model, corpus_file, tmp_path / str(seed), seed=seed) as (plan, _):
-            plans.append(plan)
-    one, other = plans
-    assert one.watched == other.watched
-    assert one.sample.rows.tolist() != other.sample.rows.tolist()
-    assert not torch.equal(one.objective.views[0].linear.weight, other.objective.views[0].linear.weight)
-
-
-def test_a_run_that_goes_on_with_another_number_of_threads_says_so(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path
-) -> None:
-    line = "the run began with 7 threads: with another number its last digits may differ"
-    with prepared(tiny_model, corpus_file, tmp_path / "run") as (_, said):
-        assert "the run began with" not in said
-    there = tmp_path / "run" / "environment.json"
-    there.write_text(re.sub(r'"threads": \d+', '"threads": 7', there.read_text()))
-    with prepared(tiny_model, corpus_file, tmp_path / "run") as (_, said):
-        assert line in said
 
 
 def test_how_much_of_the_text_will_be_read_is_said_before_training(tiny_model: Path, tmp_path: Path) -> None:

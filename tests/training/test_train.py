@@ -19,8 +19,8 @@ import isotrope
 from conftest import sentences
 from datasets import Dataset
 from isotrope.errors import UserError
-from isotrope.training.state import ObjectiveState
 from isotrope.training.train import Run
+from isotrope.training.trainer import ObjectiveState
 from small_runs import SMALL, small_run
 
 SHORT = {"dev": "none", "labels": "none", "sentences": 64}
@@ -90,18 +90,6 @@ def test_a_finished_run_is_only_read_until_it_begins_anew(tiny_model: Path, corp
     with pytest.raises(UserError, match="seed = 0, not 7: choose another --output, or begin anew with --restart"):
         small_run(tiny_model, corpus_file, run.folder, seed=7, **SHORT)
     assert small_run(tiny_model, corpus_file, run.folder, seed=7, restart=True, **SHORT).record["seed"] == 7
-
-
-def test_text_and_positive_columns_train(tiny_model: Path, tmp_path: Path) -> None:
-    text = sentences(96)
-    table = tmp_path / "pairs.jsonl"
-    rows = zip(text[:48], text[48:], text[::-1][:48], strict=True)
-    table.write_text("".join(json.dumps({"a": a, "b": b, "c": c}) + "\n" for a, b, c in rows))
-    run = isotrope.train(
-        table, model=tiny_model, overrides=["train.batch_size=8"], dev="none", labels="none", text="a", positive="b",
-        negatives=["c"],
-    )  # fmt: skip
-    assert run.record["selection"]["steps"] == 6
 
 
 @pytest.fixture(scope="module")

@@ -30,9 +30,8 @@ from isotrope.report.outcome import framed
 from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, only_cosines
-from isotrope.training.inputs import RunInputs, read_inputs, training_text
+from isotrope.training.inputs import RunInputs, RunSettings, read_inputs, training_text
 from isotrope.training.processes import refuse_several
-from isotrope.training.settings import RunSettings
 from isotrope.training.train import Run, run_training
 
 PRESET = "distil"

@@ -17,7 +17,7 @@ from isotrope.improvement.decide import AS_IS
 from isotrope.post.fitted import LinearStep
 from isotrope.post.names import post_step
 from isotrope.text import Opened
-from isotrope.training.settings import RunSettings
+from isotrope.training.inputs import RunSettings
 
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).

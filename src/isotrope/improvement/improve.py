@@ -49,7 +49,7 @@ from isotrope.store.records import Record, read_record
 from isotrope.text import Opened
 from isotrope.text.collection import Documents
 from isotrope.text.opened import Given
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 KIND = "improvement"
 MINUTES = 20.0

@@ -18,7 +18,7 @@ from isotrope.pretraining.recipe import Recipe
 from isotrope.pretraining.text import SPECIAL, START, Ids
 from isotrope.pretraining.vectors import Array
 from isotrope.store.atomic import write_json, write_text
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 
 BLOCKS = 64  # whose sentences the mean cosine is taken over
 

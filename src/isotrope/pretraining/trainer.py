@@ -89,7 +89,7 @@ class Keeper(TrainerCallback):
         """Forget the curve beyond the step that is resumed from."""
         steps = [row.get("step") for row in self.curve.records]
         after = [place for place, step in enumerate(steps) if not (type(step) is int and step <= state.global_step)]
-        self.curve.keep(min(after, default=len(steps)))
+        self.curve.keep(self.curve.records[: min(after, default=len(steps))])
         self.bar.update(state.global_step * self.step_tokens)
         self._since, self._from = time.monotonic(), state.global_step
 

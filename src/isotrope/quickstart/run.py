@@ -31,7 +31,7 @@ from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 from isotrope.store.records import Record
-from isotrope.training.environment import environment
+from isotrope.training.processes import environment
 from isotrope.types import Encoder
 
 KIND, START = "quickstart", "isotrope/tiny"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,11 @@ class RecordLog:
         self.path, self.writing = path, writing
         self.records, damaged = _lines(path)
         if damaged:
-            self.keep(len(self.records))  # else the next record would follow half a line
+            self.keep(self.records)  # else the next record would follow half a line
 
-    def keep(self, first: int) -> None:
-        """Forget all but the ``first`` records."""
-        self.records = self.records[:first]
+    def keep(self, records: Sequence[Record]) -> None:
+        """Hold these, and no others."""
+        self.records = list(records)
         if self.writing:
             write_text(self.path, "".join(json.dumps(record) + "\n" for record in self.records))
 

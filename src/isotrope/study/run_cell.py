@@ -31,10 +31,10 @@ from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.positives import positives_scores
 from isotrope.study.post_step import fresh, with_post_step
-from isotrope.training.environment import environment
 from isotrope.training.folder import KIND, RunFolder, write_cosines
+from isotrope.training.inputs import RunSettings
 from isotrope.training.pairs import dev_pairs, judges, pair_names
-from isotrope.training.settings import RunSettings
+from isotrope.training.processes import environment
 from isotrope.training.train import run_training
 from isotrope.types import Encoder
 

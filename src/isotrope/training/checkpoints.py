@@ -15,7 +15,6 @@ from isotrope.store.atomic import sync, write_json
 from isotrope.store.cache import file_checksum
 from isotrope.store.mark import check_place, claim, remove
 from isotrope.store.records import Record, RecordLog, read_record
-from isotrope.training.progress import MetricsLog
 from isotrope.training.selection import Selection
 
 SEAL = "complete.json"  # file name -> its checksum; written last
@@ -25,11 +24,7 @@ KEPT = 2  # checkpoints: the older one serves if the newer is damaged
 
 
 class MarkedCheckpoints:
-    """A mixin for a transformers Trainer (first among its bases): marks every checkpoint folder before it is filled.
-
-    Raises:
-        UserError: while training, if the folder of a checkpoint holds something that is not ours.
-    """
+    """A mixin for a transformers Trainer (first among its bases): marks every checkpoint folder before it is filled."""
 
     args: Any
     state: Any
@@ -58,11 +53,7 @@ def seal(checkpoint: Path) -> None:
 
 
 def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
-    """The checkpoints that a run can resume from, oldest first. ``warn`` gets a line for each damaged one.
-
-    Raises:
-        UserError: a folder has the name of a checkpoint but is not ours.
-    """
+    """The checkpoints that a run can resume from, oldest first. ``warn`` gets a line for each damaged one."""
     found = []
     for path in _all(folder):
         check_place(path, MARKED_AS)
@@ -89,7 +80,7 @@ def keep_newest(folder: Path, count: int) -> None:
 class Sealing(TrainerCallback):
     """The last callback: completes a checkpoint, then deletes older ones."""
 
-    def __init__(self, log: MetricsLog, selection: Selection) -> None:
+    def __init__(self, log: RecordLog, selection: Selection) -> None:
         self.log, self.selection = log, selection
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -99,9 +90,7 @@ class Sealing(TrainerCallback):
         if not state.is_world_process_zero:
             return
         folder, checkpoint = Path(args.output_dir), checkpoint_folder(Path(args.output_dir), state.global_step)
-        kept = RecordLog(checkpoint / LOG)
-        kept.records = list(self.log.records)
-        kept.keep(len(kept.records))
+        RecordLog(checkpoint / LOG).keep(self.log.records)
         best = self.selection.best_weights
         write_json(checkpoint / BEST, {best.name: file_checksum(best)} if best else {})
         seal(checkpoint)
@@ -110,11 +99,7 @@ class Sealing(TrainerCallback):
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted.
-
-    Raises:
-        UserError: a folder has the name of a checkpoint but is not ours.
-    """
+    """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted."""
     whole = whole_checkpoints(folder, warn)
     usable = [checkpoint for checkpoint in whole if _has_best(checkpoint, warn)]
     last = usable[-1] if usable else None

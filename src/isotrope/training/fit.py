@@ -16,15 +16,15 @@ from isotrope.encoder.adapters import merge
 from isotrope.errors import Stopped
 from isotrope.objective.objective import Objective
 from isotrope.preset.head import head_layers, with_head
+from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
 from isotrope.training.checkpoints import Sealing, checkpoint_step, last_checkpoint, records_of
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_number
-from isotrope.training.progress import CtrlC, GiveBack, MetricsLog, Narrator
+from isotrope.training.progress import CtrlC, GiveBack, Narrator
 from isotrope.training.selection import DevScore, Selection, Signals, WithHead
 from isotrope.training.sharded import ShardedTrainer, Spread
-from isotrope.training.state import ObjectiveState
-from isotrope.training.trainer import Trainer, against_divergence, training_arguments
+from isotrope.training.trainer import ObjectiveState, Trainer, against_divergence, training_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,6 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     """Train ``plan.model``. At the end it has the best weights, or the last ones if no dev pairs select.
 
     With ``train.keep_head``, the head then stands behind it. A LoRA adapter becomes part of it, or is saved as such.
-
-    Raises:
-        UserError: training diverged, or the checkpoints' folder holds something that is not ours.
-        Stopped: after Ctrl-C; a checkpoint was saved.
     """
     model, preset, folder = plan.model, plan.preset, plan.folder.checkpoints
     seed, sentences = plan.settings.seed, plan.settings.sentences
@@ -54,7 +50,8 @@ def fit(plan: TrainingPlan) -> TrainingOutcome:
     )
     start = _start(plan, folder)
     step = checkpoint_step(start) if start else 0
-    log = MetricsLog(plan.folder.metrics_file, records_of(start), writing=process_number() == 0)
+    log = RecordLog(plan.folder.metrics_file, writing=process_number() == 0)
+    log.keep(records_of(start))  # what a killed run wrote after its last checkpoint is dropped
     narrator, ctrl_c = Narrator(plan.console, log), CtrlC()
     spread = Spread.of(plan.objective) if preset.train.fsdp and isinstance(plan.objective, Objective) else None
     whole = partial(with_head, plan.objective) if preset.train.keep_head else None

@@ -1,10 +1,11 @@
-"""What a run reads, and its identity: everything that decides the result, and nothing else."""
+"""The settings of a run, what it reads, and its identity: everything that decides the result, and nothing else."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,41 @@ from isotrope.preset.preset import Preset, check_third_parties, preset_names, re
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url
+from isotrope.text import Opened
 from isotrope.text.corpus import Texts, Wanted
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.sample import RowIds, RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
-from isotrope.training.settings import RunSettings
 from isotrope.training.sharded import check_fsdp
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Everything that was asked for: see `isotrope.train` for each setting.
+
+    ``corpus`` is opened text, which a preset with ``[pairs]`` reads as documents. Models are names or folders. The
+    output is the run's folder (see `isotrope.training.folder.RunFolder`); None: a temporary one.
+    """
+
+    corpus: Opened
+    output: str | Path | None = None
+    preset: str | Path | None = None
+    model: str | None = None
+    labels: str | Path | None = None
+    dev: str | Sequence[str] | None = None
+    data: str | Path | None = None
+    seed: int = 0
+    sentences: int | None = None
+    overrides: Iterable[str] = ()
+    prompt: str | None = None
+    prompt_name: str | None = None
+    positive_prompt: str | None = None
+    teachers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    held_out: int = 0
+    log_to: Iterable[str] = ()
+    restart: bool = False
+
 
 _BATCH = "train.batch_size"
 STUDENT = "initial"  # as a teacher's model: the student before training
@@ -58,11 +87,7 @@ class RunInputs:
 
 
 def read_inputs(settings: RunSettings) -> RunInputs:
-    """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded.
-
-    Raises:
-        UserError: a mistake in any of them.
-    """
+    """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded."""
     preset = _preset(settings)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
     judging, selecting = named_pairs(settings.dev, preset.train.select, settings.labels, data)
@@ -97,13 +122,13 @@ def _preset(settings: RunSettings) -> Preset:
     check_head(preset)
     check_fsdp(preset)
     backbone = preset.encoder.backbone
-    if backbone in preset_names():
-        raise UserError(f"the model {backbone!r} is a preset", "train it first, then give its model: --model RUN/model")
+    for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
+        if name in preset_names():
+            needed = "--model RUN/model" if name == backbone else f"--teacher {name}=RUN/model"
+            raise UserError(f"{name} is a preset, which is not trained yet", f"train it, then add {needed}")
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
-    if preset.encoder.positive_prompt is not None and settings.corpus.positive is None and preset.pairs is None:
-        raise UserError("positive_prompt is given, but no positives", "name their column, or leave the prompt out")
     _refuse_without_effect(settings, preset)
     return preset
 
@@ -137,7 +162,7 @@ def _checksum(model: str) -> str:
 
 
 def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset:
-    """The preset with the given teachers. A teacher that is a preset's name must be among those given."""
+    """The preset with the given teachers."""
     tables = {label: dict(table) for label, table in preset.teachers.items()}
     known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
     for name in given:
@@ -148,19 +173,12 @@ def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset
             )
     for label, table in tables.items():
         models = given.get(label) or [model for name in table.get("models", ()) for model in given.get(name, [name])]
-        if untrained := [model for model in models if model in preset_names()]:
-            problem = f"the teacher {label} is the preset {untrained[0]}, which is not trained yet"
-            raise UserError(problem, f"train it, then add --teacher {untrained[0]}=RUN/model")
         table |= {"models": list(models)} if models else {}
     return preset.model_copy(update={"teachers": tables})
 
 
 def training_text(settings: RunSettings, preset: Preset) -> Texts:
-    """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``.
-
-    Raises:
-        UserError: anything wrong with the text.
-    """
+    """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
     if preset.pairs is None:
         return settings.corpus.texts(_wanted(settings, preset.train.batch_size))
     maker, rounds = pair_maker(preset.pairs)
@@ -187,7 +205,9 @@ def _wanted(settings: RunSettings, batch: int) -> Wanted | None:
 def _refuse_without_effect(settings: RunSettings, preset: Preset) -> None:
     text, pairs = settings.corpus, preset.pairs is not None
     given: dict[str, Any] = {"title": text.title, "held_out": settings.held_out}
-    why = "reads texts, not documents"
+    if text.positive is None:
+        given["positive_prompt"] = preset.encoder.positive_prompt
+    why = "reads texts, not documents, and positives only from a column"
     if pairs:
         given = {name: getattr(text, name) for name in ("positive", "negatives", "split", "keep_duplicates")}
         why = "draws its pairs from whole documents"

@@ -153,16 +153,17 @@ class _Graph(nn.Module):
 
 def _tokenizer(encoder: SentenceTransformer, model: str) -> str:
     """tokenizer.json with the model's own cutting and padding inside."""
-    first = encoder[0]
-    if not isinstance(first, Transformer) or first.module_output_name != "token_embeddings":
-        raise UserError(f"{model} has no transformer that gives token embeddings", "export another model")
-    if any(getattr(module, "include_prompt", True) is False for module in encoder):
-        raise UserError(f"{model} leaves the prompt out of its pooling", "use it with sentence-transformers")
-    words = getattr(encoder.tokenizer, "backend_tokenizer", None)
-    if words is None:
-        raise UserError(f"{model} has no tokenizer.json", "save its tokenizer in that form (a fast tokenizer)")
-    owner = encoder.tokenizer
-    settings = json.loads(words.to_str())
+    first, owner = encoder[0], encoder.tokenizer
+    reasons = {
+        "has no transformer that gives token embeddings": not isinstance(first, Transformer)
+        or first.module_output_name != "token_embeddings",
+        "leaves the prompt out of its pooling": any(getattr(m, "include_prompt", True) is False for m in encoder),
+        "has no tokenizer.json (a fast tokenizer)": not hasattr(owner, "backend_tokenizer"),
+    }
+    for why, holds in reasons.items():
+        if holds:
+            raise UserError(f"{model} {why}", "use it with sentence-transformers, or export another model")
+    settings = json.loads(owner.backend_tokenizer.to_str())
     settings["truncation"] = {
         "direction": owner.truncation_side.capitalize(), "max_length": encoder.max_seq_length,
         "strategy": "LongestFirst", "stride": 0,

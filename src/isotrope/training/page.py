@@ -18,7 +18,7 @@ from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.mark import claim
-from isotrope.training.record import RunRecord
+from isotrope.training.folder import RunRecord
 
 if TYPE_CHECKING:
     from isotrope.report.figures import Plot
@@ -47,10 +47,8 @@ def write_report(
     """
     record = RunRecord.read(Path(run))
     page = Path(output) if output is not None else record.folder / "report.html"
-    if page.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{page} is not an .html file", "choose a name that ends with .html")
-    if page.is_dir():
-        raise UserError(f"{page} is a folder", "choose another --output")
+    if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
+        raise UserError(f"{page} is no .html file", "choose another name that ends with .html")
     with writing(page.parent, again="run the same command again"):
         claim(page.with_suffix(""), "report")
         seen, missing = spaces(record)

@@ -69,11 +69,7 @@ def pair_names(given: Iterable[str]) -> list[str]:
 
 
 def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]:
-    """Name -> pairs, for the names that `dev_names` gives.
-
-    Raises:
-        UserError: an unknown or missing set, a file that holds no pairs, two sets of one name.
-    """
+    """Name -> pairs, for the names that `dev_names` gives."""
     found: dict[str, Pairs] = {}
     for name in names:
         pairs = _dev_set(name, data)
@@ -131,11 +127,7 @@ def _own_labels(name: str, dev: Mapping[str, Pairs]) -> Pairs:
 def named_pairs(
     dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Path | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
-    """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken.
-
-    Raises:
-        UserError: an unknown or missing set, a file that holds no pairs, two of one name.
-    """
+    """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
     names: Sequence[str] | None = [dev] if isinstance(dev, str) else dev
     if names is None:
         names = select if data else []

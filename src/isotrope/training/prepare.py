@@ -34,10 +34,9 @@ from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
+from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs, RunSettings
 from isotrope.training.pairs import TransferDev
 from isotrope.training.processes import process_count, process_number
-from isotrope.training.settings import RunSettings
 from isotrope.training.sharded import check_parts
 
 SHOWN = 500  # of these, kept for the report
@@ -74,11 +73,7 @@ class TrainingPlan:
 
 
 def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
-    """Load, clean, build and check. Nothing is written to the folder before the last check.
-
-    Raises:
-        UserError: a mistake of the user's.
-    """
+    """Load, clean, build and check. Nothing is written to the folder before the last check."""
     settings, preset, folder = inputs.settings, inputs.preset, RunFolder(job.folder)
     trackers = _trackers(settings.log_to)
     model = _student(preset)
@@ -132,14 +127,10 @@ def _student(preset: Preset) -> SentenceTransformer:
         prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=settings.bidirectional,
     )  # fmt: skip
     model = student_of(model, settings.student)
-    longest = _longest(model, preset)
-    if preset.train.max_length > longest:
-        problem = f"train.max_length = {preset.train.max_length} is more than {settings.backbone} can read"
-        raise UserError(problem, f"choose at most {longest}")
-    frame = getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
-    if preset.train.max_length <= frame:
-        problem = f"train.max_length = {preset.train.max_length} leaves no token of the text"
-        raise UserError(problem, f"choose more than {frame}: so many stand around every text")
+    longest, frame = _longest(model, preset), getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
+    if not frame < preset.train.max_length <= longest:
+        problem = f"{settings.backbone} cannot read texts with train.max_length = {preset.train.max_length}"
+        raise UserError(problem, f"choose more than {frame} (which stand around every text) and at most {longest}")
     if settings.lora is not None:  # the weights of the files are not trained
         return model
     return model.float()  # in half precision, weights lose most of training's small steps

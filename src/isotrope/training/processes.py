@@ -1,11 +1,15 @@
-"""The processes of a run. torchrun numbers them in RANK and WORLD_SIZE."""
+"""The processes of a run, which torchrun numbers in RANK and WORLD_SIZE, and the machine that they run on."""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
+import torch
 import torch.distributed as distributed
 
 from isotrope.errors import Stopped, UserError
@@ -29,11 +33,7 @@ def refuse_several(command: str) -> None:
 
 @contextmanager
 def with_others() -> Iterator[None]:
-    """Computing with other processes: if one of them is lost, so is the work since the last checkpoint.
-
-    Raises:
-        Stopped: another process has ended, or its machine does not answer.
-    """
+    """Computing with other processes: if one of them is lost, so is the work since the last checkpoint."""
     try:
         yield
     except RuntimeError as error:
@@ -51,3 +51,26 @@ def leave(*, failed: bool) -> None:
     if not distributed.is_initialized() or (failed and distributed.get_backend() == "nccl"):
         return
     distributed.destroy_process_group()
+
+
+PACKAGES = ("isotrope", "torch", "sentence-transformers", "transformers", "accelerate", "datasets", "numpy", "scipy")
+
+
+def environment() -> dict[str, Any]:
+    """Versions, processor and devices, without paths or names of the machine."""
+    versions: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover
+            versions[package] = None
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": gpus,
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "packages": versions,
+    }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -17,42 +16,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.console.progress import Bar, progress
 from isotrope.encoder.memory import freed_memory
-from isotrope.store.records import Record, RecordLog
-
-
-class MetricsLog:
-    """An append-only file of records with a ``step``. Only the main process writes.
-
-    Args:
-        path: the file. What a killed run wrote there after its last checkpoint is dropped.
-        begun: the records up to the step at which the run resumes.
-        writing: whether this process writes.
-    """
-
-    def __init__(self, path: Path, begun: Sequence[Record] = (), writing: bool = True) -> None:
-        self.writing = writing
-        self._log = RecordLog(path, writing)
-        self._log.records = list(begun)
-        self._log.keep(len(begun))
-
-    @property
-    def records(self) -> list[Record]:
-        """All records so far, oldest first."""
-        return self._log.records
-
-    def add(self, step: int, **values: Any) -> None:
-        """Append one record."""
-        self._log.add({"step": step, **values})
-
-    def evaluations(self) -> list[Record]:
-        """The records of evaluations, oldest first."""
-        return [record for record in self.records if "score" in record]
+from isotrope.store.records import RecordLog
 
 
 class Narrator(TrainerCallback):
     """Shows a progress bar with loss and dev score, prints a line for each evaluation, and logs the loss terms."""
 
-    def __init__(self, console: Console, log: MetricsLog) -> None:
+    def __init__(self, console: Console, log: RecordLog) -> None:
         self.console, self.log = console, log
         self.notes: dict[str, str] = {}
         self.bar: Bar | None = None
@@ -65,7 +35,6 @@ class Narrator(TrainerCallback):
         self.bar.update(state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Advance."""
         if self.bar:
             self.bar.update(state.global_step)
 
@@ -74,7 +43,7 @@ class Narrator(TrainerCallback):
     ) -> None:
         """Loss, its terms, gradient norm and learning rate, into the log."""
         if "loss" in logs:
-            self.log.add(state.global_step, **{key: value for key, value in logs.items() if key != "epoch"})
+            self.log.add({"step": state.global_step, **{key: value for key, value in logs.items() if key != "epoch"}})
             self._note(loss=f"{logs['loss']:.4f}")
 
     def evaluated(self, step: int, values: Mapping[str, float]) -> None:

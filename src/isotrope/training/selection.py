@@ -21,8 +21,8 @@ from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
 from isotrope.store.atomic import draft_path, move, sync
+from isotrope.store.records import RecordLog
 from isotrope.training.pairs import TransferDev
-from isotrope.training.progress import MetricsLog
 
 NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
 CLOSE = 0.8  # of the highest gold score: pairs above it are positives (STS-B: above 4 of 5; Gao et al., 2021)
@@ -106,7 +106,7 @@ class Selection(TrainerCallback):
 
     def __init__(
         self,
-        log: MetricsLog,
+        log: RecordLog,
         folder: Path,
         patience: int | None,
         report: Callable[[int, dict[str, float]], None],
@@ -114,8 +114,9 @@ class Selection(TrainerCallback):
     ) -> None:
         self.log, self.folder, self.patience, self.report, self.whole = log, folder, patience, report, whole
         self.best_step, self.best_score, self.since = 0, float("-inf"), 0
-        for record in log.evaluations():
-            self._learn(record["step"], record["score"])
+        for record in log.records:
+            if "score" in record:
+                self._learn(record["step"], record["score"])
 
     def _learn(self, step: int, score: float) -> bool:
         better = score > self.best_score
@@ -150,7 +151,7 @@ class Selection(TrainerCallback):
         values = {key: value for key, value in found.items() if key not in NOT_SCORES}
         if any(record["step"] == state.global_step and values.keys() <= record.keys() for record in self.log.records):
             return  # the trainer evaluates again after the last step of an epoch
-        self.log.add(state.global_step, **values)
+        self.log.add({"step": state.global_step, **values})
         self.report(state.global_step, values)
         if "score" not in values:
             return

@@ -24,17 +24,11 @@ from isotrope.training.trainer import Trainer
 
 
 def check_fsdp(preset: Preset) -> None:
-    """Refuse ``train.fsdp`` where it is not defined.
-
-    Raises:
-        UserError: names the setting that does not go with it.
-    """
+    """Refuse ``train.fsdp`` where it is not defined."""
     if not preset.train.fsdp:
         return
-    if process_count() == 1:
-        problem = "train.fsdp = true spreads the weights over several processes, and there is one"
-        raise UserError(problem, "start it with torchrun, or set train.fsdp = false")
     others = {
+        "a single process": process_count() == 1,  # its weights are spread over several, which torchrun starts
         "encoder.lora": preset.encoder.lora,  # frozen and trained weights in one layer
         "loss": preset.loss,  # it may read the student's weights as it likes
         "train.compile": preset.train.compile,
@@ -42,26 +36,23 @@ def check_fsdp(preset: Preset) -> None:
     }
     for name, used in others.items():
         if used:
-            raise UserError(f"train.fsdp = true does not go with {name}", f"leave out {name} or train.fsdp")
+            raise UserError(f"train.fsdp = true does not go with {name}", "change that, or set train.fsdp = false")
 
 
 def check_parts(objective: Objective) -> None:
     """Refuse a student without a transformer.
 
     And refuse components that read its weights outside of its forward pass, where no process has them all.
-
-    Raises:
-        UserError: names the component.
     """
-    if language_model(objective.model) is None:
-        raise UserError("train.fsdp = true spreads a transformer, and the model has none", "set train.fsdp = false")
+    why = "" if language_model(objective.model) else "the model has no transformer to spread"
     student = {id(part) for part in (*objective.model.modules(), *objective.model.parameters())}
     for part in objective.parts:
         inside = part.modules() if isinstance(part, nn.Module) else [part]
         reads = any(id(held) in student for module in inside for held in _held(module))
         if reads or KEEP in getattr(part, "needs", ()):
-            problem = f"train.fsdp = true: {type(part).__name__.strip('_')} reads the weights of the student itself"
-            raise UserError(problem, "set train.fsdp = false, or choose a method without it")
+            why = f"{type(part).__name__.strip('_')} reads the weights of the student itself"
+    if why:
+        raise UserError(f"train.fsdp = true: {why}", "set train.fsdp = false, or choose another model or method")
 
 
 def _held(module: Any) -> Iterator[Any]:

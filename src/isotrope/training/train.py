@@ -18,15 +18,13 @@ from isotrope.errors import UserError
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
-from isotrope.training.card import run_card
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
-from isotrope.training.inputs import read_inputs
-from isotrope.training.judge import judge, measure
+from isotrope.training.inputs import RunSettings, read_inputs
+from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
 from isotrope.training.prepare import prepare
 from isotrope.training.processes import process_count, process_number, with_others
-from isotrope.training.settings import RunSettings
 
 
 class Run(Outcome):
@@ -127,12 +125,7 @@ def _located(teachers: Mapping[str, GivenModel | Sequence[GivenModel]]) -> dict[
 
 
 def run_training(settings: RunSettings, console: Console | None = None) -> Run:
-    """As `train`, from a record of settings.
-
-    Raises:
-        UserError: as `train`.
-        Stopped: as `train`.
-    """
+    """As `train`, from a record of settings."""
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
     if settings.output is None and process_count() > 1:
