@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from fsspec import AbstractFileSystem
-from safetensors.torch import load_file
 
 import isotrope.text
 from conftest import sentences
@@ -21,7 +19,7 @@ from isotrope.preset.preset import read_preset
 from isotrope.text.sample import Sample
 from isotrope.training.inputs import RunSettings, training_text
 from isotrope.training.train import Run
-from small_runs import small_run, unfinished
+from small_runs import small_run
 
 OPTIONS: dict[str, Any] = {"sentences": None, "dev": "none", "labels": "none", "preset": "crops"}
 SAID = io.StringIO()
@@ -62,34 +60,6 @@ def test_a_run_trains_on_pairs_of_documents_and_says_what_it_read(on_documents: 
     assert ": 80 pairs, 1 epoch, batches of 16" in said
 
 
-def test_a_stopped_run_ends_as_if_it_had_not_stopped(
-    on_documents: Run, tiny_model: Path, documents_file: Path, tmp_path: Path
-) -> None:
-    again = unfinished(on_documents, tmp_path / "again")
-    for later in again.glob("checkpoints/*-4"):
-        (later / "model.safetensors").unlink()  # a damaged checkpoint is skipped for the older one
-    small_run(tiny_model, documents_file, again, "train.save_steps=3", **OPTIONS)
-    one, two = (load_file(folder / "model" / "model.safetensors") for folder in (again, on_documents.folder))
-    assert all(torch.equal(value, two[name]) for name, value in one.items())
-
-
-@pytest.mark.parametrize(
-    ("other", "overrides", "said"),
-    [
-        ({"held_out": 5}, [], "another documents"),
-        ({"title": "text", "text": "title"}, [], "another documents"),
-        ({}, ["pairs.longest=20"], "pairs.longest = 24, not 20"),
-    ],
-)
-def test_other_documents_or_pairs_are_another_run(
-    on_documents: Run, tiny_model: Path, documents_file: Path, other: dict[str, Any], overrides: list[str], said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
-        small_run(
-            tiny_model, documents_file, on_documents.folder, "train.save_steps=3", *overrides, **OPTIONS | other
-        )  # fmt: skip
-
-
 def test_held_out_documents_are_never_trained_on(documents_file: Path) -> None:
     asked = settings(documents_file, held_out=10, seed=3)
     corpus, documents = training_text(asked, read_preset("crops")), asked.corpus.documents()
@@ -109,9 +79,7 @@ LONG = "some words that are enough for two crops of a document"
     ("preset", "rows", "problem"),
     [
         ("crops", [{"text": LONG}] * 500, "a single document is left (500 documents read, dropped: 499 duplicate"),
-        ("crops", [{"text": f"short {i}"} for i in range(50)], "0 of 50 documents have 9 words for two crops"),
         ("crops", [{"text": f"{LONG} {i}"} for i in range(9)], "batch of 16 is larger than the 9 documents that give"),
-        ("neighbours", [{"text": f"{LONG} {i}."} for i in range(50)], "0 of 50 documents have two neighbouring"),
         (
             "title-body", [{"title": LONG, "text": LONG[:9]}, {"title": "", "text": LONG}],
             "1 of 2 documents has a title",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -11,14 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 from safetensors.torch import load_file
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped
-from isotrope.store.records import RecordLog
-from isotrope.training.progress import CtrlC, Narrator
+from isotrope.training.progress import CtrlC
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState, Trainer
 from small_runs import small_run, unfinished
@@ -135,33 +131,6 @@ def test_a_damaged_checkpoint_is_left_for_the_older_one(
 @pytest.fixture
 def arguments(tmp_path: Path) -> TrainingArguments:
     return TrainingArguments(output_dir=str(tmp_path), report_to="none")
-
-
-def narrator(folder: Path, console: Console | None = None) -> tuple[Narrator, io.StringIO]:
-    out = io.StringIO()
-    return Narrator(console or plain_console(file=out), RecordLog(folder / "metrics.jsonl")), out
-
-
-def test_the_bar_begins_where_the_run_goes_on_and_shows_loss_and_dev_score(
-    tmp_path: Path, arguments: TrainingArguments
-) -> None:
-    out = io.StringIO()
-    narrates, _ = narrator(tmp_path, Console(file=out, force_terminal=True, width=120, color_system=None))
-    state = TrainerState(global_step=15, max_steps=20)
-    narrates.on_train_begin(arguments, state, TrainerControl())
-    assert narrates.bar is not None
-    narrates.bar.drawn.refresh()
-    assert "15/20 steps" in out.getvalue()
-    narrates.on_log(arguments, state, TrainerControl(), {"loss": 0.51234})
-    narrates.evaluated(15, {"score": 0.25})
-    state.global_step = 16
-    narrates.on_step_end(arguments, state, TrainerControl())
-    narrates.bar.drawn.refresh()
-    assert "16/20 steps" in out.getvalue()
-    assert "loss 0.5123  dev 25.00" in out.getvalue()
-    narrates.close()
-    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l"), "the cursor is back"
-    narrates.close()
 
 
 def test_the_first_ctrl_c_asks_for_the_end_of_the_step_and_the_second_is_at_once(arguments: TrainingArguments) -> None:

@@ -32,29 +32,6 @@ def test_two_trainings_in_one_folder_are_kept_apart(tiny_model: Path, corpus_fil
     assert not (tmp_path / "run").exists(), "no run has begun there"
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    preset, sample = read_preset("simcse"), ["one sentence", "another [/one]"]
-    pairs = Pairs("p", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
-    job, folder = Job(tmp_path, "run", {"seed": 3}), RunFolder(tmp_path)
-    with job.held():
-        job.begin()
-        folder.begin(preset, sample)
-        folder.begin(preset, [])  # a call that goes on changes nothing
-        folder.write_cosines("after", {"t": {"test": pairs}}, {"t": {"test": np.array([0.5, 0.25])}})
-    assert folder.begun
-    assert not folder.finished
-    assert folder.identity() == {"seed": 3}
-    assert folder.preset().toml() == preset.toml()
-    assert folder.sample() == sample
-    assert folder.environment()["packages"]["torch"]
-    assert folder.metrics() == []
-    assert folder.result() == {}
-    assert folder.cosines("before") == {}
-    gold, cosines = folder.cosines("after")["t"]["test"]
-    assert gold.tolist() == [1, 2]
-    assert cosines.tolist() == [0.5, 0.25]
-
-
 def test_cosines_come_back_to_the_last_bit_and_every_damage_is_told(tmp_path: Path) -> None:
     """Each byte in turn: a wrong one is reported, or lies where it decides nothing."""
     path, drawn = tmp_path / "after.npz", np.random.default_rng(0)
@@ -179,10 +156,3 @@ def test_a_foreign_checkpoint_is_refused_and_stays(tmp_path):
     with pytest.raises(UserError, match="checkpoint-20"):
         keep_only(tmp_path, [])
     assert (foreign / "model.safetensors").read_bytes() == b"somebody's"
-
-
-def test_only_what_is_named_stays(tmp_path):
-    made(tmp_path, 10, 20, 30)
-    (tmp_path / "checkpoint-best").mkdir()  # no checkpoint's name
-    keep_only(tmp_path, [tmp_path / "checkpoint-20"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-20", "checkpoint-best"]

@@ -67,18 +67,6 @@ def test_before_is_the_model_as_it_was_given(
     assert "--set encoder.pooling=mean keeps it" in " ".join(said.getvalue().split())
 
 
-def test_without_labels_nothing_is_tested(own_pooling: Path, corpus_file: Path, tmp_path: Path) -> None:
-    said = io.StringIO()
-    run = small_run(
-        own_pooling, corpus_file, tmp_path / "run", "encoder.pooling=mean", "encoder.normalize=true", **SHORT,
-        labels="none", console=plain_console(file=said),
-    )  # fmt: skip
-    assert run.verdict.word == "not tested"
-    assert "--labels" in run.verdict.advice
-    assert len(run.table) == 0
-    assert "replaces the pooling" not in said.getvalue()
-
-
 def test_what_selects_does_not_judge(tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="both selects and judges: leave labels out"):
         small_run(tiny_model, corpus_file, tmp_path / "run", dev=str(pairs_file), labels=str(pairs_file))
@@ -126,18 +114,6 @@ def test_it_tells_the_run_and_no_text_of_it(finished: Run, corpus_file: Path, ti
     assert str(tiny_model.parent) not in text
     assert str(corpus_file.parent) not in text
     assert not [sentence for sentence in corpus_file.read_text().splitlines() if sentence and sentence in text]
-
-
-def test_it_tells_the_split_and_that_no_pairs_chose(
-    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", sentences=32, split="sentences:de")
-    text = (run.folder / "model" / "README.md").read_text(encoding="utf-8")
-    assert "| `split` | `sentences:de` | set for this run |" in text
-    assert "| `train.select` | `[]` | set for this run |" in text
-    whiten(run.folder / "model", corpus_file, output=tmp_path / "white", k=8, sentences=100, split="sentences")
-    assert '| `split` | `"sentences"` | set for this run |' in (tmp_path / "white" / "model" / "README.md").read_text()
 
 
 def test_a_whitened_model_goes_on_from_the_card_before(finished: Run, corpus_file: Path, tmp_path: Path) -> None:

@@ -73,11 +73,6 @@ def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:
     assert str(source.parent) not in card
 
 
-def test_sentence_transformers_does_not_load_the_folder_with_a_pooling_of_its_own(exported: Path) -> None:
-    with pytest.raises((OSError, ValueError)):
-        SentenceTransformer(str(exported), device="cpu")
-
-
 def test_a_graph_that_gives_other_vectors_is_not_kept(
     exported: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,7 +121,9 @@ def export_onnx(
         }
         if int8:
             stage("quantising")
-            _quantise(draft / FLOAT32, draft / INT8)
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            quantize_dynamic(draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True)
             cosines = _cosines(run_onnx(draft / INT8, _TEXTS, prompt), expected)
             facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
             say(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
@@ -202,13 +204,6 @@ def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
         logging.disable(loudest)
     assert program is not None  # only the older exporter returns nothing
     program.save(path)
-
-
-def _quantise(source: Path, target: Path) -> None:
-    """Weights in int8, a scale for each row; activations are quantised while the graph runs."""
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)
 
 
 def run_onnx(graph: Path, texts: Sequence[str], prompt: str = "", batch_size: int = 32) -> np.ndarray[Any, Any]:
