@@ -135,7 +135,7 @@ def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) 
     again = SentenceTransformerTrainer(
         model=model, args=arguments, train_dataset=data, loss=objective, callbacks=[ObjectiveState(objective)]
     )
-    with pytest.raises(UserError, match="head would start from random weights"):
+    with pytest.raises(UserError, match="would start from random weights: resume with ObjectiveState"):
         again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
