@@ -5,24 +5,7 @@ import pytest
 import torch
 
 from isotrope.evaluation.embed import Embedded, dot
-from isotrope.evaluation.sets.pairs import Pairs
-
-
-def toy(n=40, name="toy", seed=0):
-    generator = np.random.default_rng(seed)
-    words = np.array(["a", "b", "c", "d", "e", "f"])
-    first, second = ([" ".join(generator.choice(words, 3)) for _ in range(n)] for _ in range(2))
-    return Pairs(name, first, second, generator.integers(0, 6, n).astype(float))
-
-
-class Fixed:
-    """An encoder that returns what it is told, for n sentences."""
-
-    def __init__(self, output):
-        self.output = output
-
-    def encode(self, sentences):
-        return self.output(len(sentences))
+from wordbag import own_pairs
 
 
 @pytest.mark.parametrize("dimensions", [1, 7, 64, 100, 384])
@@ -45,8 +28,11 @@ def test_dot_adds_in_the_fixed_order():
 
 
 def test_half_precision_is_widened():
-    pairs = toy()
-    encoder = Fixed(lambda n: torch.randn(n, 8, generator=torch.Generator().manual_seed(0)).bfloat16())
-    embedded = Embedded(encoder, pairs.first + pairs.second)
+    class Half:
+        def encode(self, sentences):
+            return torch.randn(len(sentences), 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+
+    pairs = own_pairs()
+    embedded = Embedded(Half(), pairs.first + pairs.second)
     assert embedded.vectors.dtype == np.float32
     assert np.abs(embedded.cosines(pairs)).max() <= 1 + 1e-6

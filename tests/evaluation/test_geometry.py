@@ -68,14 +68,6 @@ def test_disturbance_is_equation_11(dtype, tolerance):
     assert geometry.disturbance(z, z) == 0
 
 
-def test_blocks_do_not_change_the_answer():
-    x = np.random.default_rng(0).standard_normal((1300, 6))
-    i, j = np.triu_indices(len(x), 1)
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    direct = np.log(np.mean(np.exp(-2 * np.sum((unit[i] - unit[j]) ** 2, axis=1))))
-    assert geometry.uniformity(x) == pytest.approx(direct, abs=1e-10)
-
-
 def test_known_spaces():
     collapsed = np.outer([1.0, 2.0, 3.0], [1.0, 1.0])
     assert geometry.uniformity(collapsed) == pytest.approx(0, abs=1e-12)
@@ -192,13 +184,6 @@ def test_spectrum_of_known_spaces():
 def test_iso_score_refuses_what_has_no_spread():
     with pytest.raises(UserError, match="all equal"):
         iso_score(np.ones((5, 3)))
-
-
-def test_effective_rank_counts_equal_directions() -> None:
-    assert effective_rank(np.full(7, 1 / 7)) == pytest.approx(7)
-    assert effective_rank(np.array([1.0, 0.0])) == pytest.approx(1)
-    line = np.outer(np.arange(5.0), [1.0, 2.0, 2.0])
-    assert effective_rank(variance_shares(line)) == pytest.approx(1)
 
 
 def test_bands_hold_what_their_label_says() -> None:

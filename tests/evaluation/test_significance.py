@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import time
 
 import numpy as np
 import pytest
@@ -56,13 +55,6 @@ def test_identical_models_cannot_be_told_apart():
     result = compare(one, one, resamples=200)
     assert (result.difference, result.low, result.high, result.p) == (0, 0, 0, 1)
     assert result.verdict == "not significant"
-
-
-def test_same_order_is_the_same_model():
-    """Spearman sees the order alone; a monotone change of the cosines is no change."""
-    one = model(0.3, seed=1)
-    squeezed = {task: (gold, np.tanh(cosine)) for task, (gold, cosine) in one.items()}
-    assert compare(one, squeezed, resamples=200).verdict == "not significant"
 
 
 def test_clear_winners_and_losers():
@@ -141,16 +133,6 @@ def test_a_constant_model_is_worse_without_a_warning():
     flat = {task: (gold, np.ones_like(gold)) for task, (gold, _) in good.items()}
     with np.errstate(all="raise"):
         assert compare(good, flat, resamples=100).verdict == "worse"
-
-
-def test_fast_enough_to_end_every_run():
-    sizes = {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186, "STSB": 1379, "SICK": 4927}
-    generator = np.random.default_rng(0)
-    a = {task: (generator.integers(0, 26, n) / 5, generator.standard_normal(n)) for task, n in sizes.items()}
-    b = {task: (gold, generator.standard_normal(len(gold))) for task, (gold, _) in a.items()}
-    start = time.process_time()
-    compare(a, b, resamples=1000)
-    assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize("after", [model(0.3, 1, tasks=("one",)), model(0.3, 1, n=399)], ids=["tasks", "pairs"])

@@ -12,8 +12,8 @@ from scipy import stats
 
 from isotrope.evaluation.significance import compare, compare_draws, interval, resample
 from isotrope.study.analyse import claim_answer, study_record
-from isotrope.study.columns import column_of, ordered, shown, suite_scores
-from isotrope.study.document import seeds_of, study_pages
+from isotrope.study.columns import column_of, suite_scores
+from isotrope.study.document import study_pages
 from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
 from isotrope.study.summary import cells_summary, without_paths
 from studies import measured, planned, spec_of
@@ -115,14 +115,6 @@ def test_the_users_own_pairs_never_take_a_columns_name() -> None:
     assert column_of("my pairs") == "my pairs"
 
 
-def test_columns_stand_in_the_papers_order_after_the_users_own() -> None:
-    assert ordered({"Avg.", "STS12", "mine", "uniformity"}) == ["mine", "STS12", "Avg.", "uniformity"]
-
-
-def test_numbers_are_printed_as_in_the_papers() -> None:
-    assert [shown(column, 1.23456) for column in ("Avg.", "uniformity", "memory")] == ["1.23", "1.235", "1.2"]
-
-
 def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> None:
     accuracies = {"MR": {"accuracy": 0.8}, "SST2": {"accuracy": 0.9}, "SST5": {"accuracy": 0.1}}
     assert suite_scores("transfer", accuracies) == pytest.approx({"MR": 80, "SST": 90, "Transfer Avg.": 85})
@@ -130,16 +122,6 @@ def test_a_suites_scores_are_points_and_its_average_is_of_the_papers_tasks() -> 
     assert suite_scores("geometry", {"STS-B": geometry})["mean cosine"] == 0.5
     found = {"CACM": {"ndcg@10": 0.2}, "NPL": {"ndcg@10": 0.1}}
     assert suite_scores("retrieval", found) == pytest.approx({"CACM": 20, "NPL": 10, "nDCG Avg.": 15})
-
-
-@pytest.mark.parametrize(
-    ("finished", "said"),
-    [([3, 3], "3 seeds"), ([3, 5, 0], "3 to 5 seeds"), ([1], "one seed"), ([0, 0], "4 seeds")],
-)
-def test_the_seeds_that_are_told_are_those_that_are_finished(finished: list[int], said: str) -> None:
-    rows = [{"kind": "row", "scores": dict.fromkeys(range(n))} for n in finished]
-    rows.append({"kind": "teacher", "scores": {0: None}})
-    assert seeds_of({"rows": rows, "scale": {"seeds": 4}}) == said
 
 
 def test_a_lost_teacher_is_told_of(corpus_file: Path, tmp_path: Path) -> None:
@@ -233,16 +215,6 @@ def test_what_cells_share_stands_once() -> None:
         assert (kept["seed"], kept["preset"], kept["seconds"]) == (one["seed"], "simcse", {"cell": 1.5})
         assert "scores" not in kept, "the rows have them"
     assert json.loads(json.dumps(record)) == record
-
-
-def test_no_cells_are_an_empty_record() -> None:
-    assert cells_summary({}) == {"cells": {}, "settings": {}, "data": [], "environments": []}
-
-
-def test_the_order_of_keys_makes_no_other_settings() -> None:
-    one, other = result(), result(seed=1)
-    one["settings"], other["settings"] = {"a": 1, "b": 2}, {"b": 2, "a": 1}
-    assert len(cells_summary({"x": one, "y": other})["settings"]) == 1
 
 
 def test_the_same_model_elsewhere_is_the_same_settings(tmp_path: Path) -> None:

@@ -33,12 +33,6 @@ def test_a_damaged_record_or_a_damaged_file_beside_it_counts_as_missing(cell: Ce
     assert cell.damaged
 
 
-def test_a_cell_without_a_record_is_not_damaged(cell: Cell) -> None:
-    (cell.folder / "result.json").unlink()
-    assert cell.record() is None
-    assert not cell.damaged
-
-
 def test_progress_shows_rows_seeds_and_means(corpus_file: Path, tmp_path: Path) -> None:
     made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 4\n[rows.A]\n"), tmp_path)
     *_, last = measured(made, lambda cell: {"Avg.": 50.0 + cell.seed}).cells.values()
@@ -66,29 +60,3 @@ def test_what_is_left_is_said_with_each_cell(corpus_file: Path, tmp_path: Path) 
     assert lines[0].startswith(f"{first.label}, seed 0: Avg. 50.00 (0 s); {len(made.cells) - 1} of {len(made.cells)}")
     assert lines[1] == f"{second.label}, seed {second.seed} failed: no memory"
     assert board.lost == {second.key: "no memory"}
-
-
-def test_where_there_is_no_terminal_a_line_says_now_and_then_what_runs(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [1000.0]
-    monkeypatch.setattr("isotrope.study.progress.time.monotonic", lambda: now[0])
-    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n"), tmp_path)
-    said = Console(record=True, width=200, file=io.StringIO())
-    board = Board(made, 1, said)
-    board.started(next(iter(made.cells.values())))
-    for _ in range(37):
-        board.tick()
-        now[0] += 1
-    lines = ["running: A, seed 0 (5 s); 2 of 2 cells left", "running: A, seed 0 (35 s); 2 of 2 cells left"]
-    assert said.export_text().splitlines() == lines
-
-
-def test_a_damaged_cell_is_said_and_counts_as_not_finished(corpus_file: Path, tmp_path: Path) -> None:
-    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n"), tmp_path)
-    first, second = measured(made, lambda _: {"Avg.": 50.0}).cells.values()
-    (first.folder / "result.json").write_text("{}")
-    said = Console(record=True, width=400, file=io.StringIO())
-    assert Board(made, 1, said).results.keys() == {second.key}
-    (line,) = said.export_text().splitlines()
-    assert line.endswith("is damaged: A, seed 0 is run again")

@@ -63,11 +63,6 @@ def test_an_option_replaces_its_setting_alone(file: Path, tmp_path: Path, option
     assert spec.run.model_copy(update={key: getattr(plain.run, key)}) == plain.run
 
 
-def test_what_is_given_in_particular_lies_over_the_options(file: Path, tmp_path: Path) -> None:
-    spec, _ = with_options(file, {"output": tmp_path, "sentences": 64}, sentences=32, seeds=1)
-    assert (spec.run.sentences, spec.run.seeds) == (32, 1)
-
-
 def test_the_place_is_where_input_and_output_lie(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, place = with_options(file, {"output": str(tmp_path)})
     assert (place.output, place.data, place.forced) == (tmp_path, None, ())

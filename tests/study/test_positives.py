@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isotrope.study import study
 from isotrope.study.plan import StudyPlan
+from isotrope.study.run_cell import run_cell
 from isotrope.study.spec import read_study
-from studies import planned, quiet, write_study
+from studies import planned, write_study
 
 ROWS = """
 [rows.SimCSE]
 preset = "simcse"
+train = false
 [rows.whitened]
 preset = "whitenedcse"
 set = ["views.sgw.groups=16"]
 [rows."one pass"]
 preset = "whitenedcse"
 set = ["views.sgw.groups=16", "views.passes=1", "views.sgw.copies=3"]
+train = false
 [rows.raw]
 preset = "whitenedcse"
 set = ["views.sgw.groups=16", "encoder.dropout=0.2"]
 train = false
 [rows.behind]
+train = false
 then = "whitening:k=4"
 """
 
@@ -32,9 +35,8 @@ def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(
 ) -> None:
     file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, ROWS, seeds=1)
     file.write_text(file.read_text().replace("[run]", "[run]\npositives = true"))
-    done = study(file, output=tmp_path / "out", console=quiet())
-    assert not done.failed
-    found = {row["label"]: row["scores"]["0"] for row in done.record["rows"]}
+    cells = planned(read_study(file), tmp_path / "out").cells.values()
+    found = {cell.label: run_cell(cell)["scores"] for cell in cells}
     simcse, whitened, raw = found["SimCSE"], found["whitened"], found["raw"]
     assert simcse["feature diversity"] == simcse["diversity"] > 0, "nothing stands between the encoder and the head"
     for row in (whitened, raw):

@@ -139,8 +139,8 @@ def test_behind_a_model_that_keeps_its_head_the_head_stays(
     rows = f'[rows.plain]\n{keep}[rows.centred]\nthen = "whitening:exponent=0"\n{keep}'
     file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
     made = planned(read_study(file), tmp_path / "out")
-    done = study(file, output=tmp_path / "out", console=quiet())
-    assert not done.failed
+    for cell in made.cells.values():
+        run_cell(cell)
     trained = load(made.cells[made.rows["plain"][0]].model)
     assert len(trained) == 3, "encoder, pooling, head"
     opened = text_open(corpus_file).texts()
@@ -159,20 +159,17 @@ def test_a_model_is_trained_once_whatever_stands_behind_it(
     tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
 ) -> None:
     rows = '[rows.plain]\n[rows.white]\nthen = "whitening"\n[rows.short]\nthen = "whitening:k=4"\n'
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=2)
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
     made = planned(read_study(file), tmp_path / "out")
-    assert sum(cell.train for cell in made.cells.values()) == 2, "a seed each"
+    assert sum(cell.train for cell in made.cells.values()) == 1
     alone = planned(read_study(file), tmp_path / "out", only=["plain"])
     assert made.rows["plain"] == alone.rows["plain"]
-    done = study(file, output=tmp_path / "out", console=quiet())
-    assert not done.failed
-    plain, white, short = ({seed: row["scores"][seed]["Avg."] for seed in "01"} for row in done.record["rows"])
-    assert len({*plain.values(), *white.values(), *short.values()}) == 6
-    cell = made.cells[made.rows["white"][1]]
-    trained = made.cells[made.rows["plain"][1]].model
+    assert len({run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}) == 3
+    cell = made.cells[made.rows["white"][0]]
+    trained = made.cells[made.rows["plain"][0]].model
     step = Whitening().behind(load(trained))
     opened = text_open(corpus_file).texts()
-    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 1, limit=96).rows(0, 96).tolist()]["text"])
+    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96).tolist()]["text"])
     ((_, cosines),) = cell.cosines().values()
     (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
     (pairs,) = held.values()

@@ -45,9 +45,8 @@ def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
 def test_the_memory_of_a_training_that_a_stopped_process_has_ended_is_not_known(
     tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, "[rows.SimCSE]\n", seeds=2)
-    whole, stopped = planned(read_study(file), tmp_path / "out").cells.values()
-    assert run_cell(whole)["scores"]["memory"] > 0
+    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, "[rows.SimCSE]\n", seeds=1)
+    (stopped,) = planned(read_study(file), tmp_path / "out").cells.values()
     with monkeypatch.context() as patch:
         patch.setattr(isotrope.study.run_cell, "_suites", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):

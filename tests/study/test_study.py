@@ -38,6 +38,7 @@ def test_a_study_leaves_its_table_and_its_cells_their_records(finished: Study) -
         assert cell["seconds"]["cell"] > 0
         assert str(finished.folder) not in json.dumps(cell), "no path of this machine"
         if cell["label"] != "before":
+            assert cell["scores"]["memory"] > 0
             assert cell["data"]["corpus"]["key"]
             assert cell["settings"]["train"]["batch_size"] == 16
     assert {p.parent.name for p in finished.folder.glob("cells/*/model")} == {

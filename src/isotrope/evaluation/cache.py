@@ -32,9 +32,6 @@ def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
 
     All files of the data folder count if it is one of those folders itself. Any other folder is not read: it may be a
     whole disk, and loading says what is missing.
-
-    Raises:
-        UserError: a file cannot be read.
     """
     digest = xxhash.xxh3_128()
     itself = ["."] if data.name in subfolders else []

@@ -12,11 +12,7 @@ from isotrope.types import Encoder, Vector
 
 
 class Embedded:
-    """Vectors of sentences. Each distinct sentence is encoded once, all in one call of the encoder.
-
-    Raises:
-        UserError: the encoder's output is not (n, D), n the number of sentences, or holds NaN or infinity.
-    """
+    """Vectors of sentences. Each distinct sentence is encoded once, all in one call of the encoder."""
 
     def __init__(self, encoder: Encoder, sentences: Iterable[str]) -> None:
         self.sentences = list(dict.fromkeys(sentences))  # distinct, in order of first occurrence

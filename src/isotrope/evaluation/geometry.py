@@ -31,11 +31,7 @@ _BLOCK = 512  # rows at a time: 20,000 rows take 80 MB a block, not 3.2 GB
 
 
 def alignment(x: Embeddings, y: Embeddings) -> float:
-    """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better.
-
-    Raises:
-        UserError: the shapes differ, or a row is zero or not finite.
-    """
+    """Mean squared distance of positives x (N, D) and y (N, D) on the unit sphere, in [0, 4]; lower is better."""
     a, b = _unit(x), _unit(y)
     if a.shape != b.shape:
         raise UserError(f"alignment of shapes {a.shape} and {b.shape}", "give one positive for each row")
@@ -64,9 +60,6 @@ def uniformity(x: Embeddings) -> float:
     """Log of the mean of exp(−2 · squared distance) over pairs i < j of x (N, D) on the unit sphere; lower is better.
 
     Exact, in blocks: memory grows with N, not with N².
-
-    Raises:
-        UserError: fewer than two rows, or a row is zero or not finite.
     """
     a = _unit(x, at_least=2)
     total = 0.0
@@ -79,11 +72,7 @@ def uniformity(x: Embeddings) -> float:
 
 
 def mean_cosine(x: Embeddings) -> float:
-    """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one.
-
-    Raises:
-        UserError: fewer than two rows, or a row is zero or not finite.
-    """
+    """Mean cosine over pairs i < j of x (N, D): 0 for an isotropic space, 1 for a collapsed one."""
     a = _unit(x, at_least=2)
     n, common = len(a), a.sum(axis=0)
     return float((common @ common - n) / (n * (n - 1)))  # ‖Σu‖² = n + 2 · sum over pairs
@@ -104,9 +93,6 @@ def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
         uniformity, mean_cosine, iso_score: of the vectors as they are.
         effective_rank, spectrum: of the covariance of the unit vectors; the spectrum as shares, largest first.
         bands: the cosines by gold score, see `cosine_bands`.
-
-    Raises:
-        UserError: the encoder does not give (n, D) finite numbers, or gives one vector for all sentences.
     """
     embedded = Embedded(encoder, (*pairs.first, *pairs.second))
     low, high = gold_scale(pairs.gold)

@@ -56,12 +56,7 @@ class EvaluationRequest:
         data: str | Path | None = None,
         labels: Sequence[Labels] = (),
     ) -> EvaluationRequest:
-        """Read "sts,transfer:fast" and "CR,MR". Own labels are evaluated alone unless suites are named.
-
-        Raises:
-            UserError: as `checked_tasks` and `data_folder` do; tasks without a suite beside own labels; no suite takes
-                the labels; two of them have one name.
-        """
+        """Read "sts,transfer:fast" and "CR,MR". Own labels are evaluated alone unless suites are named."""
         if not suites and labels:
             if tasks:
                 raise UserError(f"tasks {tasks} beside your own labels", "name their suite too, or leave them out")
@@ -162,10 +157,6 @@ def evaluate_models(
         say: is told of a model whose prompts nobody uses.
         begins: called before the long work, when the data of the suite are read and checked.
         steps: ways to shorten the vectors.
-
-    Raises:
-        UserError: prompts for a search without one; as `isotrope.evaluate` and `open_encoder` do. All names are
-            checked before work begins; `check_widths` checks the steps.
     """
     if not asked.searches and (prompts.query is not None or prompts.document is not None):
         remedy = "name the suite retrieval, give queries of your own, or give the words as the prompt"
@@ -196,11 +187,7 @@ def evaluate_models(
 def check_widths(
     models: Sequence[str], steps: Sequence[Shortened], pooling: str | None = None, prompts: Prompts = NO_PROMPTS
 ) -> None:
-    """Open each model, and see that it has the dimensions that the steps keep.
-
-    Raises:
-        UserError: a model has fewer; as `open_encoder`.
-    """
+    """Open each model, and see that it has the dimensions that the steps keep."""
     most = max((step.k or 0 for step in steps), default=0)
     for name in models if most else ():
         encoder = open_encoder(name, pooling, prompts)

@@ -101,11 +101,7 @@ def rank_sets(
 
 
 def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
-    """As `ranking_lists`, where at least one list has an order.
-
-    Raises:
-        UserError: none has; ``name`` says of what.
-    """
+    """As `ranking_lists`, where at least one list has an order."""
     some = ranking_lists(sets, choices)
     if not any(np.ptp(one.gold) > 0 for one in some):
         raise UserError(

@@ -50,9 +50,6 @@ def evaluate_retrieval(
     """Evaluate on the known domains; see `isotrope.evaluation.sets.domains` for what each setting holds.
 
     All data is read before anything is encoded. Gives for each task what `evaluate_domain` gives.
-
-    Raises:
-        UserError: as `load_domain` does; the encoder's output has the wrong shape or is not finite.
     """
     domains = {task: load_domain(data, task, setting) for task in tasks}
     return {task: evaluate_domain(encoder, domain) for task, domain in domains.items()}
@@ -103,11 +100,7 @@ class OwnTask:
         return self if count >= self.size else OwnTask(self.domain.part(count))
 
     def score(self, encoder: Encoder) -> Vector:
-        """nDCG@10 of each query that has something to find: (Q,).
-
-        Raises:
-            UserError: the encoder gives no usable vectors.
-        """
+        """nDCG@10 of each query that has something to find: (Q,)."""
         queries, corpus = search_vectors(encoder, self.domain.queries, self.domain.corpus)
         return per_query(queries, corpus, self.domain)[f"ndcg@{CUTOFF}"]
 

@@ -70,9 +70,6 @@ def compare(
         after: the same of the other model.
         resamples: at least 100.
         seed: of the draws.
-
-    Raises:
-        UserError: the two differ in tasks or pairs.
     """
     if before.keys() != after.keys() or any(not np.array_equal(before[t][0], after[t][0]) for t in before):
         raise UserError(_DIFFERENT, "score both on the same tasks")

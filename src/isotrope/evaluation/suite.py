@@ -234,11 +234,7 @@ def _are_labels(data: Any) -> bool:
 
 
 def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
-    """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model is loaded.
-
-    Raises:
-        UserError: an unknown suite, task or setting.
-    """
+    """The tasks of a suite that are asked for, all where ``tasks`` is None. Checked before a model is loaded."""
     if suite not in SUITES:
         raise UserError(f"unknown suite {suite!r}", one_of(suite, SUITES))
     known = SUITES[suite].tasks

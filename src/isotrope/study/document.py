@@ -28,11 +28,7 @@ positive. A teacher is one model: it is compared with every seed, and its own se
 
 
 def write_pages(record: Record, folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their paths.
-
-    Raises:
-        UserError: the folder cannot be written to.
-    """
+    """Write ``table.md``, ``table.tex`` and ``table.html`` from what ``study.json`` holds -> their paths."""
     texts = study_pages(record, folder)
     with writing(folder):
         for name, text in texts.items():

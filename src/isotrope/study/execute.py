@@ -47,9 +47,6 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
 
     Returns:
         Key -> one line, for each cell that failed or could not begin.
-
-    Raises:
-        Stopped: Ctrl-C; every running cell has saved a checkpoint, and the same command goes on.
     """
     board = Board(plan, workers, console)
     waiting = _in_order(plan, board)

@@ -27,11 +27,7 @@ UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "unif
 
 
 def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
-    """Draw every figure that has numbers -> title: file name.
-
-    Raises:
-        UserError: the folder cannot be written to.
-    """
+    """Draw every figure that has numbers -> title: file name."""
     drawn: dict[str, str] = {}
     for name, wanted in plan.spec.figures.items():
         rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]

@@ -55,11 +55,7 @@ class Place:
 def plan_study(
     spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
 ) -> StudyPlan:
-    """All cells of a study. Everything is checked that can be checked before a model is loaded.
-
-    Raises:
-        UserError: a mistake in the file or on the command line, a missing corpus or data folder.
-    """
+    """All cells of a study. Everything is checked that can be checked before a model is loaded."""
     return _Planner(spec, place, expand_rows(spec, only, sweep)).plan
 
 
@@ -259,11 +255,7 @@ def corpus_of(spec: Spec, place: Place) -> text.Opened:
 
 
 def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
-    """Files that a study's patterns name, in the current folder or else in the data folder.
-
-    Raises:
-        UserError: there is no pattern, or one names nothing.
-    """
+    """Files that a study's patterns name, in the current folder or else in the data folder."""
     if not patterns:
         raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
     found: list[str] = []

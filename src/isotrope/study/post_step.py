@@ -19,12 +19,7 @@ MOST = 20_000  # sentences: a covariance of 768 channels changes little after th
 
 
 def check_post_step(then: str, words: bool = False) -> None:
-    """Check that a row's ``then`` can stand behind its model; ``words``: behind word vectors.
-
-    Raises:
-        UserError: an unknown step, option or value; a step that names other sentences; one that weighs words, behind a
-            model.
-    """
+    """Check that a row's ``then`` can stand behind its model; ``words``: behind word vectors."""
     if then:
         _step(then, words)
 

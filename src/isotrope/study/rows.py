@@ -39,10 +39,6 @@ def expand_rows(
         spec: the study.
         only: labels of the rows to keep, before or after expansion; (): all.
         sweep: further keys and values, over every row.
-
-    Raises:
-        UserError: ``only``, a claim, a figure or the baseline names an unknown row; two rows have the same name;
-            a figure's key is not swept, or not over numbers.
     """
     everything: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():

@@ -45,10 +45,6 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
     """Do what is left of a cell -> its record, ``result.json``.
 
     A killed cell goes on from its last checkpoint. A finished cell is only read. Two processes never run one cell.
-
-    Raises:
-        UserError: the cell's folder is not ours; or as `isotrope.train`, `isotrope.load` and the suites.
-        Stopped: Ctrl-C; the same cell can be run again.
     """
     job = cell.job
     with in_turn(cell.folder), job.held():

@@ -185,11 +185,7 @@ def study_names() -> list[str]:
 
 
 def read_tables(name: str | Path) -> dict[str, Any]:
-    """The unchecked tables of a study: a shipped one by name, or the user's by path (.toml).
-
-    Raises:
-        UserError: unknown study, broken TOML.
-    """
+    """The unchecked tables of a study: a shipped one by name, or the user's by path (.toml)."""
     if not str(name).endswith(".toml") and str(name) not in study_names():
         raise UserError(f"study {str(name)!r} is unknown", one_of(name, study_names(), ", or a .toml file"))
     own = str(name).endswith(".toml")
@@ -240,11 +236,7 @@ def _with_vectors(spec: Spec) -> Spec:
 
 
 def with_tuned(spec: Spec, file: str | Path) -> Spec:
-    """The study, its rows with the best settings that a search found (``search.toml``).
-
-    Raises:
-        UserError: the file is missing, is not the result of a search, or belongs to another study.
-    """
+    """The study, its rows with the best settings that a search found (``search.toml``)."""
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
         best = {label: tuple(map(str, found[label]["set"])) for label in spec.rows.keys() & found.keys()}

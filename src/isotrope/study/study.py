@@ -58,11 +58,7 @@ class Options(TypedDict, total=False):
 
 
 def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
-    """The study, with the options and ``run`` in place of keys of its ``[run]``; and where it reads and writes.
-
-    Raises:
-        UserError: a mistake in the file or the options.
-    """
+    """The study, with the options and ``run`` in place of keys of its ``[run]``; and where it reads and writes."""
     changes = {
         "corpus": options.get("documents") or None,
         "backbone": options.get("model"),

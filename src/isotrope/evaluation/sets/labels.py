@@ -45,10 +45,6 @@ def read_labels(source: Any) -> Labels:
     """Read labels of any kind from a file, a folder or a table in memory. Labels that are read already come back.
 
     They are named after the file or folder; a table in memory is called "labels".
-
-    Raises:
-        UserError: nothing is there; a line has another number of columns, an empty cell or an impossible score; there
-            are fewer than 10 graded pairs, or nothing to tell apart.
     """
     if isinstance(source, Pairs | Domain):
         return source
@@ -87,9 +83,6 @@ def read_judged(folder: Path) -> Domain:
 
     A grade of 0 or below says "not relevant"; what nobody judged is not relevant either. Queries without a relevant
     text stay in the domain and out of the means. A first line of judgements whose grade is a word is a header.
-
-    Raises:
-        UserError: as `read_labels`; an id occurs twice, or only the judgements know it.
     """
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
     path = _first_of(folder, _QRELS)
