@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from huggingface_hub import metadata_load
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
@@ -28,10 +29,28 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import evaluate_pairs
 
 TEXT = sentences(7)
-CAUSAL = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
-    "num_key_value_heads": 2,
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+CAUSAL = SMALL | {"num_key_value_heads": 2}
+BERT = {"hidden_dropout_prob", "attention_probs_dropout_prob"}
+OTHERS: dict[str, tuple[dict[str, int], set[str]]] = {  # kind -> its sizes, and what it calls its dropout
+    "GPT2": ({"n_embd": 16, "n_layer": 2, "n_head": 2}, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}),
+    "Llama": (CAUSAL, {"attention_dropout"}),
+    "Qwen2": (CAUSAL, {"attention_dropout"}),
+    "T5": ({"d_model": 16, "d_kv": 8, "num_layers": 2, "num_heads": 2, "d_ff": 32}, {"dropout_rate"}),
+    "MPNet": (SMALL, BERT),
+    "Electra": (SMALL, BERT),
+    "DistilBert": ({"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}, {"dropout", "attention_dropout"}),
+    "ModernBert": (SMALL, {"attention_dropout", "embedding_dropout", "mlp_dropout"}),
 }  # fmt: skip
+
+
+def random_encoder(kind: str, words: Path, folder: Path, **shape: int) -> Path:
+    """Random weights, and another model's tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(words)
+    tokenizer.save_pretrained(folder)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), pad_token_id=0, **shape)
+    getattr(transformers, f"{kind}EncoderModel" if kind == "T5" else f"{kind}Model")(config).save_pretrained(folder)
+    return folder
 
 
 def test_a_sentence_transformers_model_keeps_what_it_has(tiny_model: Path, tmp_path: Path) -> None:
@@ -60,101 +79,40 @@ def test_dropout_is_set_everywhere_and_saved(tiny_model: Path, tmp_path: Path) -
     assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.37
 
 
-def test_modernbert_gets_dropout_and_so_two_views(tiny_model: Path, tmp_path: Path) -> None:
-    """Its configuration has none; with the preset's 0.1 two passes differ."""
-    from transformers import ModernBertConfig, ModernBertModel
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_architectures_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kind: str) -> None:
+    """Dropout is the encoder's, not that of heads such as summary_first_dropout; two views of a sentence differ."""
+    shape, keys = OTHERS[kind]
+    folder = random_encoder(kind, tiny_model, tmp_path / "model", **shape)
+    for pooling in ("mean", "cls", "first_last") if "Bert" in kind or kind in ("MPNet", "Electra") else ("mean",):
+        model = load(folder, pooling, dropout=0.3, device="cpu")
+        found = model[0].auto_model.config
+        assert set(dropout_keys(found)) == keys
+        assert all(getattr(found, key) == 0.3 for key in keys)
+        assert getattr(found, "summary_first_dropout", 0.1) == 0.1
+        save(model, tmp_path / "saved")
+        assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), model.encode(TEXT))
+        features = model.train().preprocess(TEXT)
+        first, second = (model(dict(features))["sentence_embedding"] for _ in range(2))
+        assert first.shape == (7, 16)
+        assert not torch.allclose(first, second, rtol=1e-2)
 
-    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
-    config = ModernBertConfig(
-        vocab_size=vocabulary, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=48,
-        max_position_embeddings=64, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3,
-    )  # fmt: skip
-    ModernBertModel(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
-    for dropout, equal in ((None, True), (0.1, False)):
-        encoder = load(tmp_path, "cls", dropout=dropout, device="cpu").train()
-        features = encoder.preprocess(TEXT)
-        first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))
-        assert torch.equal(first, second) is equal
 
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "keys"),
-    [
-        ("GPT2", {"n_embd": 16, "n_layer": 2, "n_head": 2}, {"resid_pdrop", "embd_pdrop", "attn_pdrop"}),
-        ("Llama", CAUSAL, {"attention_dropout"}),
-        ("Qwen2", CAUSAL, {"attention_dropout"}),
-        ("T5", {"d_model": 16, "d_kv": 8, "num_layers": 2, "num_heads": 2, "d_ff": 32}, {"dropout_rate"}),
-    ],
-)
-def test_dropout_is_known_by_many_names(
-    tiny_model: Path, tmp_path: Path, kind: str, shape: dict[str, int], keys: set[str]
-) -> None:
-    """Of the encoder, and not of heads such as summary_first_dropout; the two views of a sentence differ."""
-    import transformers
-
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.save_pretrained(tmp_path)
-    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), pad_token_id=0, **shape)
-    getattr(transformers, f"{kind}EncoderModel" if kind == "T5" else f"{kind}Model")(config).save_pretrained(tmp_path)
-    model = load(tmp_path, dropout=0.3, device="cpu").train()
-    found = model[0].auto_model.config
-    assert set(dropout_keys(found)) == keys
-    assert all(getattr(found, key) == 0.3 for key in keys)
-    assert getattr(found, "summary_first_dropout", 0.1) == 0.1
-    first, second = (model(model.preprocess(sentences(3)))["sentence_embedding"] for _ in range(2))
-    assert not torch.allclose(first, second, rtol=1e-2)
+@pytest.mark.parametrize(("kind", "longest"), [("Bert", 40), ("Roberta", 39), ("MPNet", 38)])
+def test_a_sentence_is_cut_where_positions_end(tiny_model: Path, tmp_path: Path, kind: str, longest: int) -> None:
+    """The fixture's tokenizer promises 64 tokens; RoBERTa's positions begin behind the padding's index."""
+    random_encoder(kind, tiny_model, tmp_path, max_position_embeddings=40, **SMALL)
+    encoder = load(tmp_path, "mean", device="cpu")
+    assert encoder.max_seq_length == longest
+    assert np.isfinite(encoder.encode(["a b c " * 50])).all()
+    with pytest.raises(UserError, match=f"choose 3 to {longest} tokens"):
+        load(tmp_path, "mean", max_length=longest + 1)
 
 
 @pytest.mark.parametrize("length", [1, 1000])
 def test_impossible_lengths_are_refused(tiny_model: Path, length: int) -> None:
     with pytest.raises(UserError, match=f"max_length = {length}"):
         load(tiny_model, max_length=length)
-
-
-@pytest.mark.parametrize("kind", ["MPNet", "DistilBert", "Electra"])
-def test_other_encoders_load_pool_and_drop(tiny_model: Path, tmp_path: Path, kind: str) -> None:
-    """Hugging Face encoders of other kinds: random weights, the fixture's tokenizer, two views that differ."""
-    import transformers
-
-    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
-    shape = {"vocab_size": vocabulary, "max_position_embeddings": 80, "pad_token_id": 0}
-    shape |= (
-        {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64}
-        if kind == "DistilBert"
-        else {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    )
-    config = getattr(transformers, f"{kind}Config")(**shape)
-    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path / "model")
-    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "model")
-    for pooling in ("cls", "mean", "first_last"):
-        encoder = load(tmp_path / "model", pooling, dropout=0.2, device="cpu")
-        save(encoder, tmp_path / "saved")
-        assert np.array_equal(load(tmp_path / "saved", device="cpu").encode(TEXT), encoder.encode(TEXT))
-        features = encoder.train().preprocess(TEXT)
-        first, second = (encoder(dict(features))["sentence_embedding"] for _ in range(2))
-        assert first.shape == (7, 32)
-        assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("kind", ["Roberta", "MPNet", "Bert"])
-def test_a_sentence_is_cut_where_positions_end(tiny_model: Path, tmp_path: Path, kind: str) -> None:
-    """The fixture's tokenizer promises 64 tokens; RoBERTa's positions begin behind the padding's index."""
-    import transformers
-
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    vocabulary = len(AutoTokenizer.from_pretrained(tiny_model))
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=vocabulary, max_position_embeddings=40, pad_token_id=0, **shape
-    )
-    getattr(transformers, f"{kind}Model")(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path)
-    longest = {"Bert": 40, "Roberta": 39, "MPNet": 38}[kind]
-    encoder = load(tmp_path, "mean", device="cpu")
-    assert encoder.max_seq_length == longest
-    assert np.isfinite(encoder.encode(["a b c " * 50])).all()
-    with pytest.raises(UserError, match=f"choose 3 to {longest} tokens"):
-        load(tmp_path, "mean", max_length=longest + 1)
 
 
 @pytest.mark.parametrize("value", [2, "many"])
