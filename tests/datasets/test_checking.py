@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.datasets.checking import check_data
-from isotrope.datasets.verify import Fault, fault
+from isotrope.datasets.checking import check_data, fault
 from web import TEXT, file_of
 
 
@@ -38,10 +37,10 @@ def test_what_is_wrong(tmp_path: Path, content: bytes | None, kind: str) -> None
     if content is not None:
         (tmp_path / "a.txt").write_bytes(content)
     wrong = fault(tmp_path / "a.txt", file_of(TEXT))
-    assert wrong is not None
-    assert wrong.kind == kind
+    assert wrong
+    assert wrong[0] == kind
 
 
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.txt")
-    assert fault(tmp_path / "a.txt", file_of(TEXT)) == Fault("unreadable", "not a file")
+    assert fault(tmp_path / "a.txt", file_of(TEXT)) == ("unreadable", "not a file")

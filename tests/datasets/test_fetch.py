@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import resource
-import signal
 import tarfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forks import code, fork
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.datasets.checking import check_data
@@ -37,7 +36,9 @@ def test_fetch_and_fetch_again(web: Web, source: DataSource, tmp_path: Path, off
     assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["a.txt", "b.txt"]
     assert [path for path, _ in web.asked] == (["/all.zip"] if official else ["/at/a.txt", "/at/b.txt"])
     (tmp_path / "one" / "b.txt").write_bytes(b"spoilt")
-    fetch_data(tmp_path, say=said.append)
+    with progress("downloaded", None, plain_console(quiet=True), unit="bytes") as bar:
+        fetch_data(tmp_path, say=said.append, bar=bar)
+        assert bar.done == bar.total == 8
     fetch_data(tmp_path, say=said.append)
     assert web.asked[-1] == ("/at/b.txt", None)
     assert said == [f"One: 9002 lines; licence: none; {HOME}"] * 2 + ["One: there already"]
@@ -147,28 +148,13 @@ def test_one_process_at_a_time(web: Web, source: DataSource, tmp_path: Path) -> 
         fetch_data(tmp_path)  # all is there: nothing is written
 
 
-def test_the_bar_knows_its_total(web: Web, source: DataSource, tmp_path: Path) -> None:
-    with progress("downloaded", None, plain_console(quiet=True), unit="bytes") as bar:
-        fetch_data(tmp_path, bar=bar)
-    assert bar.done == bar.total == len(TEXT) + 8
-
-
 def test_kills_at_random_moments(web: Web, source: DataSource, tmp_path: Path) -> None:
     """Only a whole file takes its place."""
     draw = random.Random(0)
     web.pause = 0.0005
     for number in range(4):
         folder = tmp_path / str(number)
-        child = os.fork()
-        if not child:
-            try:
-                fetch_data(folder, official=number % 2 == 1)
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-        time.sleep(draw.uniform(0.05, 0.8))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        code(fork(partial(fetch_data, folder, official=number % 2 == 1)), draw.uniform(0.05, 0.8))
         if (folder / "one" / "a.txt").exists():
             assert (folder / "one" / "a.txt").read_bytes() == TEXT
         fetch_data(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from forks import code, fork
 from isotrope.errors import UserError
 from isotrope.store import cache
 from isotrope.store.atomic import draft_path
@@ -85,52 +85,6 @@ def test_a_foreign_folder_or_file_is_refused_and_stays(folder: Path) -> None:
     with pytest.raises(UserError, match="is a file"):
         cached(other, Maker())
     assert other.read_text() == "mine"
-
-
-def test_what_a_kill_leaves_of_a_removed_one_is_made_anew(folder: Path) -> None:
-    """The mark went, the empty folder stayed: it is nobody's."""
-    folder.mkdir(parents=True)
-    assert not is_whole(folder)
-    assert is_whole(cached(folder, Maker()))
-
-
-def test_an_error_of_the_maker_leaves_nothing(folder: Path) -> None:
-    def make(draft: Path) -> None:
-        (draft / "half").touch()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cached(folder, make)
-    assert [path.name for path in folder.parent.iterdir()] == [".key.lock"]
-
-
-def fork(work: Callable[[], object]) -> int:
-    child = os.fork()
-    if not child:
-        try:
-            work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return child
-
-
-def code(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def test_a_full_disk_is_one_line(folder: Path) -> None:
-    def work() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-        with pytest.raises(
-            UserError, match=r"no space left to write .*kind: free some, then run the same command again"
-        ):
-            cached(folder, Maker())
-
-    assert code(fork(work)) == 0
-    assert not folder.exists()
-    assert not [path for path in folder.parent.iterdir() if path.name.endswith(DRAFT)]
 
 
 def test_another_users_cache_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

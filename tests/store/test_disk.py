@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from isotrope.errors import UserError
-from isotrope.store.disk import check_space, free_bytes, writing
+from isotrope.store.disk import check_space, writing
 
 
 def failure(number: int, path: Path | None = None) -> OSError:
@@ -60,18 +60,8 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "link"]
 
 
-def test_a_folder_that_vanishes(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a cannot be written to"), writing(tmp_path / "a"):
-        (tmp_path / "a").rename(tmp_path / "b").joinpath("c", "d.txt").touch()
-
-
 def test_space_is_checked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=2_000_000_000))
     check_space(tmp_path / "not" / "yet", 2_000_000_000, "the array")
     with pytest.raises(UserError, match=r"the array needs 3.0 GB in .*yet, where 2.0 GB are free: free some"):
         check_space(tmp_path / "not" / "yet", 3_000_000_000, "the array")
-
-
-def test_free_bytes_of_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert free_bytes(Path("a/b")) > 0

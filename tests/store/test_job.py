@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from forks import code, fork
 from isotrope.errors import UserError
+from isotrope.store.atomic import new_file
 from isotrope.store.job import IDENTITY, RESULT, Job
+from isotrope.store.lock import in_turn
+from isotrope.store.mark import DRAFT, kind_of
 
 
 class Text:
@@ -100,15 +108,6 @@ def test_what_belongs_to_others_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "letter.txt").read_text() == "mine"
 
 
-def test_two_at_once_are_refused(tmp_path: Path) -> None:
-    with (
-        job(tmp_path / "run").held(),
-        pytest.raises(UserError, match="in use by another process"),
-        job(tmp_path / "run").held(),
-    ):
-        pass
-
-
 def test_the_output_may_not_lie_in_what_is_read(tmp_path: Path) -> None:
     with (
         pytest.raises(UserError, match="which is read"),
@@ -130,3 +129,60 @@ def test_without_a_folder_the_work_lives_as_long_as_the_job() -> None:
     assert (folder / RESULT).is_file()
     del work
     assert not folder.exists()
+
+
+def test_a_folder_in_which_nothing_was_written_is_left_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), job(tmp_path / "new").held():
+        raise ZeroDivisionError
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir()
+    with job(tmp_path / "empty").held():
+        pass
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_second_process_is_refused_and_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def second() -> None:
+        with pytest.raises(UserError, match="in use by another process"), job(folder).held():
+            pass
+
+    with job(folder).held():
+        assert code(fork(second)) == 0
+        (folder / "result.json").write_text("{}")
+    assert kind_of(folder) == "run"
+
+
+def test_a_folder_that_vanishes_while_it_is_held(tmp_path: Path) -> None:
+    with job(tmp_path / "run").held():
+        shutil.rmtree(tmp_path / "run")
+    with job(tmp_path / "run").held():
+        (tmp_path / "run" / "a.txt").touch()
+    assert kind_of(tmp_path / "run") == "run"
+
+
+def test_a_killed_process_holds_nothing_and_its_drafts_go(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def killed() -> None:
+        with job(folder).held(), new_file(folder / "a.txt"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert code(fork(killed)) == -signal.SIGKILL
+    assert len(list(folder.glob(f".a.txt.*{DRAFT}"))) == 1
+    with job(folder).held():
+        assert not list(folder.glob(f".*{DRAFT}"))
+
+
+def test_others_wait_for_their_turn(tmp_path: Path) -> None:
+    def waits() -> None:
+        with in_turn(tmp_path / "a"):
+            (tmp_path / "a").touch()
+
+    with in_turn(tmp_path / "a"):
+        child = fork(waits)
+        time.sleep(0.3)
+        assert not (tmp_path / "a").exists()
+    assert code(child) == 0
+    assert (tmp_path / "a").exists()

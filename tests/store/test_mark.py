@@ -28,11 +28,6 @@ def test_a_new_and_an_empty_folder_are_taken_and_gone_on_with(tmp_path: Path) ->
         assert claim(folder, "run")
 
 
-def test_check_place_changes_nothing(tmp_path: Path) -> None:
-    check_place(tmp_path / "new", "run")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("name", [LOCK, MARK, f".a.1{DRAFT}"])
 def test_what_a_kill_leaves_does_not_make_a_folder_somebodys(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()

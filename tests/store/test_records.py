@@ -38,11 +38,6 @@ def test_any_damage_is_one_line(tmp_path: Path, content: bytes | None, why: str)
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_is_no_record(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is damaged"):
-        read_record(tmp_path)
-
-
 def test_a_log_grows_and_is_cut(tmp_path: Path) -> None:
     log = RecordLog(tmp_path / "log.jsonl")
     for step in range(4):

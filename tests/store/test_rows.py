@@ -42,12 +42,6 @@ def test_a_kill_at_any_byte(tmp_path: Path, cut: int) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "draft"), ROWS)
 
 
-def test_another_precision_is_converted(tmp_path: Path) -> None:
-    array = GrowingArray(tmp_path / "draft", 10, 7)
-    array.append(0, ROWS.astype(np.float64).T.copy().T)
-    np.testing.assert_array_equal(np.load(tmp_path / "draft"), ROWS)
-
-
 def test_too_little_space_is_said_at_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
     with pytest.raises(UserError, match="the array of vectors needs"):

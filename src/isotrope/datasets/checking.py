@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from isotrope.datasets.sources import REQUIRED, DataSource, File, choose
-from isotrope.datasets.verify import fault
+from isotrope.datasets.sources import REQUIRED, DataSource, File, choose, data_sources
 from isotrope.errors import UserError
 
 
@@ -72,8 +72,35 @@ def _any(folder: Path, files: Iterable[File]) -> bool:
 
 
 def _faults(folder: Path, below: str, files: Iterable[File], remedy: str) -> list[Finding]:
-    return [
-        Finding(f"{below}/{file.name}", wrong.kind, wrong.detail, remedy)
-        for file in files
-        if not file.document and (wrong := fault(folder / below / file.name, file))
-    ]
+    found = ((file, fault(folder / below / file.name, file)) for file in files if not file.document)
+    return [Finding(f"{below}/{file.name}", *wrong, remedy) for file, wrong in found if wrong]
+
+
+def fault(path: Path, file: File) -> tuple[str, str] | None:
+    """What is wrong with the file at ``path``, which should be ``file``, in a word and in full; None: nothing is."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, from which nothing may ever come
+        return "unreadable", "not a file"
+    try:
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+            if file.sha256 == sha256:
+                return None
+            stream.seek(0)
+            lines = sum(1 for _ in stream)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing", "not there"
+    except OSError as error:
+        return "unreadable", str(error.strerror)
+    if not file.sha256 and lines == file.lines:
+        return None
+    if not lines:
+        return "empty", "0 rows"
+    for source in data_sources():
+        for folder, listed in ((source.folder, source.files), (source.prepared_folder, source.prepared)):
+            if name := next((one.name for one in listed if one.sha256 == sha256), None):
+                return "swapped", f"it is {folder}/{name}"
+    if lines != file.lines:
+        return "corrupt", f"{lines} lines, {file.lines} expected"
+    if hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest() == file.sha256:
+        return "converted", "the right text with Windows line ends"
+    return "changed", f"{lines} lines as expected, but other text"

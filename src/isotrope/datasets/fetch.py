@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from isotrope.console.progress import Bar
+from isotrope.datasets.checking import fault
 from isotrope.datasets.sources import DataSource, File, choose
-from isotrope.datasets.verify import fault
 from isotrope.errors import UserError, needs
 from isotrope.store.atomic import move
 from isotrope.store.disk import writing
@@ -53,13 +53,14 @@ def fetch_data(
             refuses, a file that is not the one expected, another process that fetches into the folder.
     """
     chosen, folder = choose(names), Path(data).expanduser()
-    if mirror is not None:
-        if not mirror.startswith(("http://", "https://")):
-            raise UserError(f"{mirror} is neither http nor https", "name an address on the web")
-        if official:
-            raise UserError("--mirror and --official are two places", "give one of them")
+    if mirror is not None and (official or not mirror.startswith(("http://", "https://"))):
+        why = "and --official are two places" if official else "is neither http nor https"
+        raise UserError(f"--mirror {mirror} {why}", "name one address on the web")
     with writing(folder, AGAIN):
-        missing = {source.name: _missing(source, folder) for source in chosen}
+        missing = {
+            source.name: [file for file in source.files if fault(folder / source.folder / file.name, file)]
+            for source in chosen
+        }
         sizes = [file.size for files in missing.values() for file in files]
         if bar and not official and None not in sizes:
             bar.update(total=sum(size or 0 for size in sizes))
@@ -74,84 +75,79 @@ def fetch_data(
     return list(chosen)
 
 
-def _missing(source: DataSource, folder: Path) -> list[File]:
-    return [file for file in source.files if fault(folder / source.folder / file.name, file)]
-
-
 def _fetch(
     source: DataSource, missing: list[File], folder: Path, mirror: str | None, official: bool, bar: Bar | None
 ) -> None:
-    left = {file.name: file for file in missing}
+    by_hand = f"get it from {source.home}, and put it into {folder}"
+
+    def put(found: Path, file: File, what: str) -> None:
+        if wrong := fault(found, file):
+            raise UserError(f"{what} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
+        if (folder / file.name).is_dir():
+            raise UserError(f"{folder / file.name} is a folder, but should be a file", "move it away")
+        move(found, folder / file.name)
+
     if not (official and source.archives):
         for file in missing:
             url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
-            with _downloaded(url, folder, file.sha256, source.home, bar) as found:
-                _put(found, folder, file, url, source.home)
+            with _downloaded(url, folder, file.sha256, by_hand, bar) as found:
+                put(found, file, url)
         return
+    left = {file.name: file for file in missing}
     for url in source.archives:
-        with _downloaded(url, folder, None, source.home, bar) as archive:
+        with _downloaded(url, folder, None, by_hand, bar) as archive:
             for found in _unpacked(archive, url):
                 if wanted := left.pop(found.name, None):
-                    _put(found, folder, wanted, f"{wanted.name} in {url}", source.home)
+                    put(found, wanted, f"{wanted.name} in {url}")
     if lost := [name for name, file in left.items() if not file.document]:
         problem = f"{', '.join(source.archives)}: without {', '.join(lost)}"
         raise UserError(problem, "run the command without --official")
 
 
-def _put(found: Path, folder: Path, file: File, what: str, home: str) -> None:
-    """A file that has come, in its place if it is the one expected."""
-    if wrong := fault(found, file):
-        raise UserError(f"{what} is not the file expected ({wrong.kind}: {wrong.detail})", _by_hand(home, folder))
-    if (folder / file.name).is_dir():
-        raise UserError(f"{folder / file.name} is a folder, but should be a file", "move it away")
-    move(found, folder / file.name)
-
-
 @contextmanager
-def _downloaded(url: str, folder: Path, sha256: str | None, home: str, bar: Bar | None) -> Iterator[Path]:
-    """The file behind an address, until it is moved away."""
+def _downloaded(url: str, folder: Path, sha256: str | None, by_hand: str, bar: Bar | None) -> Iterator[Path]:
+    """The file behind an address, until it is moved away. Bad connections and other files are tried again."""
+    pooch: Any = needs("data", "pooch")
+    from requests import RequestException
+
+    pooch.get_logger().setLevel("ERROR")
     work = folder / f".download{DRAFT}"  # a killed process may have left it
     remove(work)
     try:
-        yield _retrieved(url, work, sha256, _by_hand(home, folder), bar)
+        hound = pooch.create(work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES)
+        downloader = pooch.HTTPDownloader(progressbar=_Ticks(bar) if bar else False, timeout=TIMEOUT)
+        try:
+            found = Path(hound.fetch("file", downloader=downloader))
+        except (RequestException, ValueError) as error:
+            raise UserError(*_why(url, error, by_hand)) from error
+        yield found
     finally:
         remove(work)
 
 
-def _retrieved(url: str, work: Path, sha256: str | None, by_hand: str, bar: Bar | None) -> Path:
-    """Bad connections and other files are tried again."""
-    pooch: Any = needs("data", "pooch")
-    from requests import ConnectionError, HTTPError, RequestException, Timeout
+def _why(url: str, error: Exception, by_hand: str) -> tuple[str, str]:
+    """What has gone wrong on the web, and the remedy."""
+    from requests import ConnectionError, HTTPError, Timeout
     from requests.exceptions import ChunkedEncodingError
 
-    pooch.get_logger().setLevel("ERROR")
-    hound = pooch.create(work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES)
-    try:
-        downloader = pooch.HTTPDownloader(progressbar=_Ticks(bar) if bar else False, timeout=TIMEOUT)
-        return Path(hound.fetch("file", downloader=downloader))
-    except HTTPError as error:
-        status, reason = error.response.status_code, error.response.reason
+    server = urlsplit(url).netloc
+    if isinstance(error, HTTPError):
+        status, reason = error.response.status_code, f"{error.response.reason:.80}"
         if status == 429:
-            problem = f"{urlsplit(url).netloc} refuses so many requests (429 {reason:.80})"
-            raise UserError(problem, f"wait some minutes, then {AGAIN}") from error
+            return f"{server} refuses so many requests (429 {reason})", f"wait some minutes, then {AGAIN}"
         if status in (404, 410):
-            raise UserError(f"{url} does not exist any more ({status})", by_hand) from error
-        raise UserError(f"{url} is refused ({status} {reason:.80})", f"try later, or {by_hand}") from error
-    except (Timeout, ConnectionError) as error:
-        if isinstance(error, Timeout) or "timed out" in str(error):  # after the first bytes, it is the other
-            raise UserError(f"{url} gave nothing for {TIMEOUT:.0f} seconds", AGAIN) from error
+            return f"{url} does not exist any more ({status})", by_hand
+        return f"{url} is refused ({status} {reason})", f"try later, or {by_hand}"
+    if isinstance(error, Timeout) or (isinstance(error, ConnectionError) and "timed out" in str(error)):
+        return f"{url} gave nothing for {TIMEOUT:.0f} seconds", AGAIN
+    if isinstance(error, ConnectionError):
         remedy = "check the network and the proxy (https_proxy), or name a copy of the data with --mirror"
-        raise UserError(f"{urlsplit(url).netloc} cannot be reached", remedy) from error
-    except ChunkedEncodingError as error:
-        raise UserError(f"{url} broke off", AGAIN) from error
-    except (RequestException, ValueError) as error:  # of pooch, about the checksum; of an address
-        if "hash" in str(error):
-            raise UserError(f"{url} is not the file expected (another sha256)", by_hand) from error
-        raise UserError(f"{url} is, or leads to, an invalid address ({error})", by_hand) from error
-
-
-def _by_hand(home: str, folder: Path) -> str:
-    return f"get it from {home}, and put it into {folder}"
+        return f"{server} cannot be reached", remedy
+    if isinstance(error, ChunkedEncodingError):
+        return f"{url} broke off", AGAIN
+    if "hash" in str(error):  # of pooch
+        return f"{url} is not the file expected (another sha256)", by_hand
+    return f"{url} is, or leads to, an invalid address ({error})", by_hand
 
 
 class _Ticks:

@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from isotrope.datasets.checking import fault
 from isotrope.datasets.sources import DataSource, File, choose
-from isotrope.datasets.verify import fault
 from isotrope.errors import UserError, needs
 from isotrope.store.atomic import new_file
 from isotrope.store.disk import writing
@@ -35,38 +35,26 @@ def prepare_data(
     Raises:
         UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
     """
-    folder, target = Path(data).expanduser(), Path(output or data).expanduser()
-    if not folder.is_dir():
-        raise UserError(f"the data folder {folder} does not exist", "run isotrope data fetch first, or check the path")
-    names = list(names)
-    chosen = [s for s in choose(names) if s.recipe and (names or (folder / s.folder).is_dir())]
+    folder, target, names = Path(data).expanduser(), Path(output or data).expanduser(), list(names)
+    chosen = [one for one in choose(names) if one.recipe and (names or (folder / one.folder).is_dir())]
     if not chosen:
-        raise UserError(
-            f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)",
-            "run isotrope data fetch --only sts first; the other sets need no preparation",
-        )
+        problem = f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)"
+        raise UserError(problem, "run isotrope data fetch --only sts first; the other sets need no preparation")
     made = []
     for source in chosen:
-        _verify(folder / source.folder, source)
+        official = folder / source.folder
+        for file in source.files:  # all of them before any is written: half a task is worse than none
+            if (wrong := fault(official / file.name, file)) and not file.document:
+                problem = f"{official / file.name}: {wrong[0]} ({wrong[1]})"
+                raise UserError(problem, f"run isotrope data fetch --only {source.name}")
         destination = target / str(source.prepared_folder)
         with writing(destination, "run isotrope data prepare again"):
             for file in source.prepared:
-                if file.document and not (folder / source.folder / file.name).exists():
-                    continue
-                _make(folder / source.folder, destination, source, file)
+                if not file.document or (official / file.name).exists():
+                    _make(official, destination, source, file)
         say(f"{source.name}: {source.rows} in {destination}")
         made.append(destination)
     return made
-
-
-def _verify(folder: Path, source: DataSource) -> None:
-    """All of them before any is written: half a task is worse than none."""
-    for file in source.files:
-        wrong = fault(folder / file.name, file)
-        if wrong and not file.document:
-            raise UserError(
-                f"{folder / file.name}: {wrong.kind} ({wrong.detail})", f"run isotrope data fetch --only {source.name}"
-            )
 
 
 def _make(folder: Path, destination: Path, source: DataSource, file: File) -> None:
@@ -80,7 +68,7 @@ def _make(folder: Path, destination: Path, source: DataSource, file: File) -> No
         out.write(content)
         out.flush()
         if wrong := fault(Path(out.name), file):
-            problem = f"{destination / file.name} came out {wrong.kind} ({wrong.detail})"
+            problem = f"{destination / file.name} came out {wrong[0]} ({wrong[1]})"
             raise UserError(problem, "install the version of sacremoses that constraints.txt names")
 
 
