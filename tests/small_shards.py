@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+KINDS = ["v.npy", "v.parquet", "v"]  # of outputs
+
 
 def lines(corpus: Path, target: Path, count: int) -> Path:
     """``count`` different lines."""
@@ -16,3 +22,25 @@ def lines(corpus: Path, target: Path, count: int) -> Path:
 def contents(folder: Path) -> dict[str, bytes]:
     """The parts and the manifest of an output folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.*")) if not path.name.startswith(".")}
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    """A file of these lines."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def table_of(output: Path) -> pa.Table:
+    """What stands beside the vectors of any kind of output, and in Parquet the vectors too."""
+    if output.suffix == ".npy":
+        return pq.read_table(output.with_suffix(".kept.parquet"))
+    return pq.read_table(sorted(output.glob("part-*.parquet")) if output.is_dir() else output)
+
+
+def read(output: Path) -> np.ndarray:
+    """Vectors (N, D) of any kind of output."""
+    if output.suffix == ".npy":
+        return np.load(output)
+    table = table_of(output)
+    assert pa.types.is_fixed_size_list(table.schema.field("embedding").type)
+    return np.array(table["embedding"].to_pylist(), np.float32)

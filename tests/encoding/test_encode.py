@@ -17,6 +17,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,19 +29,19 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 import torch
-from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
 
 import datasets
 import hashes
+from forks import code, fork
 from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
 from isotrope.store.atomic import draft_path
 from isotrope.store.mark import DRAFT
+from small_shards import KINDS, read, write
 
-KINDS = ["v.npy", "v.parquet", "v"]
 OURS = {".isotrope", ".lock"}  # in each folder of ours
 
 
@@ -55,20 +56,6 @@ class Hashes(hashes.Hashes):
         self.calls += len(sentences)
         time.sleep(self.pause)
         return super().encode(sentences)
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def read(output: Path) -> np.ndarray:
-    """Vectors (N, D) of any kind of output."""
-    if output.suffix == ".npy":
-        return np.load(output)
-    table = pq.read_table(sorted(output.glob("part-*.parquet")) if output.is_dir() else output)
-    assert pa.types.is_fixed_size_list(table.schema.field("embedding").type)
-    return np.array(table["embedding"].to_pylist(), np.float32)
 
 
 def entries(folder: Path) -> set[str]:
@@ -94,21 +81,6 @@ def test_equals_sentence_transformers(tmp_path: Path, tiny_model: Path, sentence
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (0, len(sentences))
     assert not Path(f"{tmp_path / name}.parts").exists()
-
-
-def test_files_behind_urls_give_the_files_of_their_copies(tmp_path: Path, memory: AbstractFileSystem) -> None:
-    rows = [{"id": number, "text": f"text {number}"} for number in range(250)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    memory.put_file(str(tmp_path / "a.jsonl"), "/in/a.jsonl")
-    for place, output in ((tmp_path / "a.jsonl", "here.parquet"), ("memory://in", "there.parquet")):
-        encode(Hashes(), place, tmp_path / output, shard=100, keep="id")
-    assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
-
-
-def test_pooling_and_normalize(tmp_path: Path, tiny_model: Path, sentences: list[str]) -> None:
-    output = encode(tiny_model, write(tmp_path / "c.txt", sentences), tmp_path / "v.npy", pooling="cls", normalize=True)
-    expected = load(tiny_model, "cls", normalize=True).encode(sentences)
-    np.testing.assert_allclose(np.load(output), expected, rtol=0, atol=1e-6)
 
 
 def test_prompts(tmp_path: Path, prompted_model: Path, sentences: list[str]) -> None:
@@ -190,14 +162,6 @@ def test_shards_end_early_for_long_rows(tmp_path: Path, monkeypatch: pytest.Monk
     assert [len(pq.read_table(part)) for part in sorted((tmp_path / "v").glob("part*"))] == [2, 2, 1]
 
 
-@pytest.mark.parametrize("output", [torch.ones(3, 2, dtype=torch.bfloat16, requires_grad=True), [[1, 1]] * 3])
-def test_other_arrays(tmp_path: Path, output: Any) -> None:
-    """Tensors of any precision, with or without gradient, and lists serve too."""
-    encoder = SimpleNamespace(encode=lambda sentences: output[: len(sentences)])
-    encode(encoder, write(tmp_path / "c.txt", ["a", "b", "c"]), tmp_path / "v.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.ones((3, 2), np.float32))
-
-
 # --- stopped, and gone on with
 
 
@@ -273,59 +237,18 @@ def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
-def test_sigkill_then_resume(tmp_path: Path, tiny_model: Path, sentences: list[str]) -> None:
-    """Killed after its second shard, gone on with by a model that has moved since: the same vectors."""
-    file = write(tmp_path / "c.txt", sentences)
-    process = _python(
-        """
-        import sys, time
-        from isotrope.encoding.encode import encode
-        encode(*sys.argv[1:], shard=16, progress=lambda done: time.sleep(60 if done >= 32 else 0))
-        """,
-        tiny_model,
-        file,
-        tmp_path / "v.npy",
-    )
-    for _ in range(6000):
-        if (tmp_path / "v.npy.parts" / "part-00001.parquet").exists():
-            break
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert not (tmp_path / "v.npy").exists()
-    seen: list[int] = []
-    moved = shutil.copytree(tiny_model, tmp_path / "moved")
-    encode(moved, file, tmp_path / "v.npy", shard=16, progress=seen.append)
-    assert seen[0] == 32
-    expected = load(tiny_model).encode(sentences)
-    np.testing.assert_allclose(np.load(tmp_path / "v.npy"), expected, rtol=0, atol=1e-6)
-
-
 def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> None:
     """Issue 13: kills at random moments, two in one folder. One writes, the other is refused; the end is whole."""
     lines = [f"sentence {i}" for i in range(400)]
     file, draw = write(tmp_path / "c.txt", lines), random.Random(0)
+
+    def work(output: Path) -> None:
+        with suppress(UserError):  # in use by the other
+            encode(Hashes(pause=0.002), file, output, shard=20, batch_size=10)
+
     for name in KINDS * 2:
-        children = []
-        for _ in range(2):
-            child = os.fork()
-            if not child:
-                try:
-                    encode(Hashes(pause=0.002), file, tmp_path / name, shard=20, batch_size=10)
-                except UserError as error:
-                    os._exit(2 if "in use" in str(error) else 1)
-                except BaseException:
-                    os._exit(1)
-                os._exit(0)
-            children.append(child)
-        time.sleep(draw.uniform(0.01, 0.15))
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-        assert set(codes) <= {-signal.SIGKILL, 0, 2}, codes
+        children = [fork(partial(work, tmp_path / name)) for _ in range(2)]
+        assert {code(child, draw.uniform(0.01, 0.08)) for child in children} <= {-signal.SIGKILL, 0}
         encode(Hashes(), file, tmp_path / name, shard=20, batch_size=10)
         np.testing.assert_array_equal(read(tmp_path / name), Hashes().encode(lines))
         shutil.rmtree(tmp_path / name) if name == "v" else (tmp_path / name).unlink()
@@ -396,17 +319,6 @@ def test_the_weights_are_part_of_the_key(tmp_path: Path, tiny_model: Path) -> No
     assert keyed(model, "changed") != first
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    file = write(tmp_path / "c.txt", ["a", "b"])
-
-    def second(done: int) -> None:
-        with pytest.raises(UserError, match="v is in use by another process"):
-            encode(Hashes(), file, tmp_path / "v")
-
-    encode(Hashes(), file, tmp_path / "v", progress=second)
-    np.testing.assert_array_equal(read(tmp_path / "v"), Hashes().encode(["a", "b"]))
-
-
 def test_a_file_that_changes_while_it_is_encoded_gives_no_output(tmp_path: Path) -> None:
     """Its vectors would be kept as those of the file as it is."""
     file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
@@ -420,16 +332,6 @@ def test_a_file_that_changes_while_it_is_encoded_gives_no_output(tmp_path: Path)
     assert not (tmp_path / "v.npy").is_file()
     with pytest.raises(UserError, match="was begun with another input"):
         encode(Hashes(), file, tmp_path / "v.npy", shard=2)
-
-
-def test_a_foreign_work_folder_is_refused(tmp_path: Path) -> None:
-    """Issue 13: only what carries our mark is deleted."""
-    file = write(tmp_path / "c.txt", ["a", "b"])
-    (tmp_path / "v.npy.parts").mkdir()
-    (tmp_path / "v.npy.parts" / "vectors.npy").write_text("someone's")
-    with pytest.raises(UserError, match=r"v.npy.parts is not empty and holds no folder of vectors"):
-        encode(Hashes(), file, tmp_path / "v.npy", restart=True)
-    assert (tmp_path / "v.npy.parts" / "vectors.npy").read_text() == "someone's"
 
 
 def test_the_bar_knows_its_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -526,24 +428,10 @@ def _bad_bytes(folder: Path) -> dict[str, Any]:
     return {"texts": folder / "bad.txt"}
 
 
-def _header_alone(folder: Path) -> dict[str, Any]:
-    return {"texts": write(folder / "bad.csv", ["text,n"])}
-
-
-def _no_such_column(folder: Path) -> dict[str, Any]:
-    return {"texts": write(folder / "bad.csv", ["text,n", "a,1"]), "text": "sentence"}
-
-
 def _other_files(folder: Path) -> dict[str, Any]:
     (folder / "full").mkdir()
     (folder / "full" / "part-00000.parquet").write_text("someone's")
     return {"output": folder / "full", "restart": True}
-
-
-def _foreign_manifest(folder: Path) -> dict[str, Any]:
-    (folder / "site").mkdir()
-    (folder / "site" / "_manifest.json").write_text('{"name": "a site"}')
-    return {"output": folder / "site", "restart": True}
 
 
 def _long_line(folder: Path) -> dict[str, Any]:
@@ -560,25 +448,15 @@ def _nan_at_c(sentences: list[str]) -> np.ndarray:
 
 
 MISTAKES: dict[str, tuple[Any, str]] = {
-    "missing folder": ({"output": "nowhere/v.npy"}, "nowhere of the output does not exist"),
     "other files in the folder": (_other_files, "is not empty and holds no folder of vectors"),
-    "foreign manifest": (_foreign_manifest, "is not empty and holds no folder of vectors"),
     "output in the input": ({"texts": ["c.txt", "."]}, "lies in the input"),
     "output is the input": ({"texts": "in.parquet", "output": "in.parquet"}, "lies in the input"),
-    "missing file": ({"texts": "none.txt"}, "none.txt does not exist"),
-    "no file": ({"texts": []}, "the list of texts is empty"),
-    "empty file": ({"texts": "empty.txt"}, "empty.txt is empty"),
-    "header alone": (_header_alone, "bad.csv has no rows"),
-    "column": (_no_such_column, "no column 'sentence'"),
     "bytes": (_bad_bytes, "bad.txt:2 holds what is not UTF-8"),
     "long line": (_long_line, "bad.txt:2 is longer than"),
     "batch size": ({"batch_size": 0}, "batch_size = 0"),
-    "shard": ({"shard": 2.5}, "shard = 2.5"),
-    "model folder": ({"model": "/no/model"}, "/no/model does not exist"),
     "no encoder": ({"model": 3}, "3 is not an encoder"),
     "pooling of an object": ({"pooling": "cls"}, "pooling = 'cls' needs a sentence-transformers model"),
     "too few vectors": ({"model": _gives(lambda n: np.ones((n + 1, 2)))}, r"shape \(2, 2\) for 1 sentences"),
-    "flat": ({"model": _gives(np.ones)}, r"shape \(1,\)"),
     "no dimension": ({"model": _gives(lambda n: np.ones((n, 0)))}, r"shape \(1, 0\)"),
     "other dimension": ({"model": _gives(lambda n: np.ones((n, n)))}, "gave 3 dimensions after 1"),
     "NaN": ({"model": SimpleNamespace(encode=_nan_at_c)}, r"row 2 \(counted from 0\), 'c'"),
@@ -589,11 +467,9 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ("name", "problem"),
     [
         ("", "output is empty"),
-        ("v.pt", "unknown ending '.pt'"),
         ("folder.npy", "folder.npy is a folder"),
         ("plain", "plain is a file"),
         ("link", "link is a symbolic link"),
-        ("no/such/v.npy", "no/such of the output does not exist"),
     ],
 )
 def test_outputs_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
@@ -617,7 +493,6 @@ def test_folders_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "c.txt", ["a", "b", "c"])
-    (tmp_path / "empty.txt").touch()
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "in.parquet")
     change, problem = MISTAKES[mistake]
     options = {
@@ -632,12 +507,6 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mistake: str)
     assert "\n" not in str(error.value)
     assert error.value.remedy
     assert entries(tmp_path) == before
-
-
-@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="needs a folder that nobody can write to")
-def test_unwritable_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be written to"):
-        encode(Hashes(), write(tmp_path / "c.txt", ["a"]), "/sys/kernel/v.npy")
 
 
 def test_an_error_of_the_encoder_is_its_own(tmp_path: Path) -> None:

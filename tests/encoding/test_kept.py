@@ -15,23 +15,7 @@ from hashes import Hashes
 from isotrope.encoding import rows
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-
-KINDS = ["v.npy", "v.parquet", "v"]
-
-
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def vectors(output: Path) -> np.ndarray:
-    return np.load(output) if output.suffix == ".npy" else np.array(beside(output)["embedding"].to_pylist(), np.float32)
-
-
-def beside(output: Path) -> pa.Table:
-    if output.suffix == ".npy":
-        return pq.read_table(output.with_suffix(".kept.parquet"))
-    return pq.read_table(sorted(output.glob("part-*.parquet")) if output.is_dir() else output)
+from small_shards import KINDS, read, table_of, write
 
 
 def json_lines(path: Path, rows: list[dict[str, object]]) -> Path:
@@ -48,7 +32,7 @@ def test_columns_stand_beside_their_vectors(tmp_path: Path, name: str, monkeypat
     with gzip.open(tmp_path / "c.jsonl.gz", "wt") as stream:
         stream.write('\n{"id": 11, "text": "three", "size": 1, "tags": []}\n')
     output = encode(Hashes(), [*files, tmp_path / "c.jsonl.gz"], tmp_path / name, keep="id, size,tags", shard=3)
-    found = beside(output)
+    found = table_of(output)
     assert found["id"].to_pylist() == [0, 1, 2, 3, 4, 9, 10, None, 11]
     assert found["size"].to_pylist() == [0, 1, 2, 3, 4, 0.5, None, None, 1]
     assert found["tags"].to_pylist()[:3] == [[], ["a"], ["a", "a"]]
@@ -57,7 +41,7 @@ def test_columns_stand_beside_their_vectors(tmp_path: Path, name: str, monkeypat
         ["id", "size", "tags"] if name == "v.npy" else ["text", "id", "size", "tags", "embedding"]
     )
     texts = [f"one {i}" for i in range(5)] + ["", "two", "", "three"]
-    np.testing.assert_array_equal(vectors(output), Hashes().encode(texts))
+    np.testing.assert_array_equal(read(output), Hashes().encode(texts))
     assert not list(tmp_path.rglob("_rows.parquet"))
 
 
@@ -84,7 +68,7 @@ def test_columns_of_arrow_stay_as_they_are(tmp_path: Path) -> None:
 def test_columns_of_tables(tmp_path: Path) -> None:
     """A .csv has strings; Parquet its own types; a kept column does not change which column is encoded."""
     write(tmp_path / "a.csv", ["id,title,text", '7,"A, b",x', "8,,y"])
-    found = beside(encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep=["title", "id"]))
+    found = table_of(encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep=["title", "id"]))
     assert found.to_pydict() == {"title": ["A, b", ""], "id": ["7", "8"]}
     pq.write_table(pa.table({"n": [1, 2], "body": ["x", "y"], "title": ["a", "b"]}), tmp_path / "b.parquet")
     output = encode(Hashes(), tmp_path / "b.parquet", tmp_path / "w.parquet", text="body", keep="n,title")

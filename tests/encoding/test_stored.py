@@ -14,8 +14,8 @@ from hashes import Hashes
 from isotrope.encoding.encode import encode
 from isotrope.encoding.stored import Stored
 from isotrope.errors import UserError
+from small_shards import KINDS
 
-KINDS = ["v.npy", "v.parquet", "v"]
 LINES = [f"{i} rivers" for i in range(30)]
 
 
@@ -88,18 +88,14 @@ def other_kept_rows(folder: Path) -> Path:
 REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "nothing": (lambda f: f / "no", "no does not exist: give what isotrope encode wrote"),
     "other folder": (lambda f: f, r"has no _manifest\.json: give what"),
-    "other file": (lambda f: f / "rows.csv", r"rows\.csv is not an output of isotrope encode"),
     "unfinished": (unfinished, "u is not finished: give the command isotrope encode again"),
-    "work folder": (lambda f: unfinished(f).rename(f / "x.parts"), "is not finished"),
     "lacks a shard": (without_a_shard, "w has 19 of 30 rows: encode the texts again"),
     "cut Parquet": (lambda f: written(f, "c.parquet", b"PAR1 no"), r"c\.parquet cannot be read .*: encode the texts"),
     "cut array": (lambda f: written(f, "c.npy", b"\x93NUMPY"), r"c\.npy cannot be read"),
     "short array": (lambda f: written(f, "s.npy", array(f, np.ones((9, 4), "f4")).read_bytes()[:-4]), "cannot be read"),
-    "int8": (lambda f: array(f, np.ones((3, 4), np.int8)), r"int8 numbers of shape \(3, 4\), not one float32 vector"),
     "one row": (lambda f: array(f, np.ones(4, np.float32)), r"float32 numbers of shape \(4,\), not"),
     "objects": (lambda f: array(f, np.array([[{}]])), r"a\.npy cannot be read"),
     "no vectors": (lambda f: parquet(f, {"text": pa.array(["a"])}), "p.parquet has no column 'embedding' of float32"),
-    "lists": (lambda f: parquet(f, {"embedding": pa.array([[1.0]])}), "has no column 'embedding' of float32 vectors"),
     "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and .*k\.npy has 30"),
 }
 
@@ -110,10 +106,3 @@ def test_what_is_refused(tmp_path: Path, table: Path, case: str) -> None:
     path = make(tmp_path)
     with pytest.raises(UserError, match=problem):
         Stored(path)
-
-
-def test_a_shard_that_goes_away_while_it_is_read(tmp_path: Path, table: Path) -> None:
-    stored = Stored(encode(Hashes(), table, tmp_path / "v", text="text", shard=11))
-    (tmp_path / "v" / "part-00001.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="v cannot be read"):
-        list(stored.pieces(100))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from importlib import util
 from pathlib import Path
@@ -18,8 +17,9 @@ import pytest
 import torch
 
 from isotrope.encoder import load
+from isotrope.encoder.checksum import model_checksum
 from isotrope.encoding.encode import encode
-from isotrope.encoding.tasks import WorkerModel
+from isotrope.encoding.tasks import ShardTask, WorkerModel, by_processes
 from isotrope.errors import UserError
 from small_shards import contents, lines
 
@@ -108,39 +108,18 @@ def test_a_stopped_driver_goes_on(tmp_path: Path, tiny_model: Path, corpus_file:
     assert contents(out) == contents(encode(tiny_model, file, tmp_path / "whole", shard=50))
 
 
-@pytest.mark.slow
-@needs_ray
-def test_100_000_lines_by_two_ray_workers_of_which_one_is_killed(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path
-) -> None:
-    """The same files as one process; the driver's memory does not grow with the input."""
-    peaks = {}
-    for count in (20_000, 100_000):
-        file = lines(corpus_file, tmp_path / f"{count}.txt", count)
-        killed, peak, done = [], [0], threading.Event()
+class Deadly(ShardTask):
+    """A shard at which every worker dies."""
 
-        def look(peak: list[int] = peak, done: threading.Event = done) -> None:
-            while not done.wait(0.05):
-                peak[0] = max(peak[0], psutil.Process().memory_info().rss)
+    def encode(self, *_: object) -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
 
-        def kill(rows: int, killed: list[int] = killed) -> None:
-            if rows >= 10_000 and not killed:
-                victim = workers_of(psutil.Process())[0]
-                killed.append(victim.pid)
-                victim.kill()
 
-        watcher = threading.Thread(target=look)
-        watcher.start()
-        began = time.monotonic()
-        two = encode(tiny_model, file, tmp_path / f"ray-{count}", shard=5_000, engine="ray", workers=2, progress=kill)
-        done.set()
-        watcher.join()
-        assert killed
-        peaks[count] = peak[0] / 1e6
-        print(f"{count} rows: {time.monotonic() - began:.0f} s, at most {peaks[count]:.0f} MB in the driver")
-    one = encode(tiny_model, file, tmp_path / "one", shard=5_000)
-    assert contents(two) == contents(one)
-    assert peaks[100_000] < peaks[20_000] + 40
+def test_the_third_death_in_a_row_ends_the_command(tiny_model: Path) -> None:
+    model = WorkerModel(str(tiny_model), (), model_checksum(load(tiny_model)), 1)
+    with pytest.raises(UserError, match="workers were killed 3 times"):
+        list(by_processes(Deadly("", "", 1, 1), model, 1, [0], lambda done: None))
 
 
 def test_another_model_in_the_worker(tiny_model: Path) -> None:
@@ -169,6 +148,6 @@ def test_wrong_options(tmp_path: Path, tiny_model: Path, options: dict[str, Any]
 
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line, before the model and the files are looked at."""
-    monkeypatch.setattr("isotrope.encoding.tasks.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"Ray, which is not installed: pip install 'isotrope\[ray\]'"):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UserError, match=r"needs ray, which is not installed: pip install 'isotrope\[ray\]'"):
         encode("no-model", "no-file.txt", tmp_path / "v", engine="ray")

@@ -54,8 +54,8 @@ def fetch_data(
     """
     chosen, folder = choose(names), Path(data).expanduser()
     if mirror is not None and (official or not mirror.startswith(("http://", "https://"))):
-        why = "and --official are two places" if official else "is neither http nor https"
-        raise UserError(f"--mirror {mirror} {why}", "name one address on the web")
+        problem = "--mirror and --official are two places" if official else f"{mirror} is neither http nor https"
+        raise UserError(problem, "give one of them" if official else "name an address on the web")
     with writing(folder, AGAIN):
         missing = {
             source.name: [file for file in source.files if fault(folder / source.folder / file.name, file)]

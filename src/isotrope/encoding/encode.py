@@ -150,16 +150,17 @@ def encode(
             todo = place.missing(rows.sizes)
             job.begin()
             if todo:
-                check_space(
-                    place.folder, place.bytes_of(sum(rows.sizes[number] for number in todo), dimension), "the output"
-                )
+                needed = place.bytes_of(sum(rows.sizes[number] for number in todo), dimension)
+                check_space(place.folder, needed, "the output")
                 task = place.task(draft, dimension, batch_size, shared=address is not None)
                 if engine == "one":
                     work: Engine = partial(by_itself, task, encoder)
                 else:
                     del encoder  # each worker has its own
                     threads = max(1, torch.get_num_threads() // workers)
-                    made = WorkerModel(_for_workers(model), tuple(options.items()), checksum, threads)
+                    name = located(model)
+                    name = str(Path(name).absolute()) if Path(name).is_dir() else name  # wherever a worker runs
+                    made = WorkerModel(name, tuple(options.items()), checksum, threads)
                     many = partial(by_ray, address=address) if engine == "ray" else by_processes
                     work = partial(many, task, made, workers)
                 shown.print(threads_line())
@@ -197,12 +198,6 @@ def _go_on(
             for count in results:
                 done += count
                 report()
-
-
-def _for_workers(model: Any) -> str:
-    """The name of a model, wherever a worker looks for it."""
-    name = located(model)
-    return str(Path(name).absolute()) if Path(name).is_dir() else name
 
 
 @contextmanager

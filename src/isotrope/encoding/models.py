@@ -20,21 +20,21 @@ from isotrope.types import Encoder
 
 
 def opened(model: str | Path | Encoder, options: dict[str, Any]) -> Encoder:
-    """A model by its name, with options of `isotrope.load`. An object without options is taken as it is.
-
-    Raises:
-        UserError: it is no encoder, or cannot have the options; as `isotrope.load`.
-    """
+    """A model by its name, with options of `isotrope.load`. An object without options is taken as it is."""
     given = [name for name, value in options.items() if value is not None]
     if isinstance(model, str | Path) or (given and isinstance(model, SentenceTransformer)):
         encoder: Encoder = load(located(model), **options, frozen=True)
         return encoder
-    if given:
-        problem = f"{given[0]} = {options[given[0]]!r} needs a sentence-transformers model"
-        raise UserError(problem, "leave it out")
     if not isinstance(model, Encoder):
         raise UserError(f"{model!r:.80} is not an encoder", "give a model's name or an object with encode(list[str])")
+    if given:
+        raise needs_a_model(given[0], options[given[0]])
     return model
+
+
+def needs_a_model(option: str, value: Any) -> UserError:
+    """An option that an object with ``encode`` alone cannot have."""
+    return UserError(f"{option} = {value!r} needs a sentence-transformers model", "leave it out")
 
 
 @contextmanager
@@ -57,13 +57,9 @@ def encoder_checksum(encoder: Encoder, vector: Vectors) -> str:
     """Of the weights, the configuration and the tokenizer; of an unknown encoder, its class and a vector (1, D)."""
     if isinstance(encoder, SentenceTransformer):
         return model_checksum(encoder)
-    return xxhash.xxh3_128_hexdigest(_class_name(encoder).encode() + vector.astype(np.float16).tobytes())
+    return xxhash.xxh3_128_hexdigest(shown_name(encoder).encode() + vector.astype(np.float16).tobytes())
 
 
 def shown_name(model: str | Path | Encoder) -> str:
     """What a model is called: its name, or the class of an encoder."""
-    return str(model) if isinstance(model, str | Path) else _class_name(model)
-
-
-def _class_name(encoder: object) -> str:
-    return f"{type(encoder).__module__}.{type(encoder).__qualname__}"
+    return str(model) if isinstance(model, str | Path) else f"{type(model).__module__}.{type(model).__qualname__}"

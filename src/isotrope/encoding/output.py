@@ -32,45 +32,32 @@ OURS = ("text", EMBEDDING)  # columns of a Parquet output
 class Output:
     """What the user named.
 
-    Attributes:
-        shown: in messages.
-        folder: of the job, and of the parts unless they go to a URL: then it is in the cache of this machine, so the
-            work goes on only here.
-        whole: the one file that is made of the parts.
-        url: of the folder of the parts.
+    The folder is the job's, and holds the parts unless they go to a URL. Then it is in the cache of this machine, so
+    the work goes on only here.
     """
 
-    shown: str
+    shown: str  # in messages
     folder: Path
-    whole: Path | None = None
-    url: str | None = None
+    whole: Path | None = None  # the one file that is made of the parts
+    url: str | None = None  # of the folder of the parts
 
     def check(self, kept: Sequence[str], restart: bool) -> None:
-        """Check the place, and that it can hold the kept columns.
-
-        Raises:
-            UserError: a column without a name, twice, or of a name of ours; the place holds what is not ours.
-        """
+        """Check the place, and that it can hold the kept columns."""
+        array = self.whole is not None and self.whole.suffix == ".npy"
         for name in kept:
             if not name or kept.count(name) > 1:
-                raise UserError(
-                    f"keep names {name!r} {'twice' if name else ''}".strip(), "write, for example, id,title"
-                )
-            if name in OURS and not self._array:
+                problem = f"keep names {name!r} {'twice' if name else ''}".strip()
+                raise UserError(problem, "write, for example, id,title")
+            if name in OURS and not array:
                 raise UserError(f"keep = {name!r}: the output has a column of that name", "leave it out, or rename it")
         check_place(self.folder, KIND)
-        if self.whole and self._array and not kept and (older := beside(self.whole)).exists():
-            raise UserError(
-                f"{older} would lie beside an array of other rows", "move it away, or keep its columns again"
-            )
+        if self.whole and array and not kept and (older := beside(self.whole)).exists():
+            problem = f"{older} would lie beside an array of other rows"
+            raise UserError(problem, "move it away, or keep its columns again")
         begun = (self.folder / IDENTITY).exists() and not restart
         if self.url and not begun and (there := remote_names(self.url)) and (restart or MANIFEST not in there):
             problem = f"{self.shown} holds files" + ("" if restart else ", and their work was not begun here")
             raise UserError(problem, "delete them to start again, or write to another folder")
-
-    @property
-    def _array(self) -> bool:
-        return self.whole is not None and self.whole.suffix == ".npy"
 
     def fetch_state(self, job: Job) -> None:
         """If the URL has a finished work, the manifest of it comes here."""
@@ -95,19 +82,18 @@ class Output:
     def missing(self, sizes: Sequence[int]) -> list[int]:
         """The shards that have no whole part, of these numbers of rows."""
         names = self._names()
-        return [number for number, rows in enumerate(sizes) if not self._whole(part_name(number), rows, names)]
+        parts = [(part_name(number), rows) for number, rows in enumerate(sizes)]
+        return [number for number, (name, rows) in enumerate(parts) if name not in names or self._torn(name, rows)]
 
     def _names(self) -> set[str]:
         there = remote_names(self.url) if self.url else {path.name for path in self.folder.glob("part-*")}
         return {name for name in there if name.startswith("part-")}
 
-    def _whole(self, name: str, rows: int, names: set[str]) -> bool:
-        if self.url or name not in names:
-            return name in names  # an object appears only whole
+    def _torn(self, name: str, rows: int) -> bool:
         try:
-            return int(pq.read_metadata(self.folder / name).num_rows) == rows
+            return not self.url and pq.read_metadata(self.folder / name).num_rows != rows  # an object is always whole
         except (OSError, pa.ArrowException):
-            return False
+            return True
 
     def bytes_of(self, rows: int, dimension: int) -> int:
         """What so many rows need here, at least. One file of them all is written beside the parts."""
@@ -116,16 +102,11 @@ class Output:
     def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
         """What the shards need: their rows lie beside their parts. ``shared``: with other machines."""
         move(draft, self.folder / ROWS)
-        rows = str(self.folder / ROWS)
-        if self.url and shared:
-            rows = f"{self.url}/{ROWS}"
-            upload(self.folder / ROWS, rows)
-        return ShardTask(
-            str(Path(rows).absolute()) if not is_url(rows) else rows,
-            self.url or str(self.folder.absolute()),
-            dimension,
-            batch_size,
-        )
+        folder = self.folder.absolute()
+        rows = f"{self.url}/{ROWS}" if self.url and shared else str(folder / ROWS)
+        if is_url(rows):
+            upload(folder / ROWS, rows)
+        return ShardTask(rows, self.url or str(folder), dimension, batch_size)
 
     def finish(self, record: Record) -> Path | str:
         """The finished output: its path, or its URL."""
@@ -174,12 +155,7 @@ def beside(array: Path) -> Path:
 
 
 def destination(output: str | Path) -> Output:
-    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL.
-
-    Raises:
-        UserError: another ending, a folder where a file is to be or the reverse, no folder to write into, a URL that
-            names a file or the web.
-    """
+    """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL."""
     if not str(output):
         raise UserError("output is empty", "name a .npy or .parquet file, or a folder")
     if is_url(output):
@@ -206,9 +182,8 @@ def destination(output: str | Path) -> Output:
 def _remote(url: str) -> Output:
     shown = without_secrets(url)
     if url.startswith(("http://", "https://")):
-        raise UserError(
-            f"output {shown} is a web address, which cannot be written to", "name an object store (s3://, …)"
-        )
+        problem = f"output {shown} is a web address, which cannot be written to"
+        raise UserError(problem, "name an object store (s3://, …)")
     if url.endswith((".npy", ".parquet")):
         raise UserError(f"output {shown} is a file: behind a URL only a folder grows safely", "end it in /")
     return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(url.encode())), url=url)

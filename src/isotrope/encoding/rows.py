@@ -49,9 +49,6 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> R
         opened: from `isotrope.text.open`.
         keep: columns that are carried beside the texts.
         shard: rows of a shard; fewer where the texts are long.
-
-    Raises:
-        UserError: as `pieces_of`; values of a column are of several types, or of one that Parquet cannot hold.
     """
     opened.seen()
     schema = pa.schema([(TEXT, pa.string())])
@@ -102,14 +99,9 @@ def _mixed(name: str, where: str, how: str) -> UserError:
 
 
 def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
-    """The rows of opened text as they are, in their order. A blank line or a null is the empty text.
+    """The rows of opened text as they are, in their order, with further columns of any type.
 
-    Args:
-        opened: from `isotrope.text.open`.
-        keep: further columns, of any type. Those of Arrow and Parquet stay as they are.
-
-    Raises:
-        UserError: a row cannot be read (with file and line), a column is missing.
+    A blank line or a null is the empty text. Columns of Arrow and Parquet stay as they are.
     """
     for source in opened.files:
         if source.format == ".parquet":

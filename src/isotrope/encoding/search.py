@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ from isotrope.console.progress import progress, watch
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import ADDED, has_roles, role_prompt, used_prompt
-from isotrope.encoding.models import encoder_checksum, first_vector, opened, shown_name
+from isotrope.encoding.models import encoder_checksum, first_vector, needs_a_model, opened, shown_name
 from isotrope.encoding.rows import pieces_of
 from isotrope.encoding.stored import Stored
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, needs, one_of
 from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
@@ -85,7 +84,10 @@ def search(
     queries = _checked([queries] if isinstance(queries, str) else list(queries))
     if isinstance(top, bool) or not isinstance(top, int) or top < 1:
         raise UserError(f"top = {top!r} is impossible", "choose a whole number from 1")
-    nearest = _nearest(engine)
+    if engine not in ENGINES:
+        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
+    if engine == "faiss":
+        needs("faiss", "faiss")
     stored = Stored(index)
     if texts is not None and stored.path.suffix != ".npy":
         raise UserError(f"{stored.path} holds its texts", "leave out texts")
@@ -112,7 +114,7 @@ def search(
     if query_prompt is None and made_from.get("prompt") and not _query_words(encoder):
         shown.print(f"the texts have the prompt {made_from['prompt']!r}, the queries none: see --query-prompt")
     with progress("searched", stored.rows, shown) as bar:
-        cosines, rows = _search(torch.from_numpy(vectors).float(), stored, top, nearest, bar.advance)
+        cosines, rows = _search(torch.from_numpy(vectors).float(), stored, top, ENGINES[engine], bar.advance)
     found = set(rows.flatten().tolist())
     fields = stored.fields(found)
     if texts is not None:
@@ -134,23 +136,14 @@ def exact(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]
 
 def with_faiss(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """As `exact`, by faiss."""
-    import faiss
-
+    faiss = needs("faiss", "faiss")
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors.numpy())
     cosines, rows = flat.search(queries.numpy(), count)
     return torch.from_numpy(cosines), torch.from_numpy(rows)
 
 
-_NEAREST: Mapping[str, Nearest] = {"exact": exact, "faiss": with_faiss}
-
-
-def _nearest(engine: str) -> Nearest:
-    if engine not in _NEAREST:
-        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, _NEAREST))
-    if engine == "faiss" and find_spec("faiss") is None:
-        raise UserError("the engine faiss needs faiss, which is not installed", "pip install 'isotrope[faiss]'")
-    return _NEAREST[engine]
+ENGINES: Mapping[str, Nearest] = {"exact": exact, "faiss": with_faiss}
 
 
 def _search(
@@ -177,12 +170,10 @@ def _search(
 
 
 def _checked(queries: list[str]) -> list[str]:
-    if not queries:
-        raise UserError("there is no query", "give one, or several")
+    if not all(map(str.strip, queries or [""])):
+        raise UserError("a query is empty" if queries else "there is no query", "write some words")
     for query in queries:
-        if not query.strip():
-            raise UserError("a query is empty", "write some words")
-        if not query.isascii() and query.encode("utf-8", "replace").decode() != query:
+        if query.encode("utf-8", "replace").decode() != query:
             raise UserError(f"the query {query!r:.80} is not UTF-8 text", "write it in UTF-8")
     return queries
 
@@ -218,7 +209,7 @@ def _query_vectors(encoder: Encoder, queries: list[str], prompt: str | None) -> 
     if prompt is None:
         return vectors_of(encoder, queries, batch_size=64, role="query")
     if not isinstance(encoder, SentenceTransformer):
-        raise UserError(f"query_prompt = {prompt!r} needs a sentence-transformers model", "leave it out")
+        raise needs_a_model("query_prompt", prompt)
     with _prompts(encoder, {**encoder.prompts, "query": prompt}, None):
         return vectors_of(encoder, queries, batch_size=64, role="query")
 

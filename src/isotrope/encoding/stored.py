@@ -19,36 +19,26 @@ from isotrope.errors import UserError
 from isotrope.store.records import Record, read_record
 
 _GIVE = "give what isotrope encode wrote: OUT.npy, OUT.parquet or a folder"
+_SAME = "give the command isotrope encode again"
 _AGAIN = "encode the texts again"
 
 
 class Stored:
-    """Vectors (N, D) on disk. None of them is read yet.
+    """Vectors on disk, ``rows`` of ``dimension``. None of them is read yet.
 
-    Args:
-        path: OUT.npy, OUT.parquet or a folder.
-
-    Attributes:
-        rows: N.
-        dimension: D.
-        manifest: what they are made from; None where the file does not say it.
-
-    Raises:
-        UserError: it is not there, not finished, damaged, or something else.
+    ``manifest`` tells what they are made from; it is None for an array, which does not say it.
     """
 
     def __init__(self, path: str | Path) -> None:
+        """``path``: OUT.npy, OUT.parquet or a folder."""
         self.path = Path(path)
         self.manifest: Record | None = None
-        if not self.path.exists():
-            raise UserError(f"{path} does not exist", _GIVE)
+        is_folder = self.path.is_dir()
+        if not is_folder and not (self.path.exists() and self.path.suffix in (".npy", ".parquet")):
+            why = "is not an output of isotrope encode" if self.path.exists() else "does not exist"
+            raise UserError(f"{path} {why}", _GIVE)
         with self._reading():
-            if self.path.suffix == ".npy" and not self.path.is_dir():
-                self._array()
-            elif self.path.is_dir() or self.path.suffix == ".parquet":
-                self._parquet()
-            else:
-                raise UserError(f"{path} is not an output of isotrope encode", _GIVE)
+            self._array() if self.path.suffix == ".npy" and not is_folder else self._parquet()
 
     def _array(self) -> None:
         array = np.lib.format.open_memmap(self.path, mode="r")
@@ -65,9 +55,9 @@ class Stored:
     def _parquet(self) -> None:
         if self.path.is_dir():
             if not (self.path / MANIFEST).exists():
-                if (self.path / IDENTITY).exists():
-                    raise UserError(f"{self.path} is not finished", "give the command isotrope encode again")
-                raise UserError(f"{self.path} has no {MANIFEST}", _GIVE)
+                begun = (self.path / IDENTITY).exists()
+                problem, remedy = ("is not finished", _SAME) if begun else (f"has no {MANIFEST}", _GIVE)
+                raise UserError(f"{self.path} {problem}", remedy)
             self.manifest = read_record(self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN)
         self._table = ds.dataset(self.path)
         about = (self._table.schema.metadata or {}).get(METADATA)

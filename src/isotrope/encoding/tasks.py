@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from isotrope.console.threads import usable_cores
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError, needs, one_of
 from isotrope.store.atomic import new_file
 from isotrope.store.remote import is_url, remote_files, upload
 from isotrope.types import Encoder
@@ -42,19 +42,12 @@ _PATIENCE = 5.0  # seconds; Ray itself would wait for more than a minute
 
 @dataclass(frozen=True)
 class ShardTask:
-    """What every shard needs.
+    """What every shard needs."""
 
-    Attributes:
-        rows: the file or URL of `isotrope.encoding.rows.write_rows`.
-        target: the folder or URL of the parts.
-        dimension: of the vectors.
-        batch_size: sentences of a forward pass, at most.
-    """
-
-    rows: str
-    target: str
+    rows: str  # the file or URL of `isotrope.encoding.rows.write_rows`
+    target: str  # the folder or URL of the parts
     dimension: int
-    batch_size: int
+    batch_size: int  # sentences of a forward pass, at most
 
     def encode(self, encoder: Encoder, shard: int, report: Report = lambda done: None) -> int:
         """Write the part of a shard -> its rows."""
@@ -71,12 +64,13 @@ class ShardTask:
             raise UserError(problem, "return vectors of one dimension")
         flat = pa.array(vectors.reshape(-1), pa.float32())
         table = table.append_column(EMBEDDING, pa.FixedSizeListArray.from_arrays(flat, self.dimension))
-        if not is_url(self.target):
-            _write(table, Path(self.target, part_name(shard)))
-            return len(table)
-        with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
-            _write(table, Path(folder, part_name(shard)))
-            upload(Path(folder, part_name(shard)), f"{self.target}/{part_name(shard)}")
+        away = is_url(self.target)
+        with tempfile.TemporaryDirectory(prefix="isotrope-") if away else nullcontext(self.target) as folder:
+            part = Path(folder, part_name(shard))
+            with new_file(part) as file:
+                pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
+            if away:
+                upload(part, f"{self.target}/{part.name}")
         return len(table)
 
     def _read(self, shard: int) -> tuple[pa.Table, int]:
@@ -87,11 +81,6 @@ class ShardTask:
             return file.read_row_group(shard), start
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    with new_file(path) as file:
-        pq.write_table(table, file, row_group_size=len(table), use_dictionary=["text"])
-
-
 def part_name(shard: int) -> str:
     """The file of a shard."""
     return f"part-{shard:05d}.parquet"
@@ -99,19 +88,12 @@ def part_name(shard: int) -> str:
 
 @dataclass(frozen=True)
 class WorkerModel:
-    """What a worker needs to load the model that this process has.
-
-    Attributes:
-        name: of the model, as `isotrope.load` takes it.
-        options: of `isotrope.load`.
-        checksum: of the model; a worker that finds another one refuses.
-        threads: of the processor, a worker.
-    """
+    """What a worker needs to load the model that this process has."""
 
     name: str
-    options: tuple[tuple[str, Any], ...]
-    checksum: str
-    threads: int
+    options: tuple[tuple[str, Any], ...]  # of `isotrope.load`
+    checksum: str  # a worker that finds another model refuses
+    threads: int  # of the processor, a worker
 
     def load(self) -> Encoder:
         """The model."""
@@ -125,24 +107,18 @@ class WorkerModel:
 
 
 def check_engine(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
-    """The number of workers; by default one a usable core, and 1 for ``one``.
-
-    Raises:
-        UserError: options that do not fit together, a model that no worker can load, Ray is not installed.
-    """
+    """Check options that must fit together -> the number of workers, by default one a usable core."""
     if engine not in ENGINES:
         raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
     if address is not None and engine != "ray":
         raise UserError(f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out")
-    if engine == "one":
-        if workers not in (None, 1):
-            raise UserError(f"workers = {workers} needs several processes", "add --engine processes or --engine ray")
-        return 1
-    if not loadable:
+    if engine == "one" and workers not in (None, 1):
+        raise UserError(f"workers = {workers} needs several processes", "add --engine processes or --engine ray")
+    if engine != "one" and not loadable:
         raise UserError(f"the engine {engine} needs a sentence-transformers model", "leave the engine out")
-    if engine == "ray" and find_spec("ray") is None:
-        raise UserError("the engine ray needs Ray, which is not installed", "pip install 'isotrope[ray]'")
-    return workers or usable_cores()
+    if engine == "ray":
+        needs("ray", "ray")
+    return 1 if engine == "one" else workers or usable_cores()
 
 
 def by_itself(task: ShardTask, encoder: Encoder, shards: Sequence[int], report: Report) -> Iterator[int]:
@@ -208,11 +184,7 @@ def _in_process(task: ShardTask, model: WorkerModel, shard: int) -> int:
 def by_ray(
     task: ShardTask, model: WorkerModel, workers: int, shards: Sequence[int], report: Report, *, address: str | None
 ) -> Iterator[int]:
-    """Encode the shards in actors of Ray Data, here or on a cluster.
-
-    Raises:
-        UserError: there is no cluster at the address.
-    """
+    """Encode the shards in actors of Ray Data, here or on a cluster."""
     if address:
         _check_cluster(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent
@@ -260,11 +232,8 @@ class _Actor:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         try:
-            return {
-                "rows": [self._task.encode(_loaded(self._model), int(batch["shard"][0]))],
-                "problem": [""],
-                "remedy": [""],
-            }
+            rows = self._task.encode(_loaded(self._model), int(batch["shard"][0]))
+            return {"rows": [rows], "problem": [""], "remedy": [""]}
         except UserError as error:
             return {"rows": [0], "problem": [error.problem], "remedy": [error.remedy]}
 
@@ -272,9 +241,8 @@ class _Actor:
 def _check_cluster(address: str) -> None:
     """Ask whether anything listens at ``host:port`` or ``ray://host:port``. Other words, such as auto, are Ray's."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not port.isdecimal():
-        return
     try:
-        socket.create_connection((host, int(port)), _PATIENCE).close()
+        if port.isdecimal():
+            socket.create_connection((host, int(port)), _PATIENCE).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"no cluster answers at {address} ({error})", "check the address: ray status") from error
