@@ -36,6 +36,8 @@ def prepare_data(
         UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
     """
     folder, target, names = Path(data).expanduser(), Path(output or data).expanduser(), list(names)
+    if not folder.is_dir():
+        raise UserError(f"the data folder {folder} does not exist", "run isotrope data fetch first, or check the path")
     chosen = [one for one in choose(names) if one.recipe and (names or (folder / one.folder).is_dir())]
     if not chosen:
         problem = f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)"
