@@ -228,7 +228,7 @@ OTHERS: dict[str, Mistake] = {
     "unknown task": (lambda b: ["evaluate", str(b.model), "--tasks", "STS99"], "no task 'STS99' … STS12"),
     "evaluate without data": (lambda b: ["evaluate", str(b.model)], "no data folder given … --data"),
     "train: prompt": (lambda b: b.train("--prompt-name", "query"), "has no prompt called 'query': it has none"),
-    "train: prompt of nothing": (lambda b: b.train("--positive-prompt", "a "), "no positives … name their column"),
+    "train: prompt of nothing": (lambda b: b.train("--positive-prompt", "a "), "positives only from a column"),
     "evaluate: prompt": (
         lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--prompt-name", "query"],
         "has no prompt called 'query': it has none … give the words",
