@@ -39,7 +39,6 @@ from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cache_folder
-from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.permutation import Permutation
@@ -90,7 +89,7 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
 
 
 def cleaned(path: Path) -> Texts:
-    return read_texts(find_sources([path]), Columns(), Cleaning(), cache_folder("corpora"))
+    return read_texts(find_sources([path]), Columns(), cache_folder("corpora"))
 
 
 def train(method: str, rate: float, corpus: Path, folder: Path, overrides: list[str]) -> Path:

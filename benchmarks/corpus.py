@@ -38,7 +38,6 @@ from datasets import disable_progress_bars
 from isotrope import load
 from isotrope.teachers._embeddings import CorpusEmbeddings
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
@@ -82,11 +81,11 @@ def teach(lines: int, folder: Path) -> None:
 def one(lines: int, folder: Path) -> dict[str, Any]:
     """A corpus of so many lines, in this process."""
     cache, model = folder / "corpora", load("isotrope/tiny", device="cpu")
-    read(model, read_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), Cleaning(), cache))
+    read(model, read_texts(find_sources([generate(folder / "small.txt", 0, SMALL)]), Columns(), cache))
     teach(SMALL, folder)
     file = generate(folder / "big.txt", SMALL, lines)
     before, peak, mapped = memory("RssAnon"), memory("VmHWM"), memory("RssFile")
-    corpus = read_texts(find_sources([file]), Columns(), Cleaning(), cache)
+    corpus = read_texts(find_sources([file]), Columns(), cache)
     opening = memory("VmHWM") - peak
     began = time.perf_counter()
     read(model, corpus)
@@ -106,9 +105,7 @@ def one(lines: int, folder: Path) -> dict[str, Any]:
 def tokens(folder: Path) -> dict[str, float]:
     """Milliseconds a batch: from the store, and from text."""
     model = load("isotrope/tiny", device="cpu")
-    corpus = read_texts(
-        find_sources([generate(folder / "text.txt", 0, SMALL)]), Columns(), Cleaning(), folder / "corpora"
-    )
+    corpus = read_texts(find_sources([generate(folder / "text.txt", 0, SMALL)]), Columns(), folder / "corpora")
     plain = SentenceTransformerDataCollator(model.preprocess, max_length=LENGTH)
     systems = {"store": token_data(model, corpus, None, LENGTH, Console(quiet=True)), "text": (corpus.dataset, plain)}
     found = {}

@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 from isotrope import load
-from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
@@ -25,7 +24,7 @@ MODEL, LIMIT = "isotrope/minilm", 32
 def measure(text: Path, reader: TextReader) -> dict[str, int | float]:
     """Of one file: the lines that cleaning keeps, those it drops as duplicates, and the long ones among the kept."""
     with tempfile.TemporaryDirectory() as folder:
-        corpus = read_texts(find_sources([text]), Columns(), Cleaning(), Path(folder))
+        corpus = read_texts(find_sources([text]), Columns(), Path(folder))
         longer = sum(len(ids) > LIMIT for ids in map(reader.tokenizer.encode, corpus.dataset["text"]))
         dropped = corpus.report.dropped["duplicate"]
         return {"kept": len(corpus), "duplicates": dropped, "longer": longer, "share": round(longer / len(corpus), 4)}

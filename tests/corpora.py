@@ -11,7 +11,6 @@ from typing import Any
 
 import zstandard
 
-from isotrope.text.cleaning import Cleaning
 from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
@@ -36,13 +35,12 @@ def open_corpus(
     *,
     cache: Path,
     split: str | None = None,
-    cleaning: Cleaning | None = None,
-    progress: Callable[[int], None] = lambda lines: None,
+    keep_duplicates: bool = False,
     **columns: Any,
 ) -> Texts:
     """The texts of files, in a cache of the test's own."""
     named = [paths] if isinstance(paths, str | Path) else paths
-    return read_texts(find_sources(named, split), Columns(**columns), cleaning or Cleaning(), cache, progress=progress)
+    return read_texts(find_sources(named, split), Columns(**columns), cache, keep_duplicates=keep_duplicates)
 
 
 def texts(corpus: Texts) -> list[str]:

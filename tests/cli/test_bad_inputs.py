@@ -112,11 +112,11 @@ CORPUS: dict[str, Mistake] = {
     "unknown ending": (lambda b: b.train(corpus=b.file("a.docx", "a b")), "a.docx has the unknown ending … supported:"),
     "folder without text": (
         lambda b: b.train(corpus=str(Path(b.file("texts/a.pdf", "x")).parent)),
-        "texts holds no corpus file … supported:",
+        "texts holds no file of text … supported:",
     ),
     "short row, tsv": (
         lambda b: b.train("--text", "s", corpus=b.file("a.tsv", "s\tt\none\ttwo\nthree\n")),
-        "a.tsv:3 has 1 columns, its header 2 … correct the line",
+        "a.tsv:3 cannot be read as a table (1 columns, its header has 2 … correct the line",
     ),
     "broken jsonl": (
         lambda b: b.train(corpus=b.file("a.jsonl", '{"text": "one"}\n{"text": \n')),
@@ -131,8 +131,8 @@ CORPUS: dict[str, Mistake] = {
         lambda b: b.train(corpus=b.file("a.txt.gz", gzip.compress(os.urandom(4000).hex().encode())[:-900])),
         "a.txt.gz is truncated or broken … again",
     ),
-    "broken parquet": (lambda b: b.train(corpus=b.file("a.parquet", "PAR1 no")), "a.parquet is not a readable … again"),
-    "one sentence": (lambda b: b.train(corpus=b.file("a.txt", "just the one\n")), "single sentence … give more text"),
+    "broken parquet": (lambda b: b.train(corpus=b.file("a.parquet", "PAR1 no")), "a.parquet is truncated … again"),
+    "one sentence": (lambda b: b.train(corpus=b.file("a.txt", "just the one\n")), "single text is left … give more"),
     "batch above corpus": (
         lambda b: b.train(corpus=b.file("a.txt", "".join(f"line {i}\n" for i in range(50)))),
         "batch of 100 is larger than the 50 sentences … at most 50",

@@ -13,12 +13,13 @@ from corpora import COMPRESS, write
 from isotrope.errors import UserError
 from isotrope.text import document_rows
 from isotrope.text.cleaning import Tally
-from isotrope.text.document_rows import Document, DocumentColumns, found_as, read_documents
+from isotrope.text.document_rows import Document, found_as, read_documents
 from isotrope.text.files import find_sources
+from isotrope.text.readers import DocumentColumns
 
 
 def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
-    sources = find_sources(paths, may_be_empty=(".txt", ".md", ".html"))
+    sources = find_sources(paths)
     found = read_documents(sources, DocumentColumns(title, text), Tally())
     return [
         (d.title.strip(), [" ".join(p.split()) for p in d.paragraphs if p.strip()]) for _, d in found if d.text.strip()
@@ -100,13 +101,12 @@ def test_columns_are_found_or_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "options", "expected"),
     [
-        ('{"a": "x"}', {}, "has no column text, paragraphs, body or content (columns: a)"),
+        ('{"a": "x"}', {}, "has no single text column (columns: a)"),
         ('{"text": "x"}', {"title": "head"}, "has no column 'head' (columns: text)"),
-        ('{"text": 5}', {}, ":1: the text holds int, not a string or strings"),
-        ('{"text": ["a", 5]}', {}, ":1: the text holds list, not a string or strings"),
+        ('{"text": 5}', {}, ":1: the text holds int, not a string"),
+        ('{"text": ["a", 5]}', {}, ":1: the text holds int, not a string"),
         ('{"text": "x", "title": 5}', {}, ":1: the title holds int, not a string"),
-        ('{"text": "x", "title": "A"}\n{"text": "y"}', {}, ":2 has no 'title'"),
-        ('{"text": ', {}, ":1 is not valid JSON"),
+        ('{"text": "x", "title": "A"}\n{"text": "y"}', {}, ":2 is not as the first object: 'title' is missing"),
     ],
 )
 def test_a_wrong_table_is_one_clear_line(tmp_path: Path, content: str, options: dict[str, str], expected: str) -> None:
@@ -115,11 +115,6 @@ def test_a_wrong_table_is_one_clear_line(tmp_path: Path, content: str, options: 
         read(path, **options)
     assert caught.value.problem.startswith(str(path))
     assert expected in caught.value.problem
-
-
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="two columns 'text'"):
-        read(write(tmp_path / "a.csv", "text,text\nx,y\n"))
 
 
 def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

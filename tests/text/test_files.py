@@ -91,12 +91,6 @@ def test_zeros_between_streams_are_padding(tmp_path: Path, corpus: Callable[...,
     assert len(corpus(write(tmp_path / f"c.txt{compression}", one + bytes(8) + two + bytes(4)))) == 2
 
 
-@pytest.mark.parametrize("name", ["c.txt", "c.csv", "c.jsonl"])
-def test_lines_that_end_with_a_carriage_return_alone(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="carriage return alone"):
-        open_corpus(write(tmp_path / name, "text\rone a\rtwo b\r"), cache=tmp_path / "cache")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes and devices are POSIX")
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
@@ -146,39 +140,22 @@ def test_a_file_behind_a_url_is_read_once_until_it_changes(
     assert open_corpus("memory://a.txt", cache=tmp_path / "cache").key not in keys
 
 
-def test_a_file_behind_a_url_that_changes_meanwhile_is_refused(
-    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
-    memory.pipe_file("/a.txt", b"one text\ntwo texts\n")
-    change = lambda read: memory.pipe_file("/a.txt", b"one text\nTwo texts\n")  # noqa: E731
-    with pytest.raises(UserError, match="changed while they were read"):
-        open_corpus("memory://a.txt", cache=tmp_path / "cache", progress=change)
-
-
 @pytest.mark.parametrize(
-    ("url", "problem"),
+    ("paths", "problem"),
     [
-        ("memory://in/a.png", "memory://in/a.png has the unknown ending '.png': supported: .txt"),
-        ("memory://in", "memory://in holds no corpus file: supported: .txt"),
-        ("memory://in/empty.txt", "memory://in/empty.txt is empty"),
-        ("memory://binary.txt", "memory://binary.txt is not text in UTF-8"),
-        ("memory://cut.txt.gz", "memory://cut.txt.gz is truncated or broken"),
-        ("memory://bad.jsonl", "memory://bad.jsonl:2 is not valid JSON"),
-        ("memory://bad.parquet", "memory://bad.parquet is not a readable Parquet file"),
+        ([], "no text was named"),
+        ([""], "no text was named"),
+        (["absent.txt"], "absent.txt does not exist: check the path"),
+        (["nothing"], "nothing holds no file of text: supported: .txt"),
+        (["memory://in"], "memory://in holds no file of text: supported: .txt"),
     ],
 )
-def test_what_is_wrong_behind_a_url_is_one_line(
-    tmp_path: Path, memory: AbstractFileSystem, url: str, problem: str
+def test_no_text_is_one_line(
+    tmp_path: Path, memory: AbstractFileSystem, paths: list[str], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = {
-        "/in/a.png": b"x", "/in/empty.txt": b"", "/binary.txt": bytes(range(256)),
-        "/cut.txt.gz": COMPRESS[".gz"](b"a b\n")[:-6],
-        "/bad.jsonl": b'{"text": "a b"}\nno\n', "/bad.parquet": b"PAR1" * 9,
-    }  # fmt: skip
-    for name, content in files.items():
-        if not (name == "/in/empty.txt" and url == "memory://in"):
-            memory.pipe_file(name, content)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nothing").mkdir()
+    memory.pipe_file("/in/a.png", b"x")
     with pytest.raises(UserError) as raised:
-        open_corpus(url, cache=tmp_path / "cache")
+        find_sources(paths)
     assert str(raised.value).startswith(problem)

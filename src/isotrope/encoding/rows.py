@@ -113,20 +113,17 @@ def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
 
 def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
     start = 1
-    try:
-        with reading_errors(source), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
-            kinds = [(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow]
-            chosen = Columns(text).choose(source, kinds, tuple(keep))
-            for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
-                texts = pc.fill_null(batch[chosen[0]].cast(pa.string()), "")
-                try:
-                    texts.validate(full=True)
-                except pa.ArrowInvalid as error:
-                    raise _no_utf8(f"{source}, from row {start} on,") from error
-                yield f"{source}:{start}", pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
-                start += len(batch)
-    except pa.ArrowException as error:
-        raise UserError(f"{source} is not a readable Parquet file ({error})", "write the file again") from error
+    with reading_errors(source), io.BufferedReader(source.open()) as raw, pq.ParquetFile(raw) as file:
+        kinds = [(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow]
+        chosen = Columns(text).choose(source, kinds, tuple(keep))
+        for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
+            texts = pc.fill_null(batch[chosen[0]].cast(pa.string()), "")
+            try:
+                texts.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise _no_utf8(f"{source}, from row {start} on,") from error
+            yield f"{source}:{start}", pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
+            start += len(batch)
 
 
 def _lines(source: TextFile, found: Iterator[NumberedRow]) -> Iterator[NumberedRow]:

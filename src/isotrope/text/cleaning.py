@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import xxhash
@@ -16,49 +17,19 @@ from isotrope.text.files import not_read
 
 REASONS = ("undecodable", "blank", "too_short", "too_long", "duplicate")  # in the order in which they are tried
 _IN_WORDS = {"undecodable": "not UTF-8 text", "too_short": "too short", "too_long": "too long"}
+_BATCH_ROWS, _BATCH_CHARS = 8192, 1 << 22  # a batch in memory: whichever comes first
 _EXAMPLES = 3  # places named for each reason
+Row = TypeVar("Row")
 _NOT_TEXT = re.compile("[\\0\ud800-\udfff]")  # a byte that is not UTF-8 is read as one of the latter
-_LIMIT = 1 << 20  # characters; lines.LONGEST_LINE bytes hold at least this many and so are always too long
+FEWEST, MOST = 2, 10_000  # characters of a text that may be a useful sentence: not a letter, nor encoded data
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaning:
-    """What a row must be to be kept. The defaults are mild: they drop what cannot be a useful sentence.
-
-    Attributes:
-        min_chars: fewest characters of every text of the row, white space folded.
-        min_words: fewest words (parts between white space); 1 suits languages that write none.
-        max_chars: most characters; longer lines are seldom sentences (broken line ends, markup, encoded data).
-        dedupe: whether a row whose texts all occurred in an earlier row is dropped.
-
-    Raises:
-        UserError: a limit below 1 or above 2^20, or max_chars < min_chars.
-    """
-
-    min_chars: int = 2
-    min_words: int = 1
-    max_chars: int = 10_000
-    dedupe: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("min_chars", "min_words", "max_chars"):
-            value = getattr(self, name)
-            if not 1 <= value <= _LIMIT:
-                raise UserError(f"cleaning: {name} = {value} is impossible", f"choose 1 to {_LIMIT}")
-        if self.max_chars < self.min_chars:
-            problem = f"cleaning: max_chars = {self.max_chars} is below min_chars = {self.min_chars}"
-            raise UserError(problem, "raise max_chars")
-
-    def fault(self, texts: tuple[str, ...]) -> str | None:
-        """Why these texts, their white space folded, are dropped, or None. Duplicates are found elsewhere."""
-        for text in texts:
-            if not text:
-                return "blank"
-            if len(text) < self.min_chars or (self.min_words > 1 and text.count(" ") + 1 < self.min_words):
-                return "too_short"
-            if len(text) > self.max_chars:
-                return "too_long"
-        return None
+def why_dropped(texts: tuple[str, ...]) -> str | None:
+    """Why these texts, their white space folded, are dropped, or None. Duplicates are found elsewhere."""
+    lengths = [len(text) for text in texts]
+    if 0 in lengths:
+        return "blank"
+    return "too_short" if min(lengths) < FEWEST else "too_long" if max(lengths) > MOST else None
 
 
 def fold(fields: tuple[str | None, ...]) -> tuple[str, ...]:
@@ -116,6 +87,36 @@ class Seen:
         return new
 
 
+Found = tuple[str, Row, int | None, str | None, tuple[str, ...]]
+"""A place, what stands there, its `fingerprint`, why it is dropped, and the texts that show it in a report."""
+
+
+def kept(found: Iterable[Found[Row]], tally: Tally, keep_duplicates: bool = False) -> Iterator[list[Row]]:
+    """Batches of what is worth keeping; the tally counts the others. Memory is constant but for 8 bytes a row."""
+    seen, batch, size = Seen(), list[tuple[str, Row, int, tuple[str, ...]]](), 0
+
+    def fresh() -> list[Row]:
+        new = np.ones(len(batch), np.bool_)
+        if not keep_duplicates:
+            new = seen.add(np.fromiter((mark for _, _, mark, _ in batch), np.uint64, len(batch)))
+        for at in np.flatnonzero(~new):
+            tally.drop("duplicate", batch[at][0], batch[at][3])
+        return [batch[at][1] for at in np.flatnonzero(new)]
+
+    for place, row, mark, reason, texts in found:
+        tally.read += 1
+        if mark is None or reason is not None:
+            tally.drop(reason if mark is not None and reason else "undecodable", place, texts)
+            continue
+        batch.append((place, row, mark, texts))
+        size += sum(map(len, texts))
+        if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARS:
+            yield fresh()
+            batch, size = [], 0
+    if batch:
+        yield fresh()
+
+
 @dataclass(frozen=True, slots=True)
 class CleaningReport:
     """What cleaning read, kept and dropped.
@@ -157,11 +158,16 @@ class CleaningReport:
         table += [f"  {note}" for note in self.notes]
         return "\n".join(table)
 
-    def summary(self) -> str:
-        """The counts in one short phrase, for an error message."""
-        counts = [f"{count:,} {_IN_WORDS.get(reason, reason)}" for reason, count in self.dropped.items() if count]
-        texts = f"1 {self.unit.removesuffix('s')}" if self.read == 1 else f"{self.read:,} {self.unit}"
-        return f"{texts} read, dropped: {', '.join(counts) or 'none'}"
+    def check(self) -> CleaningReport:
+        """Itself, if two rows are kept. Raises UserError if they are fewer, since nothing is learned of one."""
+        if self.kept < 2:
+            counts = [f"{count:,} {_IN_WORDS.get(reason, reason)}" for reason, count in self.dropped.items() if count]
+            read = f"1 {self.unit.removesuffix('s')}" if self.read == 1 else f"{self.read:,} {self.unit}"
+            said = "; ".join([f"{read} read, dropped: {', '.join(counts) or 'none'}", *self.notes])
+            named = self.files[0] if len(self.files) == 1 else f"the {len(self.files):,} files"
+            left = f"{'no' if self.kept == 0 else 'a single'} {self.unit.removesuffix('s')} is left"
+            raise UserError(f"{named}: {left} ({said})", "give more text; of pages, code and menus are not read")
+        return self
 
     def to_json(self) -> str:
         """The report as JSON text."""
@@ -193,10 +199,10 @@ class Tally:
             quoted = f"{begin!r}".replace("\\udc", "\\x")  # a byte that is not UTF-8, as the byte
             self._examples[reason] += (printable(f"{place} {quoted}" if begin else place),)
 
-    def report(self, files: tuple[str, ...]) -> CleaningReport:
-        """What was counted so far."""
-        kept = self.read - sum(self._dropped.values())
-        return CleaningReport(files, self.read, kept, self._dropped, self._examples, self.texts)
+    def report(self, files: Iterable[object]) -> CleaningReport:
+        """What was counted so far, in these files."""
+        named, left = tuple(printable(str(file)) for file in files), self.read - sum(self._dropped.values())
+        return CleaningReport(named, self.read, left, self._dropped, self._examples, self.texts)
 
 
 def _part(text: str) -> str:

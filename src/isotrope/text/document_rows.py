@@ -14,10 +14,9 @@ from isotrope.text.cleaning import Tally
 from isotrope.text.documents import read_page, whole_text
 from isotrope.text.files import TextFile
 from isotrope.text.lines import LONGEST_LINE, lines
-from isotrope.text.readers import table_rows
+from isotrope.text.readers import DocumentColumns, table_rows
 
 _SPOOL = 1 << 26  # bytes of it in memory
-TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # the first that a table has is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,40 +33,6 @@ class Document:
 
 
 NumberedDocument = tuple[str, Document]  # "file:line" where it begins, or "file"; the document
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentColumns:
-    """Which columns of a table are read. The values of text are strings, or lists of strings: the paragraphs.
-
-    Attributes:
-        title: None: the column ``title`` if there is one.
-        text: None: the first of `TEXT_COLUMNS` that there is.
-    """
-
-    title: str | None = None
-    text: str | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns that must hold strings, for `table_rows`: none, since a text may be a list."""
-        return ()
-
-    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The column of text and, if there is one, that of titles, among these: (name, type's name)."""
-        known = [name for name, _ in columns]
-        text = self.text or next((name for name in TEXT_COLUMNS if name in known), None)
-        listed = ", ".join(known) or "none"
-        if text is None:
-            looked = f"{', '.join(TEXT_COLUMNS[:-1])} or {TEXT_COLUMNS[-1]}"
-            raise UserError(f"{path} has no column {looked} (columns: {listed})", "name the text column (--text)")
-        title = self.title or ("title" if "title" in known and text != "title" else None)
-        chosen = (text,) if title is None else (text, title)
-        for name in chosen:
-            if known.count(name) != 1:
-                fault = f"no column {name!r} (columns: {listed})" if name not in known else f"two columns {name!r}"
-                raise UserError(f"{path} has {fault}", "name one of its columns")
-        return chosen
 
 
 def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, tally: Tally) -> Iterator[NumberedDocument]:
@@ -151,17 +116,12 @@ def _table(source: TextFile, columns: DocumentColumns) -> Iterator[NumberedDocum
     for number, fields in table_rows(source, columns):
         value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
         place = f"{source}:{number}"
-        if isinstance(value, str | None):
-            paragraphs = _paragraphs(value or "")
-        elif isinstance(value, list) and all(isinstance(each, str | None) for each in value):
-            paragraphs = [each or "" for each in value]
-        else:
-            problem = f"{place}: the text holds {type(value).__name__}, not a string or strings"
-            raise UserError(problem, "name another text column (--text)")
-        if not isinstance(title, str | None):
-            problem = f"{place}: the title holds {type(title).__name__}, not a string"
-            raise UserError(problem, "name another column of titles (--title)")
-        yield place, Document(title or "", paragraphs)
+        texts = value if isinstance(value, list) else _paragraphs(value) if isinstance(value, str) else [value]
+        for name, each in [("title", title), *(("text", text) for text in texts)]:
+            if not isinstance(each, str | None):
+                problem = f"{place}: the {name} holds {type(each).__name__}, not a string"
+                raise UserError(problem, f"name another column (--{name})")
+        yield place, Document(title or "", [text or "" for text in texts])
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -9,12 +9,13 @@ import os
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import xxhash
 
 from isotrope.errors import UserError, printable
@@ -29,7 +30,7 @@ try:
     from zstandard import ZstdError
 except ImportError:  # it comes with the extra "text"
     ZstdError = EOFError  # type: ignore[misc, assignment]
-BROKEN = (EOFError, lzma.LZMAError, zlib.error, ZstdError)
+BROKEN = (EOFError, lzma.LZMAError, zlib.error, ZstdError, pa.ArrowException)
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
 _TICK = 0.02  # seconds between two times of files
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
@@ -98,39 +99,29 @@ class TextFile:
         return stream
 
 
-def find_sources(
-    paths: Iterable[Path | str], split: str | None = None, may_be_empty: Collection[str] = (".md", ".html")
-) -> list[TextFile]:
+def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
     """The corpus files that the paths name, in their order; a folder gives all that it holds, recursively and sorted.
 
     A path may be a URL: of a file, of a folder, or with a ``*`` (see `isotrope.store.remote`).
 
     In a folder, hidden files and files of other kinds are passed over, and `passed_over` counts them; named directly
-    they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`. Empty
-    files are an error too, except for the formats in ``may_be_empty``: empty pages are common.
+    they are an error. ``split`` has their texts split into sentences: see `isotrope.text.split.language_of`.
 
     Raises:
-        UserError: no path, an unknown split, a missing or empty file, an unknown ending, a folder that cannot be read
-            or holds no such file.
+        UserError: no path, an unknown split, a missing file, an unknown ending, a folder that cannot be read or holds
+            no such file.
     """
-    language = None if split is None else language_of(split)
-    sources: list[TextFile] = []
+    language, sources, paths = None if split is None else language_of(split), list[TextFile](), list(paths)
+    if not paths or not all(map(str, paths)):  # an unset variable of the shell would mean the present folder
+        raise UserError("no text was named", "give a file or a folder; " + SUPPORTED)
     for name in paths:
-        if not str(name):  # an unset variable of the shell would mean the present folder
-            raise UserError("a corpus path is empty", "give a file or a folder")
         found = list(_inside(name))
         if wrong := next((place for place, how in found if isinstance(how, str) and _is_named(place, name)), None):
             raise UserError(f"{wrong} has the unknown ending {''.join(Path(wrong.name).suffixes[-2:])!r}", SUPPORTED)
-        if not (read := [how for _, how in found if isinstance(how, TextFile)]):
-            raise UserError(f"{without_secrets(str(name))} holds no corpus file", SUPPORTED)
+        if not (read := [replace(how, split=language) for _, how in found if isinstance(how, TextFile)]):
+            raise UserError(f"{without_secrets(str(name))} holds no file of text", SUPPORTED)
         sources += read
-    if not sources:
-        raise UserError("no corpus was named", "give a file or a folder; " + SUPPORTED)
-    for source in sources:
-        with reading_errors(source):
-            if source.size == 0 and source.format not in may_be_empty:
-                raise UserError(f"{source} is empty", "remove it or give a file with one sentence a line")
-    return [replace(source, split=language) for source in sources]
+    return sources
 
 
 def passed_over(paths: Iterable[Path | str]) -> dict[str, int]:
@@ -210,10 +201,10 @@ def reading_errors(path: object) -> Iterator[None]:
     """Turns what can go wrong in reading a file into a UserError that names it."""
     try:
         yield
-    except BROKEN as error:
-        raise UserError(f"{path} is truncated or broken ({error})", "make or fetch the file again") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or error})", "check the file") from error
+    except (OSError, *BROKEN) as error:
+        reason = getattr(error, "strerror", None) or error
+        problem = f"{path} {'is truncated or broken' if isinstance(error, BROKEN) else 'cannot be read'} ({reason})"
+        raise UserError(problem, "check the file, or make or fetch it again") from error
 
 
 def content_checksum(sources: Iterable[TextFile], settings: str) -> str:

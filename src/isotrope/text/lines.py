@@ -18,12 +18,10 @@ LONGEST_LINE = 1 << 24  # bytes: a longer line is cut here, so that a file witho
 _BLOCK = 1 << 13  # compressed bytes read at once: they may become thousands of times as many
 
 
-def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
+def lines(source: TextFile) -> Iterator[str]:
     """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates.
 
-    Args:
-        source: the file.
-        cut: cut a line of `LONGEST_LINE` bytes or more there. False: such a line is an error.
+    A line of `LONGEST_LINE` bytes or more is cut there.
     """
     with reading_errors(source), source.open() as file, _unpacked(file, source) as stream:
         _check_text(source, stream.peek(HEAD)[:HEAD])
@@ -33,9 +31,6 @@ def lines(source: TextFile, *, cut: bool = True) -> Iterator[str]:
             if number % TOLD == 0:
                 tell("read", file.tell(), size, "bytes")
             if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-                if not cut:
-                    problem = f"{source}:{number} is longer than {LONGEST_LINE:,} bytes"
-                    raise UserError(problem, "write one record on each line, and cut very long texts")
                 while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
                     pass
                 raw += b"\n"
@@ -56,9 +51,6 @@ def _check_text(path: object, head: bytes) -> None:
         raise UserError(
             f"{path} is not text in UTF-8", "give a text file, or convert it to UTF-8 (for example with iconv)"
         )
-    if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
-        problem = f"{path} ends its lines with a carriage return alone"
-        raise UserError(problem, "give line feeds (for example with: tr '\\r' '\\n')")
 
 
 class Decompressed(io.RawIOBase):

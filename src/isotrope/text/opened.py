@@ -16,10 +16,9 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, local_paths, without_secrets
-from isotrope.text.cleaning import Cleaning, CleaningReport
+from isotrope.text.cleaning import CleaningReport
 from isotrope.text.collection import Documents, documents_settings, read_collection
 from isotrope.text.corpus import Texts, Wanted, read_texts, texts_settings
-from isotrope.text.document_rows import DocumentColumns
 from isotrope.text.files import (
     COMPRESSIONS,
     FORMATS,
@@ -29,7 +28,7 @@ from isotrope.text.files import (
     find_sources,
     passed_over,
 )
-from isotrope.text.readers import Columns
+from isotrope.text.readers import Columns, DocumentColumns
 from isotrope.text.split import language_of
 
 Given: TypeAlias = Any  # a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
@@ -84,10 +83,12 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        settings, part = texts_settings(self._columns, self._cleaning), "" if wanted is None else wanted.key
+        settings, part = texts_settings(self._columns, self.keep_duplicates), "" if wanted is None else wanted.key
         if (settings, part) not in self._read:
             self.seen()
-            found = read_texts(self.files, self._columns, self._cleaning, cache_folder("corpora"), wanted=wanted)
+            found = read_texts(
+                self.files, self._columns, cache_folder("corpora"), keep_duplicates=self.keep_duplicates, wanted=wanted
+            )
             self._read[settings, part] = replace(found, report=self._reported(found.report))
         texts: Texts = self._read[settings, part]
         return texts
@@ -129,15 +130,11 @@ class Opened:
     def _columns(self) -> Columns:
         return Columns(self.text, self.positive, self.negatives)
 
-    @property
-    def _cleaning(self) -> Cleaning:
-        return Cleaning(dedupe=not self.keep_duplicates)
-
     def _reported(self, report: CleaningReport) -> CleaningReport:
         return replace(report, skipped=passed_over(self.paths))  # of these folders, whichever were read first
 
     def _find(self) -> list[TextFile]:
-        found = find_sources(self.paths, self.split, may_be_empty=(".md", ".html", ".txt"))
+        found = find_sources(self.paths, self.split)
         return [replace(file, name=self.name) for file in found] if self.in_memory else found
 
 
@@ -177,12 +174,7 @@ def open(
     }  # fmt: skip
     if isinstance(source, str | Path):
         return Opened((str(source),), _named([str(source)]), **columns)
-    if isinstance(source, list | tuple):
-        if not source:
-            raise UserError("the list of texts is empty", "give a file, a folder, or some texts")
-        for one in source:
-            if not isinstance(one, str | Path):
-                raise UserError(f"the list of texts holds {one!r:.40}, a {type(one).__name__}", "give strings")
+    if isinstance(source, list | tuple) and source and all(isinstance(one, str | Path) for one in source):
         if all(map(_is_path, source)):
             return Opened(tuple(map(str, source)), _named([str(one) for one in source]), **columns)
         table, name = pa.table({"text": _strings(map(str, source))}), f"a list of {len(source):,} texts"
@@ -222,10 +214,10 @@ def _table_of(source: Given) -> tuple[pa.Table, str]:
         elif hasattr(source, "with_format") and hasattr(source, "column_names"):
             table = source.with_format("arrow")[:]
         else:
-            remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series"
-            raise UserError(f"text of the type {kind} cannot be opened", remedy)
-    except (pa.ArrowException, UnicodeEncodeError) as error:
-        raise UserError(f"the {kind} cannot be read ({' '.join(str(error).split())})", "give strings") from error
+            raise TypeError("there are no strings in it")
+    except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
+        remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series of strings"
+        raise UserError(f"the {kind} cannot be opened as text ({error})", remedy) from error
     return table, f"a {kind} of {table.num_rows:,} rows"
 
 

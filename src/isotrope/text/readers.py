@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from isotrope.text.files import TextFile, reading_errors
 from isotrope.text.lines import LONGEST_LINE, lines
 from isotrope.text.split import split_text
 
+TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents: the first that a table has is read
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
 MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
 csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
@@ -39,7 +40,7 @@ class Columns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names in the corpus: text, positive, negative_0, …"""
+        """What they are called when they are read: text, positive, negative_0, … All hold strings."""
         positive = ("positive",) if self.positive is not None else ()
         return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
 
@@ -50,28 +51,53 @@ class Columns:
 
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
         """
-        kinds = dict(columns)
         others = ((self.positive,) if self.positive is not None else ()) + self.negatives
-        listed = ", ".join(x if kind == "string" else f"{x} ({kind})" for x, kind in columns) or "none"
-        strings = [name for name, kind in kinds.items() if kind == "string" and name not in others]
-        if self.text is not None:
-            text = self.text
-        elif len(strings) == 1:
-            text = strings[0]
-        else:
-            text = next((name for name in ("text", "sentence") if name in strings), "")
-            if not text:
-                raise UserError(
-                    f"{path} has no single text column (columns: {listed})", "name the text column (--text)"
-                )
-        for place, name in enumerate((text, *others, *kept)):
-            if name not in kinds:
-                raise UserError(f"{path} has no column {name!r} (columns: {listed})", "name one of its columns")
-            if sum(name == column for column, _ in columns) > 1:
-                raise UserError(f"{path} has two columns of the name {name!r}", "rename one of them")
-            if place <= len(others) and kinds[name] != "string":
-                raise UserError(f"column {name!r} of {path} holds {kinds[name]}, not strings", "name a text column")
-        return (text, *others, *kept)
+        strings = list(dict.fromkeys(name for name, kind in columns if kind == "string" and name not in others))
+        text = self.text or _first(strings if len(strings) == 1 else ("text", "sentence"), strings)
+        return _there(path, columns, (text, *others, *kept), strings=1 + len(others))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentColumns:
+    """Which columns of a table of documents are read. A text is a string, or a list of strings: the paragraphs.
+
+    Attributes:
+        title: None: the column ``title`` if there is one.
+        text: None: the first of `TEXT_COLUMNS` that there is.
+    """
+
+    title: str | None = None
+    text: str | None = None
+    names: ClassVar[tuple[str, ...]] = ()  # none must hold strings alone
+
+    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """The column of text and, if there is one, that of titles: as `Columns.choose`."""
+        known = [name for name, _ in columns]
+        text = self.text or _first(TEXT_COLUMNS, known)
+        title = self.title or ("title" if "title" in known and text != "title" else None)
+        return _there(path, columns, (text, *((title,) if title else ()), *kept), strings=0)
+
+
+def _first(names: Iterable[str], known: Sequence[str]) -> str | None:
+    return next((name for name in names if name in known), None)
+
+
+def _there(
+    path: object, columns: Sequence[tuple[str, str]], chosen: tuple[str | None, ...], strings: int
+) -> tuple[str, ...]:
+    """The chosen columns, each of them once in the file, and the first ``strings`` of them with strings."""
+    known, right = [name for name, _ in columns], list[str]()
+    for name in chosen:
+        if name is None or known.count(name) != 1 or (len(right) < strings and dict(columns)[name] != "string"):
+            listed = ", ".join(name if kind == "string" else f"{name} ({kind})" for name, kind in columns) or "none"
+            wrong = f"no column {name!r}" if name not in known else f"no single column {name!r} of strings"
+            problem = f"{path} has {wrong if name else 'no single text column'} (columns: {listed})"
+            raise UserError(problem, "name one of its columns: that of the text is --text")
+        right.append(name)
+    return tuple(right)
+
+
+ColumnChoice = Columns | DocumentColumns
 
 
 def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
@@ -86,17 +112,6 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
     """
     found = (table_rows if source.format in TABLES else _text)(source, columns, kept)
     return found if source.split is None else _split(found, source.split)
-
-
-class ColumnChoice(Protocol):
-    """Which columns of a table are read."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns that must hold strings: as many as `choose` gives first."""
-
-    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Their names in one file, as `Columns.choose`."""
 
 
 def table_rows(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
@@ -121,33 +136,27 @@ def _text(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator
 def _jsonl(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
     chosen: tuple[str, ...] = ()
     strings = len(columns.names)  # the first columns must hold strings
-    for number, line in enumerate(lines(source, cut=False), start=1):
+    for number, line in enumerate(lines(source), start=1):
         if not line.strip():
             yield number, (None,) * (strings + len(kept))
             continue
-        record = _json_object(source, number, line)
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _wrong(source, number, f"is not valid JSON ({getattr(error, 'msg', error)})") from error
+        if not isinstance(record, dict):
+            raise _wrong(source, number, "is not a JSON object")
         if not chosen:  # the first object says which columns there are; a null there may become a string later
             chosen = columns.choose(source, [(name, _kind(value)) for name, value in record.items()], kept)
-        if missing := [name for name in chosen if name not in record]:
-            problem = f"{source}:{number} has no {missing[0]!r} (columns: {', '.join(record)})"
-            raise UserError(problem, "add it or remove the line")
-        if wrong := [name for name in chosen[:strings] if _kind(record[name]) != "string"]:
-            problem = f"{source}:{number}: {wrong[0]!r} holds {_kind(record[wrong[0]])}, not a string"
-            raise UserError(problem, "put it in quotes")
+        for place, name in enumerate(chosen):
+            if name not in record or (place < strings and _kind(record[name]) != "string"):
+                found = f"holds {_kind(record[name])}, not a string" if name in record else "is missing"
+                raise _wrong(source, number, f"is not as the first object: {name!r} {found}")
         yield number, tuple(record[name] for name in chosen)
 
 
-def _json_object(source: TextFile, number: int, line: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", "nested too deeply, or a number has too many digits")
-        raise UserError(
-            f"{source}:{number} is not valid JSON ({reason})", "put one JSON object on each line"
-        ) from error
-    if not isinstance(record, dict):
-        raise UserError(f"{source}:{number} is not a JSON object", "put one JSON object on each line")
-    return record
+def _wrong(source: TextFile, number: int, problem: str) -> UserError:
+    return UserError(f"{source}:{number} {problem}", "put one JSON object on each line, with the same columns")
 
 
 def _kind(value: object) -> str:
@@ -155,56 +164,49 @@ def _kind(value: object) -> str:
 
 
 def _delimited(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
-    tabs = source.format == ".tsv"
+    sign = "\t" if source.format == ".tsv" else ","
     table = csv.reader(
-        lines(source, cut=False), delimiter="\t" if tabs else ",", strict=True,
-        quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
-    )  # fmt: skip
+        lines(source), delimiter=sign, strict=True, quoting=csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
+    )
     begin = 1  # the line where a row begins: a quoted field may hold line ends
     try:
         header = next(table)
-        if len(header) == 1 and (other := next((sign for sign in SEPARATORS if sign in header[0]), None)):
-            problem = f"{source} has the single column {header[0][:80]!r}, which holds {other!r}"
-            raise UserError(problem, f"separate the columns by {'a tab' if tabs else 'commas'}")
+        if len(header) == 1 and (other := next((each for each in SEPARATORS if each in header[0]), None)):
+            raise csv.Error(f"its only column {header[0][:80]!r} holds {other!r}, and {sign!r} separates columns")
         places = [header.index(n) for n in columns.choose(source, [(name, "string") for name in header], kept)]
         begin = table.line_num + 1
         for fields in table:
             if fields and len(fields) != len(header):
-                problem = f"{source}:{begin} has {len(fields)} columns, its header {len(header)}"
-                raise UserError(problem, "correct the line; a field that holds the separator needs quotes (.csv)")
-            _refuse_swallowed(source, begin, table.line_num - begin, fields, "\t" if tabs else ",")
+                raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
+            if _swallowed(table.line_num - begin, fields, sign):
+                raise csv.Error(f"a quoted field of {table.line_num - begin + 1} lines, which look like rows")
             yield begin, tuple(fields[place] if fields else None for place in places)
             begin = table.line_num + 1
     except csv.Error as error:
-        remedy = "correct the line; look for a quotation mark that is not closed"
+        remedy = "correct the line: close quotation marks, and put a field that holds the separator in quotes"
         raise UserError(f"{source}:{begin} cannot be read as a table ({error})", remedy) from error
 
 
-def _refuse_swallowed(source: TextFile, number: int, run: int, fields: list[str], separator: str) -> None:
+def _swallowed(run: int, fields: list[str], separator: str) -> bool:
     """A stray quotation mark makes one field of all rows up to the next one: many lines that look like rows."""
     for field in fields if run >= MANY_LINES else ():
         inner = [line.count(separator) for line in field.splitlines()[1:-1] if line.strip()]
         if len(inner) >= MANY_LINES - 2 and inner.count(len(fields) - 1) >= 0.75 * len(inner):
-            problem = f"{source}:{number} has a quoted field of {run + 1} lines, which look like rows of the table"
-            raise UserError(problem, "close the quotation mark; if the lines are one text, give .jsonl or .parquet")
+            return True
+    return False
 
 
 def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
-    try:
-        with reading_errors(source), source.open(seekable=True) as raw, pq.ParquetFile(io.BufferedReader(raw)) as file:
-            kinds = [
-                (field.name, "string" if is_string(field.type) else str(field.type)) for field in file.schema_arrow
-            ]
-            chosen = columns.choose(source, kinds, kept)
-            number = 0
-            for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
-                found = (batch.column(name) for name in chosen)
-                parts = [_decoded(one) if is_string(one.type) else one.to_pylist() for one in found]
-                for row in zip(*parts, strict=True):
-                    number += 1
-                    yield number, row
-    except pa.ArrowException as error:
-        raise UserError(f"{source} is not a readable Parquet file ({error})", "write the file again") from error
+    with reading_errors(source), source.open(seekable=True) as raw, pq.ParquetFile(io.BufferedReader(raw)) as file:
+        kinds = [(field.name, "string" if is_string(field.type) else str(field.type)) for field in file.schema_arrow]
+        chosen = columns.choose(source, kinds, kept)
+        number = 0
+        for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
+            found = (batch.column(name) for name in chosen)
+            parts = [_decoded(one) if is_string(one.type) else one.to_pylist() for one in found]
+            for row in zip(*parts, strict=True):
+                number += 1
+                yield number, row
 
 
 TABLES: dict[str, Callable[[TextFile, ColumnChoice, tuple[str, ...]], Iterator[NumberedRow]]] = {
