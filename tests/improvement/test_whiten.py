@@ -168,7 +168,7 @@ def test_short_texts_are_not_compared_and_the_user_hears_why(tiny_model: Path, t
     text.write_text("\n".join({" ".join(words.split()[:5]) for words in sentences(300)}))
     result = CliRunner().invoke(app, ["whiten", str(tiny_model), str(text), "--output", str(tmp_path / "white")])
     assert result.exit_code == 0, result.output
-    assert "verdict: not tested; Keep " in result.output
+    assert "verdict: not tested; keep " in result.output
     assert record_of(tmp_path / "white")["verdict"]["word"] == "not tested"
 
 

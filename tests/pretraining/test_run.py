@@ -246,9 +246,9 @@ def test_mistakes_are_named_with_their_remedy(corpus, finished, tmp_path):
         run_toy(corpus, finished, seed=1)
     changed = tmp_path / corpus.name
     changed.write_text(corpus.read_text().replace("cat", "cut"))  # the same name and size
-    with pytest.raises(UserError, match="another documents"):
+    with pytest.raises(UserError, match="other documents"):
         run_toy(changed, finished)
-    with pytest.raises(UserError, match="another documents"):
+    with pytest.raises(UserError, match="other documents"):
         run_toy(corpus, finished, split="sentences")
     short = tmp_path / "short.txt"
     short.write_text("one line\n" * 9)

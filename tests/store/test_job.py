@@ -32,7 +32,7 @@ class Text:
 
 
 def job(folder: Path | None, *sources: Text, seed: int = 0, restart: bool = False) -> Job:
-    return Job(folder, "run", {"seed": seed, "text": {"corpus": 32 * "a"}}, sources, restart=restart)
+    return Job(folder, "run", {"seed": seed, "text": {"documents": 32 * "a"}}, sources, restart=restart)
 
 
 def done(work: Job) -> Job:
@@ -73,8 +73,8 @@ def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
         job(tmp_path / "run", seed=1).held(),
     ):
         pass
-    other = Job(tmp_path / "run", "run", {"seed": 0, "text": {"corpus": 32 * "b"}})
-    with pytest.raises(UserError, match="another text: corpus"), other.held():
+    other = Job(tmp_path / "run", "run", {"seed": 0, "text": {"documents": 32 * "b"}})
+    with pytest.raises(UserError, match="other text: documents"), other.held():
         pass
 
 

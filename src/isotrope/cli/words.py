@@ -72,7 +72,7 @@ VOCABULARY = {
 OLD = {  # words of earlier versions and of other tools -> those of here
     "--backbone": "--model", "--base": "--model", "--model-name": "--model", "--corpus": "the documents as arguments",
     "--documents": "the documents as arguments", "--domain": "--labels", "--test": "--labels", "--pairs": "--labels",
-    "--texts": "--labels", "--resume": "nothing: the same command goes on (--restart begins anew)",
+    "--texts": "--labels", "--resume": "unnecessary, since the same command goes on (--restart begins anew)",
     "--jobs": "--workers", "--num-workers": "--workers", "--processes": "torchrun (see Training)", "--column": "--text",
     "--lr": "--set train.learning_rate=RATE", "--learning-rate": "--set train.learning_rate=RATE",
     "--epochs": "--set train.epochs=NUMBER", "--batch-size": "--set train.batch_size=NUMBER",

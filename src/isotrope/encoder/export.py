@@ -49,6 +49,8 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
     with new_folder(folder, "model") as draft:
         with quiet():
             portable.save_pretrained(str(draft), create_model_card=False)
+        for tokens in draft.rglob("tokenizer.json"):
+            _forget_batch(tokens, model.max_seq_length)
         modules = _read(draft / "modules.json")
         for module in modules:
             if module["type"].startswith("sentence_transformers."):
@@ -59,6 +61,14 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
             write_json(draft / name, record)
         if card:
             write_text(draft / "README.md", card)
+
+
+def _forget_batch(path: Path, length: int | None) -> None:
+    """Let a tokenizer cut texts as the model does, and not as its latest batch was cut."""
+    tokenizer = _read(path)
+    if length and (tokenizer.get("truncation") or {}).get("max_length", length) != length:
+        tokenizer["truncation"]["max_length"] = length
+        write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
 
 
 def for_transformers_4(config: dict[str, Any]) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from sentence_transformers.util import is_sentence_transformer_model
 
 from isotrope.errors import UserError, one_of, printable
+from isotrope.store.cache import cache_folder
 
 _OURS = "isotrope/"  # how the names of shipped models begin
 # name -> (package, folder in it, the extra that installs it); every folder in models/ is a model
@@ -52,8 +53,10 @@ def locate(model: str) -> str:
 
 
 def public_name(model: str | Path) -> str:
-    """What may be told of a model to others: a name as it is; of a folder, only the last part of its path."""
+    """What others may read of a model: its name, the last part of its path, or "your model" for an object."""
     path = Path(model).expanduser()
+    if path.is_relative_to(cache_folder("models")):  # see `isotrope.encoder.given.located`
+        return "your model"
     return path.resolve().name if path.is_dir() and str(model) not in SHIPPED else str(model)
 
 

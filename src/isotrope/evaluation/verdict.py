@@ -80,5 +80,5 @@ class Verdict:
     def __str__(self) -> str:
         """Two lines for a terminal: the word with its evidence, then the advice."""
         if self.scores is None:
-            return f"{self.word}; {self.advice}"
+            return f"{self.word}; {self.advice[:1].lower()}{self.advice[1:]}"
         return f"{self.word}: {self.evidence}\n{self.advice}"

@@ -17,6 +17,9 @@ SPEARMAN = (
 )
 
 
+WORDS = {"not significant": "no difference found"}  # of a paired test -> as a verdict says it
+
+
 def signed(fraction: float) -> str:
     """A change in points, with its sign."""
     return f"{100 * fraction:+.2f}".replace("-", "−")
@@ -32,7 +35,7 @@ def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[s
         [
             SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",
             signed(found["difference"]), f"{signed(found['low'])} … {signed(found['high'])}", f"{found['p']:.3g}",
-            found["verdict"],
+            WORDS.get(found["verdict"], found["verdict"]),
         ]
         for name, found in comparisons.items()
     ]  # fmt: skip

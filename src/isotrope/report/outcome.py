@@ -31,6 +31,10 @@ class Outcome:
         self.job, self._page = job, page  # a temporary folder goes with its job
         self.folder, self.record = job.folder, record
 
+    def __repr__(self) -> str:
+        """As a notebook shows it: the verdict, and where the work lies."""
+        return f"{type(self).__name__} in {self.folder}\n{self.verdict}"
+
     @cached_property
     def model(self) -> SentenceTransformer:
         """The model, loaded."""

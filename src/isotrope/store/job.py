@@ -103,6 +103,11 @@ class Job:
         """Whether the folder holds this work already, finished or not."""
         return self._begun.is_file()
 
+    @property
+    def lost(self) -> bool:
+        """Whether the work was finished once, and what it announced is missing or damaged."""
+        return self._finished.is_file() and self.result() is None
+
     def begin(self) -> None:
         """Write the identity. Call it when no mistake of the user's is left to be found."""
         if not self.begun:
@@ -160,7 +165,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "
         if isinstance(old, dict) and isinstance(new, dict):
             found += differences(old, new, f"{within}{key}: ")
         elif _is_checksum(old) or _is_checksum(new):
-            found.append(f"another {within}{key}")
+            found.append(f"{'other' if key.endswith('s') else 'another'} {within}{key}")
         else:
             found.append(f"{within}{key} = {old!r}, not {new!r}")
     return found

@@ -124,7 +124,9 @@ class Opened:
             return
         same = [content_checksum(now, settings) == read.key for (settings, _), read in self._read.items()]
         if not same or not all(same):
-            raise UserError(f"{self.name} changed while the work was going on", "give the same command again")
+            raise UserError(
+                f"{self.name} changed while the work was going on", "begin anew with --restart, or name another output"
+            )
 
     @property
     def _columns(self) -> Columns:

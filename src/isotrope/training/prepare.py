@@ -18,7 +18,7 @@ from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
 from isotrope.encoder.fast.compiled import compile_layers
-from isotrope.encoder.locate import is_bare, locate
+from isotrope.encoder.locate import is_bare, locate, public_name
 from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoder.student import student_of
@@ -221,7 +221,9 @@ def _announce(
     )
     if settings.preset is None and settings.model is not None:
         kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
-        console.print(f"no preset was named, and {preset.encoder.backbone} is {kind}: --preset {preset.name}")
+        console.print(
+            f"no preset was named, and {public_name(preset.encoder.backbone)} is {kind}: --preset {preset.name}"
+        )
     if (change := _pooling_change(preset, model)) is not None:
         console.print(change)
     console.print(threads_line())
@@ -238,7 +240,9 @@ def _pooling_change(preset: Preset, model: SentenceTransformer) -> str | None:
     if had == now:
         return None
     keep = f"; --set encoder.pooling={had[0]} keeps it" if had[0] in LAYERS else ""
-    told = f"note: the preset replaces the pooling of {backbone} ({', '.join(had)}) by {', '.join(now)}{keep}"
+    told = (
+        f"note: the preset replaces the pooling of {public_name(backbone)} ({', '.join(had)}) by {', '.join(now)}{keep}"
+    )
     return f"{told}. The new model is compared with yours as it is."
 
 
@@ -249,7 +253,8 @@ def _after_transformer(model: SentenceTransformer) -> list[str]:
 def _start(preset: Preset) -> str:
     """What the student is, in words."""
     settings = preset.encoder
-    return settings.backbone if settings.student is None else f"{settings.student} of {settings.backbone}"
+    name = public_name(settings.backbone)
+    return name if settings.student is None else f"{settings.student} of {name}"
 
 
 def _announce_coverage(

@@ -138,6 +138,8 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
         # the first process has begun anew; another may still see what was there before
         if (found := None if settings.restart else job.result()) is not None:
             return Run(job, found if first else {})
+        if job.lost:
+            console.print("the result or its model is missing or damaged, so it is made again")
         with watch("preparing", console):
             plan = prepare(inputs, job, console)
         measure(plan, "before")
