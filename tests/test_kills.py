@@ -23,6 +23,7 @@ def kill(folder: Path, commands: str, share: float, data: Path | None) -> dict[s
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     """A few kills of those that have no such test of their own."""
     assert kill(tmp_path, "teacher,whiten", 0.2, None) == {"teacher": [], "whiten": []}

@@ -23,6 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_is_whole(site: Path) -> None:
     home, rank = ((site / name).read_text(encoding="utf-8") for name in ("index.html", "methods/rankcse.html"))
     assert "isotrope makes a sentence-embedding model better" in home

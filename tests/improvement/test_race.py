@@ -95,9 +95,12 @@ MACHINES = {  # words and pairs a second: the least number of trainings
     "MiniLM, two cores": (4500, 50, 3), "MiniLM, one core": (2250, 25, 2), "tiny": (60_000, 800, 5),
     "trains much slower than it reads": (4500, 10, 1), "BERT-base": (560, 6, 1), "a large model": (160, 1.5, 0),
 }  # fmt: skip
+USUAL = ("MiniLM, two cores", "a large model")
 
 
-@pytest.mark.parametrize("which", MACHINES)
+@pytest.mark.parametrize(
+    "which", [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in MACHINES]
+)
 def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     speed, pairs, least = MACHINES[which]
     machine = Machine(speed, pairs, monkeypatch)
