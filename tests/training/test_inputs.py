@@ -47,7 +47,7 @@ def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
         monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr("isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work"))
     expected = {
-        "documents": "other documents", "model": "another model", "dev": "another dev: pairs",
+        "documents": "other documents", "model": "another model", "dev": "other dev: pairs",
         "labels": "other labels: pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
         "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
     }  # fmt: skip
