@@ -84,7 +84,7 @@ BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, i
     "a long line": ("c.jsonl", '{"text": "' + "x" * (1 << 24) + '"}\n', {}, "c.jsonl:1 is not valid JSON"),
     "JSON list": ("c.jsonl", '["ab"]\n', {}, "c.jsonl:1 is not a JSON object"),
     "JSON number": ("c.jsonl", '{"t": "ab"}\n{"t": 5}\n', {}, "c.jsonl:2 is not as the first object: 't' holds int"),
-    "JSON key gone": ("c.jsonl", '{"t": "ab"}\n{"u": "cd"}\n', {}, "c.jsonl:2 is not as the first object: 't' is mis"),
+    "JSON key gone": ("c.jsonl", '{"t": "ab"}\n{"u": "cd"}\n', {}, "c.jsonl:2 is not as the first object: 't' is"),
     "short row": ("c.tsv", "a\ttext\n1\tab\n2\n", {}, "c.tsv:3 cannot be read as a table (1 columns, its header has 2"),
     "open quote": ("c.csv", 'text\n"abc\n', {}, "c.csv:2 cannot be read as a table"),
     "a stray quotation mark": ("c.csv", STRAY, {}, "c.csv:2 cannot be read as a table (a quoted field of 202 lines"),
