@@ -21,8 +21,9 @@ SMALL += ["train.learning_rate=1e-3", "encoder.pooling=mean"]
 def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:
     """320 sentences, 16 a batch: 20 steps, 2 checkpoints."""
     return isotrope.train(
-        corpus, model=str(model), output=output, overrides=[*SMALL, *overrides], **{"sentences": 320, **options}
-    )  # type: ignore[arg-type]
+        corpus, model=str(model), output=output, overrides=[*SMALL, *overrides],
+        **{"preset": "simcse", "sentences": 320, **options},
+    )  # fmt: skip
 
 
 def unfinished(run: Run, folder: Path) -> Path:

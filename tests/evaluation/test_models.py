@@ -119,7 +119,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     with pytest.raises(UserError, match="has no prompt called 'question'"):
         evaluate_models([str(prompted_model)], asked, prompts=Prompts(name="question"))
     (tmp_path / "vectors.txt").write_text("a 1 2\n")
-    for name, problem in ((tiny_model, "it has none"), (tmp_path / "vectors.txt", "word vectors take no prompts")):
+    for name, problem in ((tiny_model, "it has none"), (tmp_path / "vectors.txt", "word vectors have no prompts")):
         with pytest.raises(UserError, match=problem):
             evaluate_models([str(prompted_model), str(name)], asked, prompts=Prompts(name="query"))
 
