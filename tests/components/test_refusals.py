@@ -149,6 +149,7 @@ def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Pat
     assert train(Objective(calm, TERMS), tmp_path, PAIRS), "positives are views of their own"
 
 
+@pytest.mark.slow
 def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path) -> None:
     """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and nothing was said."""
     model = words(tiny_model)

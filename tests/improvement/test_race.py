@@ -168,6 +168,7 @@ def test_what_did_not_fit_at_first_is_tried_if_time_is_left(tmp_path: Path, monk
     assert machine.time > 1000
 
 
+@pytest.mark.slow
 def test_a_race_that_goes_on_does_what_was_planned_and_measures_as_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

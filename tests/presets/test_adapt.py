@@ -96,6 +96,7 @@ def test_a_teacher_that_finds_all_alike_stays_finite() -> None:
     assert relative_to_mean(torch.ones(4, 4)).isfinite().all()
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_models_form_and_logs_both_terms(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ def test_encoder_and_head_are_clipped_by_one_norm(
         assert 0 < head < whole
 
 
+@pytest.mark.slow
 def test_how_often_a_run_is_evaluated_changes_nothing(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     often = small_run(tiny_model, corpus_file, tmp_path / "often", "train.eval_steps=1", **SHORT)
     seldom = small_run(tiny_model, corpus_file, tmp_path / "seldom", "train.eval_steps=50", **SHORT)
