@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from conftest import sentences
+from datasets import Dataset
 from isotrope import load
 from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
+from isotrope.encoder import save
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES_OF_SHORT, SCATTERED, tasks_of_texts
 from isotrope.improvement.whiten import whiten
@@ -50,6 +53,21 @@ def test_the_saved_model_is_the_fitted_baseline(
     expected = Whitening(k=k, exponent=exponent).behind(load(tiny_model, pooling)).fit(texts).encode(TEXTS)
     for opened in (SentenceTransformer(str(output / "model"), device="cpu"), load(output / "model")):
         np.testing.assert_allclose(opened.encode(TEXTS), expected, atol=2e-3, rtol=1e-3)
+
+
+def test_objects_give_what_files_give(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """A loaded model and its folder; a list, a DataFrame, a Dataset and their file."""
+    texts = corpus_file.read_text().splitlines()
+    save(load(tiny_model), tmp_path / "model")
+    model = load(tmp_path / "model")
+
+    def encoded(given: Any, documents: Any) -> Any:
+        return whiten(given, documents, k=7, sentences=300, compare=False).model.encode(TEXTS)
+
+    expected = encoded(tmp_path / "model", corpus_file)
+    rows = {"text": texts}
+    for documents in (texts, pandas.DataFrame(rows), Dataset.from_dict(rows)):
+        np.testing.assert_array_equal(encoded(model, documents), expected)
 
 
 def test_the_sentences_that_it_was_fitted_on_come_out_white(
