@@ -23,8 +23,8 @@ from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.load import stored_half
 from isotrope.encoder.memory import give_back
-from isotrope.encoder.stored import stored_half
 from isotrope.encoding.models import opened
 from isotrope.encoding.tasks import WorkerModel
 from isotrope.errors import UserError

@@ -18,8 +18,7 @@ from tokenizers.models import WordLevel
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import locate as room
-from isotrope.encoder.checksum import files_checksum, model_checksum
-from isotrope.encoder.given import located
+from isotrope.encoder.checksum import files_checksum, located, model_checksum
 from isotrope.encoder.locate import check_hub, is_bare, locate, public_name
 from isotrope.encoder.origin import UNNAMED, Base, metadata_of, short_name
 from isotrope.errors import UserError

@@ -18,7 +18,7 @@ from isotrope.compression.quality import compare_quality, kept_share
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
-from isotrope.encoder.given import GivenModel, located
+from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError

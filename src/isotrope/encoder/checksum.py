@@ -1,18 +1,21 @@
-"""Checksums of models: the keys under which their embeddings are kept."""
+"""Checksums of models: the keys under which their embeddings, and models given as objects, are kept."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import xxhash
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.adapters import base_model
+from isotrope.encoder.export import save
 from isotrope.encoder.locate import locate
-from isotrope.encoder.stored import as_computed
+from isotrope.store.cache import cache_folder, cached
+
+GivenModel: TypeAlias = str | Path | SentenceTransformer  # as the user gives it
 
 
 def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
@@ -30,7 +33,7 @@ def model_checksum(encoder: SentenceTransformer, *further: Any) -> str:
     described = [repr(encoder), settings, words, prompts, encoder.max_seq_length, *further]
     total = xxhash.xxh3_128(json.dumps(described, sort_keys=True, default=repr).encode())
     for name, stored in sorted(encoder.state_dict().items()):
-        tensor: Any = as_computed(encoder, stored)
+        tensor: Any = stored.float() if getattr(encoder, "widened", False) else stored
         total.update(f"|{name} {tensor.dtype} {tuple(tensor.shape)}|".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return total.hexdigest()
@@ -50,3 +53,15 @@ def files_checksum(model: str) -> str:
         total.update(f"|{path.relative_to(folder)}|".encode())
         total.update(path.read_bytes())
     return total.hexdigest()
+
+
+def located(model: GivenModel) -> str:
+    """The name or folder of a model. A loaded one is written to the cache first, under its checksum.
+
+    What works behind the door loads a model more than once, with other settings. From files, each load is a fresh one,
+    and the object that the user gave stays as it was.
+    """
+    if not isinstance(model, SentenceTransformer):
+        return str(model)
+    folder = cached(cache_folder("models", model_checksum(model)), lambda draft: save(model, draft / "model"))
+    return str(folder / "model")

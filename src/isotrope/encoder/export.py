@@ -14,8 +14,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder.faults import quiet
 from isotrope.encoder.pooling import split_layers
-from isotrope.encoder.quiet import quiet
 from isotrope.store.atomic import new_folder, write_json, write_text
 
 CLASSIC = "sentence_transformers.models."

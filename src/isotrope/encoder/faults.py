@@ -1,4 +1,7 @@
-"""What is wrong with a model's files, in one line, where the libraries say it in many or not at all."""
+"""What is wrong with a model's files, in one line, where the libraries say it in many or not at all.
+
+Their own bars and reports, which would break into ours, are hidden.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from isotrope.encoder.locate import first_module, not_on_hub
 from isotrope.errors import UserError
@@ -51,6 +55,21 @@ def loading_fault(error: Exception, where: str, model: str) -> UserError:
 def no_tokenizer(model: str) -> UserError:
     """A model without a tokenizer."""
     return UserError(f"{model} has no tokenizer", f"put the tokenizer's files ({TOKENIZER_FILES[0]}) into the folder")
+
+
+@contextmanager
+def quiet(reports: bool = True) -> Iterator[None]:
+    """No bar of transformers within; without ``reports`` no warning either. Afterwards all is as before."""
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    if not reports:
+        logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

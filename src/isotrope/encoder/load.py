@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
 from isotrope.encoder.adapters import base_model, merge_adapter
 from isotrope.encoder.causal import give_padding, read_both_ways
-from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack
-from isotrope.encoder.faults import loading_fault, missing_tensors, no_tokenizer, refuse_missing, refuse_not_finite
+from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack, supports
+from isotrope.encoder.faults import (
+    loading_fault,
+    missing_tensors,
+    no_tokenizer,
+    quiet,
+    refuse_missing,
+    refuse_not_finite,
+)
 from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
 from isotrope.encoder.prompts import Prompts
-from isotrope.encoder.quiet import quiet
-from isotrope.encoder.stored import compute_with_32_bits, stored_half
 from isotrope.errors import UserError
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
+_HALVES = {"F16": torch.float16, "BF16": torch.bfloat16}
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 # What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …; and those of heads.
 _DROPOUT, _HEADS = re.compile(r"dropout|pdrop"), re.compile(r"classif|summary|pooler|qa_")
@@ -203,3 +212,37 @@ def _knows_no_word(encoder: SentenceTransformer) -> bool:
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return False
     return len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids)
+
+
+def stored_half(where: str, config: PreTrainedConfig | None) -> torch.dtype | None:
+    """The 16-bit type of all tensors in a local model's only file, where its configuration asks for 32 bits; else None.
+
+    For the architectures of `isotrope.encoder.fast.packed` alone: others look at the types of their weights. A broken
+    file, or settings that name a type, are left to sentence-transformers.
+    """
+    files, settings = list(Path(where).rglob("*.safetensors")), Path(where) / "sentence_bert_config.json"
+    named = settings.is_file() and "dtype" in settings.read_text(encoding="utf-8")
+    if config is None or config.dtype != torch.float32 or not supports(config) or len(files) != 1 or named:
+        return None
+    with suppress(SafetensorError, OSError), safe_open(files[0], "pt") as file:
+        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
+        return _HALVES.get(kinds.pop()) if len(kinds) == 1 else None
+    return None
+
+
+def compute_with_32_bits(encoder: SentenceTransformer) -> None:
+    """Let a model of 16 bits compute with 32, in place. It is not to be trained: no weight has a gradient.
+
+    Word embeddings, most of a small model's weights, keep 16 bits. Their rows are widened, exactly, when a text reads
+    them, so the vectors are those of the whole model in 32 bits.
+    """
+    for module in encoder.modules():
+        if type(module) is nn.Embedding:
+            module.register_forward_hook(lambda module, inputs, output: output.float())
+        else:
+            for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
+                if tensor.is_floating_point():
+                    tensor.data = tensor.data.float()
+    encoder.requires_grad_(False)
+    encoder[0].auto_model.config.dtype = torch.float32
+    encoder.widened = True

@@ -43,19 +43,21 @@ def locate(model: str) -> str:
     if any((path / name).is_file() for name in _FILES):
         return str(path)
     if path.exists():
-        kind = "is a file" if path.is_file() else "holds no model"
-        raise UserError(f"{model} {kind}", "name the folder that holds the model's config.json, or a hub name")
-    if model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
-        raise UserError(f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased")
-    if model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
-        raise UserError(f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name"))
-    return model
+        problem = f"{model} is a file" if path.is_file() else f"{model} holds no model"
+        remedy = "name the folder that holds the model's config.json, or a hub name"
+    elif model.startswith((".", "/", "~")) or model.count("/") > 1 or (os.sep != "/" and os.sep in model):
+        problem, remedy = f"{model} does not exist", "check the path, or use a hub name such as bert-base-uncased"
+    elif model.startswith(_OURS):  # the hub would be asked for minutes where there is no network
+        problem, remedy = f"isotrope ships no model {model}", one_of(model, SHIPPED, ", a folder, or another hub name")
+    else:
+        return model
+    raise UserError(problem, remedy)
 
 
 def public_name(model: str | Path) -> str:
     """What others may read of a model: its name, the last part of its path, or "your model" for an object."""
     path = Path(model).expanduser()
-    if path.is_relative_to(cache_folder("models")):  # see `isotrope.encoder.given.located`
+    if path.is_relative_to(cache_folder("models")):  # see `isotrope.encoder.checksum.located`
         return "your model"
     return path.resolve().name if path.is_dir() and str(model) not in SHIPPED else str(model)
 

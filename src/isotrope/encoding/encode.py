@@ -20,7 +20,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress as progress_bar
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
-from isotrope.encoder.given import located
+from isotrope.encoder.checksum import located
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoding.models import as_it_was, encoder_checksum, first_vector, opened, shown_name
 from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, Output, destination

@@ -12,9 +12,8 @@ import xxhash
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
-from isotrope.encoder.checksum import model_checksum
+from isotrope.encoder.checksum import located, model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
-from isotrope.encoder.given import located
 from isotrope.errors import UserError
 from isotrope.types import Encoder
 

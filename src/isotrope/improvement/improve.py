@@ -16,8 +16,7 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
-from isotrope.encoder.checksum import files_checksum
-from isotrope.encoder.given import GivenModel, located
+from isotrope.encoder.checksum import GivenModel, files_checksum, located
 from isotrope.encoder.locate import check_hub, is_bare, locate
 from isotrope.encoder.origin import Base
 from isotrope.encoder.pooling import check_pooling

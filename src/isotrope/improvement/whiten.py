@@ -19,9 +19,8 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
-from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.checksum import GivenModel, files_checksum, located
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.given import GivenModel, located
 from isotrope.encoder.origin import Base
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError

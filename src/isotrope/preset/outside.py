@@ -35,7 +35,7 @@ from isotrope.components.registry import STAGES, imported_class, is_third_party,
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import has_adapter
-from isotrope.encoder.quiet import quiet
+from isotrope.encoder.faults import quiet
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn
 from isotrope.preset.columns import READ_BY, LossInput, Unread, taught_loss, twice

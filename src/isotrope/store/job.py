@@ -141,18 +141,15 @@ class Job:
         return json.loads(json.dumps(result))  # type: ignore[no-any-return]
 
     def _refuse_another(self) -> None:
-        if not self.begun:
-            if others := sorted(p.name for p in self.folder.iterdir() if not _before_begin(p)):
-                problem = f"{self._shown} holds {others[0]}, but no {self._begun.name} that says what it is of"
-                raise UserError(problem, "choose another --output, or begin anew with --restart")
-            return
-        try:
-            then = read_record(self._begun)
-        except UserError as error:
-            raise UserError(error.problem, "begin anew with --restart, or choose another --output") from error
-        if found := differences(then, self.identity):
-            problem = f"{self._shown} was begun with {'; '.join(found)}"
-            raise UserError(problem, "choose another --output, or begin anew with --restart")
+        remedy = "choose another --output, or begin anew with --restart"
+        if self.begun:
+            found = differences(read_record(self._begun, remedy=remedy), self.identity)
+            problem = f"was begun with {'; '.join(found)}"
+        else:
+            found = sorted(path.name for path in self.folder.iterdir() if not _before_begin(path))
+            problem = f"holds {', '.join(found[:1])}, but no {self._begun.name} that says what it is of"
+        if found:
+            raise UserError(f"{self._shown} {problem}", remedy)
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> list[str]:

@@ -41,19 +41,20 @@ def check_place(folder: Path, kind: str) -> bool:
         UserError: it is a file or a link, holds anything else, is for another kind of work, or its path is not UTF-8,
             which safetensors and tokenizers cannot open.
     """
+    found, fault = kind_of(folder), ("", "")
     if printable(str(folder.absolute())) != str(folder.absolute()):
-        raise UserError(f"{folder} is not a path in UTF-8", "choose another folder")
-    if folder.is_symlink():
-        raise UserError(f"{folder} is a symbolic link", "name the folder itself")
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file", "choose a folder")
-    if (found := kind_of(folder)) is not None:
-        if found != kind:
-            raise UserError(f"{folder} holds {_one(found)}, not {_one(kind)}", "choose a new or an empty folder")
-        return True
-    if folder.is_dir() and any(not _passing(path) for path in folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no {kind}", "choose a new or an empty folder")
-    return False
+        fault = "is not a path in UTF-8", "choose another folder"
+    elif folder.is_symlink():
+        fault = "is a symbolic link", "name the folder itself"
+    elif folder.exists() and not folder.is_dir():
+        fault = "is a file", "choose a folder"
+    elif found not in (None, kind):
+        fault = f"holds {_one(str(found))}, not {_one(kind)}", "choose a new or an empty folder"
+    elif not found and folder.is_dir() and any(not _passing(path) for path in folder.iterdir()):
+        fault = f"is not empty and holds no {kind}", "choose a new or an empty folder"
+    if fault[0]:
+        raise UserError(f"{folder} {fault[0]}", fault[1])
+    return found is not None
 
 
 def claim(folder: Path, kind: str) -> bool:

@@ -26,17 +26,17 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing", remedy) from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged", remedy) from error
+        state = "missing" if isinstance(error, FileNotFoundError) else "damaged"
+        raise UserError(f"{path} is {state}", remedy) from error
+    kinds: Mapping[str, type] = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, object)
     if not isinstance(record, dict):
-        raise UserError(f"{path} is damaged: it holds no JSON object", remedy)
-    if lacking := [key for key in keys if key not in record]:
-        raise UserError(f"{path} is damaged: it lacks {lacking[0]!r}", remedy)
-    for key, kind in keys.items() if isinstance(keys, Mapping) else ():
-        if not isinstance(record[key], kind):
-            raise UserError(f"{path} is damaged: {key} is {record[key]!r:.40}", remedy)
+        faults = ["it holds no JSON object"]
+    else:
+        faults = [f"it lacks {key!r}" for key in kinds if key not in record]
+        faults = faults or [f"{k} is {record[k]!r:.40}" for k, kind in kinds.items() if not isinstance(record[k], kind)]
+    if faults:
+        raise UserError(f"{path} is damaged: {faults[0]}", remedy)
     return record
 
 

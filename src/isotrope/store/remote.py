@@ -257,14 +257,14 @@ def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
         why = f"HTTP {status}" if status else " ".join(str(error).replace(url, shown).split()) or type(error).__name__
         if isinstance(error, TimeoutError):
             why = f"nothing came for {STALLED:.0f} seconds"
+        problem, remedy = f"cannot be {done} ({why})", "check the connection, then run the same command again"
         if isinstance(error, FileNotFoundError) or status == 404:
-            raise UserError(f"{shown} does not exist", "check the address") from raised
-        if _refused(error):
-            raise UserError(f"{shown} may not be {done} ({why})", "check your credentials for it") from raised
-        remedy = "check the connection, then run the same command again"
-        if status in BUSY:
+            problem, remedy = "does not exist", "check the address"
+        elif _refused(error):
+            problem, remedy = f"may not be {done} ({why})", "check your credentials for it"
+        elif status in BUSY:
             remedy = "the server is asked too often: wait a while, then run the same command again"
-        raise UserError(f"{shown} cannot be {done} ({why})", remedy) from raised
+        raise UserError(f"{shown} {problem}", remedy) from raised
 
 
 def _cause(error: BaseException) -> BaseException:

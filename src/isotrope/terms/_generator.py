@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from isotrope.contract.hiding import Hiding
+from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import locate
-from isotrope.encoder.quiet import quiet
 from isotrope.errors import UserError
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.terms._group import group_list
+from isotrope.terms._lists import group_list
 from isotrope.terms.infonce import infonce
 from isotrope.types import AboveZero, NonNegative, Scores
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.terms._group import group_list
+from isotrope.terms._lists import group_list
 from isotrope.types import AboveZero, NonNegative, Scores
 
 _Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)]

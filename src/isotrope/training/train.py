@@ -13,7 +13,7 @@ import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import save
-from isotrope.encoder.given import GivenModel, located
+from isotrope.encoder.checksum import GivenModel, located
 from isotrope.errors import UserError
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
