@@ -25,7 +25,7 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
         UserError: it is missing, damaged, or lacks a key.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         state = "missing" if isinstance(error, FileNotFoundError) else "damaged"
         raise UserError(f"{path} is {state}", remedy) from error
@@ -37,7 +37,7 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
         faults = faults or [f"{k} is {record[k]!r:.40}" for k, kind in kinds.items() if not isinstance(record[k], kind)]
     if faults:
         raise UserError(f"{path} is damaged: {faults[0]}", remedy)
-    return record
+    return dict(record)
 
 
 class RecordLog:
