@@ -113,18 +113,14 @@ CHANGES: dict[str, Callable[[SentenceTransformer], object]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_whatever_changes_an_embedding_changes_it(tiny_model: Path, change: str) -> None:
-    model = encoder(tiny_model)
-    before = model_checksum(model)
-    CHANGES[change](model)
-    assert model_checksum(model) != before
-
-
-def test_poolings_and_what_is_added_are_told_apart(tiny_model: Path) -> None:
-    mean, cls = encoder(tiny_model), encoder(tiny_model, "cls")
-    found = [model_checksum(mean), model_checksum(cls), model_checksum(mean, True), model_checksum(mean, False)]
-    assert len(set(found)) == 4
+def test_whatever_changes_an_embedding_changes_it(tiny_model: Path) -> None:
+    """Each change alone, another pooling, and what else the caller names."""
+    found = {"nothing": model_checksum(encoder(tiny_model)), "a pooling": model_checksum(encoder(tiny_model, "cls"))}
+    found |= {f"further {value}": model_checksum(encoder(tiny_model), value) for value in (True, False)}
+    for name, change in CHANGES.items():
+        change(model := encoder(tiny_model))
+        found[name] = model_checksum(model)
+    assert len(set(found.values())) == len(found), found
 
 
 def test_the_same_bytes_of_another_name_kind_or_shape_are_others(tiny_model: Path) -> None:
@@ -165,18 +161,6 @@ def test_a_files_contents_and_name_count_and_its_place_does_not(tiny_model: Path
     assert len({before, changed, files_checksum(str(folder))}) == 3
 
 
-def test_two_files_do_not_run_into_each_other(tmp_path: Path) -> None:
-    """The same bytes in the same order, another file's."""
-    found = []
-    for name, contents in {"one": ("ab", "c"), "other": ("a", "bc")}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text("{}")
-        for file, text in zip(("a.txt", "b.txt"), contents, strict=True):
-            (tmp_path / name / file).write_text(text)
-        found.append(files_checksum(str(tmp_path / name)))
-    assert found[0] != found[1]
-
-
 def test_a_hub_name_stays_and_a_shipped_model_is_its_files(tmp_path: Path) -> None:
     assert files_checksum("bert-base-uncased") == "bert-base-uncased"
     assert len(files_checksum("isotrope/tiny")) == 32
@@ -213,7 +197,8 @@ def test_a_name_of_the_hub_is_kept_and_a_path_is_not(tmp_path: Path) -> None:
     assert Base.of("bert-base-uncased").hub == "bert-base-uncased"
     gone = Base.of(tmp_path / "gone" / "model")
     assert (gone.name, gone.hub) == ("model", None)
-    assert short_name(tmp_path / "x" / "..") == tmp_path.name or short_name(".") == Path.cwd().name
+    assert short_name(".") == Path.cwd().name
+    assert metadata_of(str(tmp_path / "none")) == metadata_of("nobody/nothing") == {}
 
 
 @pytest.mark.parametrize(
@@ -238,10 +223,6 @@ def test_licence_and_language_of_a_folder(
     if readme is not None:
         (folder / "README.md").write_bytes(readme if isinstance(readme, bytes) else readme.encode())
     assert Base.of(folder) == Base(name="my model", about=about)
-
-
-def test_a_model_that_is_not_there_has_no_metadata(tmp_path: Path) -> None:
-    assert metadata_of(str(tmp_path / "none")) == metadata_of("nobody/nothing") == {}
 
 
 def test_a_licence_that_the_hub_does_not_list_is_told_with_its_name() -> None:

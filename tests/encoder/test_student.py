@@ -20,12 +20,10 @@ from conftest import build_bert
 from isotrope.encoder import load, save
 from isotrope.encoder.student import (
     check_student,
-    chosen_layers,
     keep_layers,
     keep_tokens,
     keep_units,
     student_of,
-    unit_norms,
 )
 from isotrope.encoder.token_vectors import principal, stand_for_text, static_model, zipf_weights
 from isotrope.encoder.word_vectors import WordVectors
@@ -65,15 +63,6 @@ def test_each_student_is_made(tmp_path: Path) -> None:
     assert len(narrow.tokenizer) == 60
     assert narrow[0].model.config.intermediate_size == 40
     assert student_of(load(folder), "layers:1:last,inner:40")[0].model.config.vocab_size == whole.config.vocab_size
-
-
-def test_layers_are_spread_from_the_first_to_the_last() -> None:
-    assert chosen_layers(12, 4) == [0, 4, 7, 11]
-    assert chosen_layers(6, 3) == [0, 2, 5]
-    assert chosen_layers(6, 1) == [0]
-    assert chosen_layers(6, 6) == list(range(6))
-    assert chosen_layers(6, 2, "first") == [0, 1]
-    assert chosen_layers(6, 2, "last") == [4, 5]
 
 
 class _Words(torch.nn.Module):
@@ -151,11 +140,6 @@ def test_a_text_of_kept_tokens_has_the_same_vector_and_other_words_are_read_in_p
     assert whole.tokenizer.tokenize("king") == ["king"]
     assert cut.tokenizer.model_max_length == whole.tokenizer.model_max_length
     assert cut.tokenizer.pad_token_id == whole.tokenizer.pad_token_id
-
-
-def test_the_norm_of_a_unit_is_what_it_reads_times_what_it_writes() -> None:
-    reads, writes = torch.tensor([[3.0, 4.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 7.0], [0.0, 0.0]])
-    assert unit_norms(reads, writes).tolist() == [10.0, 7.0]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ModernBert"])

@@ -32,12 +32,6 @@ def test_a_full_disk_that_a_library_hides(tmp_path: Path, words: str) -> None:
         raise RuntimeError(words)
 
 
-def test_what_was_written_stays(tmp_path: Path) -> None:
-    with writing(tmp_path / "a" / "b"):
-        (tmp_path / "a" / "b" / "c.txt").touch()
-    assert (tmp_path / "a" / "b" / "c.txt").exists()
-
-
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
 def test_a_missing_right(tmp_path: Path, number: int) -> None:
     """Also where the folder itself is ours, and something in it is another user's."""

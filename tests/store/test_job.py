@@ -47,6 +47,7 @@ def done(work: Job) -> Job:
 def test_a_finished_job_gives_its_result_again(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
     again = job(tmp_path / "run")
+    (again.folder / "model" / "README.md").write_text("my own words")  # a card may be written in
     with again.held():
         assert again.result() == {"score": 0.5}
 
@@ -60,12 +61,6 @@ def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, 
         assert work.result() is None
 
 
-def test_a_card_may_be_written_in(tmp_path: Path) -> None:
-    work = done(job(tmp_path / "run"))
-    (work.folder / "model" / "README.md").write_text("my own words")
-    assert work.result() == {"score": 0.5}
-
-
 def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
     with (
@@ -76,6 +71,9 @@ def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     other = Job(tmp_path / "run", "run", {"seed": 0, "text": {"documents": 32 * "b"}})
     with pytest.raises(UserError, match="other text: documents"), other.held():
         pass
+    (tmp_path / "run" / IDENTITY).write_text("{")
+    with pytest.raises(UserError, match=r"is damaged: .*--restart"), job(tmp_path / "run").held():
+        pass
 
 
 def test_restart_begins_anew(tmp_path: Path) -> None:
@@ -85,13 +83,6 @@ def test_restart_begins_anew(tmp_path: Path) -> None:
         assert not anew.begun
         assert anew.result() is None
         assert not (anew.folder / "model").exists()
-
-
-def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
-    done(job(tmp_path / "run"))
-    (tmp_path / "run" / IDENTITY).write_text("{")
-    with pytest.raises(UserError, match="--restart"), job(tmp_path / "run").held():
-        pass
 
 
 def test_a_job_that_did_not_begin_leaves_nothing(tmp_path: Path) -> None:

@@ -67,8 +67,7 @@ class Sif(PostStep):
 
     def behind(self, base: Encoder) -> FittedEncoder:
         """Behind word vectors, which take the weights."""
-        if not isinstance(base, WordVectors):
-            raise UserError("+sif weighs words, and this encoder has none", "put it right behind a word-vector file")
+        assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
         return _SifEncoder(base, self)
 
     def fitted(self, vectors: Matrix) -> Transform:
