@@ -2,7 +2,8 @@
 
 1 a text file · 2 a folder of Markdown · 3 a table · 4 pairs that judge · 5 paragraphs · 6 whitening · 7 vectors of a
 file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
-used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study; and the presets.
+used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study · 16 a notebook · 17 German and Chinese; and the
+presets.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -35,6 +37,11 @@ from conftest import sentences
 from isotrope.cli.main import main
 
 QUICK = "--set train.batch_size=16 --set train.eval_steps=5 --set train.save_steps=5 --set encoder.pooling=mean"
+
+GERMAN = [f"Der {a} Fluß fließt im {b} über die Straße Nr. {i}." for i in range(16) for a, b in (
+    ("große", "März"), ("schöne", "Frühjahr"), ("kühle", "Spätsommer"))]  # fmt: skip
+CHINESE = [f"第{i}条河在{when}流过{where}。" for i in range(16) for when, where in (
+    ("春天", "城市"), ("夏天", "田野"), ("冬天", "山谷"))]  # fmt: skip
 
 
 @dataclass
@@ -312,6 +319,36 @@ def test_15_a_study_of_two_methods(user: User) -> None:
     began = time.monotonic()
     assert "written to study/table.md" in user.types("study mine.toml --output study")  # finished cells are only read
     assert time.monotonic() - began < 30
+
+
+def test_16_a_notebook_with_objects(user: User) -> None:
+    """A list, a DataFrame and a Dataset of the same texts give the same model, which search and sharing can use."""
+    texts = sentences(200)
+    model = SentenceTransformer("model", device="cpu")
+    given = {
+        "list": texts,
+        "frame": pandas.DataFrame({"text": texts}),
+        "dataset": datasets.Dataset.from_dict({"text": texts}),
+    }
+    found = {name: isotrope.whiten(model, documents, k=8) for name, documents in given.items()}
+    for one in found.values():
+        assert str(one.verdict) in repr(one)
+        np.testing.assert_array_equal(one.model.encode(texts[:9]), found["list"].model.encode(texts[:9]))
+    saved = found["frame"].save("whitened")
+    np.testing.assert_allclose(vectors(saved, texts[:9]), found["list"].model.encode(texts[:9]), atol=1e-6)
+    assert found["dataset"].report("page.html").read_text(encoding="utf-8").startswith("<!")
+
+
+def test_17_german_and_chinese_text(user: User) -> None:
+    """German is read, trained on and encoded as it is. Chinese, which the tokenizer does not know, ends in one line."""
+    Path("german.txt").write_text("\n".join(GERMAN) + "\n", encoding="utf-8")
+    Path("chinese.txt").write_text("\n".join(CHINESE) + "\n", encoding="utf-8")
+    assert "48 texts read" in user.types(f"train german.txt --model model --output run {QUICK}")
+    assert set(Path("run/sample.txt").read_text(encoding="utf-8").splitlines()) <= set(GERMAN)
+    user.types("encode run/model german.txt --output v.npy")
+    np.testing.assert_allclose(np.load("v.npy"), vectors("run/model", GERMAN), atol=1e-5)
+    said = user.types(f"train chinese.txt --model model --output other {QUICK}", code=2)
+    assert "all texts of the first batch are equal, as far as the model reads them" in said
 
 
 def test_the_presets_say_what_they_are(user: User) -> None:
