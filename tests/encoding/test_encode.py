@@ -29,6 +29,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import datasets
@@ -536,3 +537,9 @@ def test_documents_have_a_vector_for_each_block_and_other_files_are_counted(tmp_
     texts = pq.read_table(tmp_path / "v.parquet")["text"].to_pylist()
     assert texts == ["A head", "A paragraph of two lines.", "One more paragraph"]
     assert "files not read: 1 .png\n" in out.getvalue()
+
+
+def test_texts_in_another_script_are_one_warning() -> None:
+    shown = io.StringIO()
+    encode("isotrope/tiny", ["机器学习模型可以把句子变成向量。"] * 3, console=Console(file=shown, width=1000))
+    assert shown.getvalue().count("of the tokens are unknown to the model's tokenizer") == 1

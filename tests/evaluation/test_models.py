@@ -14,6 +14,7 @@ from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, check_widths, evaluate_models
 from isotrope.evaluation.sets.domain import same_class
+from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.post.shortened import shortenings
 from isotrope.report import scores
@@ -97,8 +98,12 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     asked = EvaluationRequest.read(None, None, None, [pairs, texts])
     said: list[str] = []
 
+    def say(line: str) -> None:
+        if "prompt" in line:  # and not of the tokenizer, which knows no digits
+            said.append(line)
+
     def results(**given: str) -> tuple[float, float]:
-        (found,) = evaluate_models([str(prompted_model)], asked, prompts=Prompts(**given), say=said.append).values()
+        (found,) = evaluate_models([str(prompted_model)], asked, prompts=Prompts(**given), say=say).values()
         retrieved = found["retrieval, own data"]["classes"]["mrr@10"]
         return found["sts, own data"]["mine"]["spearman"]["test"], retrieved
 
@@ -109,7 +114,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     assert len(said) == 1
     assert "none is used outside searches: see" in said[0]
     search = EvaluationRequest.read(None, None, None, [texts])
-    evaluate_models([str(prompted_model)], search, say=said.append)
+    evaluate_models([str(prompted_model)], search, say=say)
     assert len(said) == 1, "a search uses the model's prompts"
     with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
         evaluate_models(["none"], EvaluationRequest.read(None, None, None, [pairs]), prompts=Prompts(query="find: "))
@@ -148,3 +153,12 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monk
     assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
     with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 257"):
         check_widths([name], shortenings("257", None))
+
+
+def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
+    questions = [(f"Вопрос номер {number}", f"Ответ на вопрос {number}") for number in range(4)]
+    said = list[str]()
+    evaluate_models(
+        ["isotrope/tiny"], EvaluationRequest.read(None, None, None, [read_labels(questions)]), say=said.append
+    )
+    assert len([line for line in said if "has no words of this script" in line]) == 1

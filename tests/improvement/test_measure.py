@@ -16,7 +16,6 @@ from isotrope.improvement.measure import (
     measure_trial,
     read_scores,
     speed_of,
-    unknown_warning,
     words_read,
     write_scores,
 )
@@ -60,9 +59,3 @@ def test_the_speed_is_that_of_a_few_texts(tiny_model: Path) -> None:
     speed, dimensions = speed_of(load(tiny_model), texts, Clock(100, now=lambda: float(next(ticks))))
     assert dimensions == 32
     assert speed == words_read(texts[:32]), "32 texts in one second"
-
-
-def test_a_text_in_another_script_is_one_warning() -> None:
-    model = load("isotrope/tiny")
-    assert unknown_warning(model, sentences(50)) == ""
-    assert "does not know" in unknown_warning(model, ["机器学习模型可以把句子变成向量。"] * 20)

@@ -12,7 +12,7 @@ from corpora import write
 from isotrope import load
 from isotrope.text import coverage as coverage_module
 from isotrope.text.corpus import Texts
-from isotrope.text.coverage import Coverage, coverage
+from isotrope.text.coverage import Coverage, coverage, unknown_warning
 from isotrope.text.sample import Sample
 
 
@@ -62,13 +62,34 @@ def test_of_many_or_long_texts_a_part_is_looked_at(
     assert len(look(model, opened, 32).lengths) == 10, "the part in which the limit was met"
 
 
-def test_unknown_tokens_are_counted_and_shown(
-    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer
-) -> None:
-    opened = corpus(write(tmp_path / "c.txt", "a b c 😀\nd e f 🎉 😀\n" + "a b c d e f g\n"))
-    found = look(model, opened, 10)
-    assert found.unknown == pytest.approx(3 / 16)
-    assert str(found).splitlines()[1].startswith("19 % of the tokens are unknown to the model's tokenizer, such as ")
-    assert set(found.examples) == {"😀", "🎉"}
-    rare = Coverage(found.lengths, True, 10, 0.009, ())
-    assert len(str(rare).splitlines()) == 1, "not worth a line"
+ENGLISH = "Machine learning turns sentences into vectors, and similar sentences are near each other."
+GERMAN = "Die Maschinen lernen, ähnliche Sätze über weite Entfernungen zu erkennen, weil Wörter häufig vorkommen."
+RUSSIAN = "Машинное обучение превращает предложения в векторы, и похожие предложения оказываются рядом."
+CHINESE = "机器学习模型可以把句子变成向量。我们今天去北京旅游，天气很好。"
+MODELS = ("isotrope/tiny", "isotrope/small")  # one has the letters of other scripts, the other does not
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_text_in_another_script_is_one_warning_with_the_advice(name: str) -> None:
+    model = load(name)
+    for text in (RUSSIAN, CHINESE):
+        warning = unknown_warning(model, [text] * 3)
+        assert warning.startswith("warning: ")
+        assert "\n" not in warning
+        assert warning.endswith("take a multilingual model or one of this language, or make one with isotrope pretrain")
+    assert "such as " in unknown_warning(model, [CHINESE])
+    assert unknown_warning(model, [ENGLISH, GERMAN]) == ""
+    assert unknown_warning(model, [GERMAN] * 3) == "", "umlauts are no other script"
+
+
+def test_letters_without_words_are_another_script_too() -> None:
+    warning = unknown_warning(load("isotrope/tiny"), [RUSSIAN])
+    assert "has no words of this script: 98 % of the tokens are single letters" in warning
+
+
+def test_few_unknown_tokens_are_not_worth_a_line(model: SentenceTransformer) -> None:
+    """Letters are tokens of this tokenizer."""
+    assert "3.0 % of the tokens are unknown to the model's tokenizer, such as 😀;" in unknown_warning(
+        model, ["a " * 97 + "😀 😀 😀"]
+    )
+    assert unknown_warning(model, ["a " * 99 + "😀"]) == ""

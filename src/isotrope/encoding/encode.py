@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 import xxhash
 from rich.console import Console
@@ -24,13 +25,14 @@ from isotrope.encoder.checksum import located
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoding.models import as_it_was, encoder_checksum, first_vector, opened, shown_name
 from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, Output, destination
-from isotrope.encoding.rows import write_rows
+from isotrope.encoding.rows import TEXT, write_rows
 from isotrope.encoding.tasks import Engine, WorkerModel, by_itself, by_processes, by_ray, check_engine
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts, draft_path
 from isotrope.store.disk import check_space, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
+from isotrope.text.coverage import STRANGE, unknown_warning
 from isotrope.text.files import not_read, passed_over
 from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
@@ -132,6 +134,9 @@ def encode(
             raise UserError(f"{given.name} has no rows", "give a file with sentences")
         if note := Prompts(prompt, prompt_name).note(encoder, shown_name(model)):
             shown.print(note)
+        first_texts = next(pq.ParquetFile(draft).iter_batches(STRANGE, columns=[TEXT]))[0].to_pylist()
+        if isinstance(encoder, SentenceTransformer) and (warning := unknown_warning(encoder, first_texts)):
+            shown.print(warning)
         checksum, dimension = encoder_checksum(encoder, first), first.shape[1]
         made_from = {
             "output": "folder" if place.whole is None else place.whole.suffix,

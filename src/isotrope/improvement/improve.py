@@ -38,7 +38,7 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.improvement.measure import unknown_warning, words_read
+from isotrope.improvement.measure import words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
 from isotrope.report.outcome import MODEL, REPORT, Outcome
@@ -47,13 +47,13 @@ from isotrope.store.job import Job
 from isotrope.store.records import Record, read_record
 from isotrope.text import Opened
 from isotrope.text.collection import Documents
+from isotrope.text.coverage import unknown_warning
 from isotrope.text.opened import Given
 from isotrope.training.processes import environment
 
 KIND = "improvement"
 MINUTES = 20.0
 FITTED_ON = 1500  # texts for the post steps
-LOOKED_AT = 500  # texts: whether the tokenizer knows them
 FEWEST = 2 * FEWEST_HELD_OUT  # documents
 SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
@@ -176,7 +176,7 @@ class _Work:
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
         start, judges, fitted_on = self._prepared(asked["pooling"], asked["seed"])
-        if warning := unknown_warning(encoder, fitted_on[:LOOKED_AT]):
+        if warning := unknown_warning(encoder, fitted_on):
             self.console.print(warning)
         self.console.print(threads_line())
         tried = recipes(raw, judges.titled, judges.short)

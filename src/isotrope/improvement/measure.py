@@ -18,12 +18,10 @@ from isotrope.improvement.candidates import Trial, linear_step
 from isotrope.improvement.decide import TaskScores
 from isotrope.store.atomic import new_file
 from isotrope.text.permutation import evenly
-from isotrope.text.tokens import TextReader
 from isotrope.types import Encoder, Matrix, Vector
 
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 PROBED = 32  # texts that tell how fast a model reads
-MANY_UNKNOWN = 0.02  # of the tokens
 _BETWEEN = "\t"  # of a candidate's name and a task's, in a file of scores
 
 
@@ -55,21 +53,6 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str], clock: Clock) -> 
         began = clock.spent
         dimensions = vectors_of(model, some, batch_size=PROBED).shape[1]
     return words_read(some) / max(clock.spent - began, 1e-6), dimensions
-
-
-def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
-    """One line if the model's tokenizer does not know many tokens of these texts, as of another language; else ""."""
-    reader = TextReader.from_model(model, "", JUDGED_LENGTH)
-    unknown = model.tokenizer.unk_token_id if reader else None
-    if reader is None or unknown is None or not texts or unknown in reader.tokenizer.encode("").ids:
-        return ""
-    ids, _ = reader(list(texts))
-    if (share := float(np.mean(np.asarray(ids) == unknown))) <= MANY_UNKNOWN:
-        return ""
-    return (
-        f"warning: the model's tokenizer does not know {100 * share:.0f} % of the tokens: choose a model for this "
-        "language, or make one with isotrope pretrain"
-    )
 
 
 def measure_trial(

@@ -43,7 +43,7 @@ from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 from isotrope.store.records import Record
-from isotrope.text.coverage import coverage
+from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
 from isotrope.training.pairs import dev_names, dev_pairs
@@ -132,6 +132,8 @@ def whiten(
                 console.print(warning)
         dim = int(encoder.get_embedding_dimension())
         drawn = Sample(corpus, None, seed).texts(sentences + HELD_OUT)
+        if warning := unknown_warning(encoder, drawn):
+            console.print(warning)
         kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0
         fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
         wanted = check_size(len(fitted_on), dim, k, exponent)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 
+from isotrope.text.permutation import evenly
 from isotrope.text.sample import Sample
 from isotrope.text.tokens import TextReader
 
 LOOKED_AT = 5_000  # texts: their share is the corpus's to 1.4 points in a hundred, in 95 of 100 cases
 _CHARACTERS = 1 << 22  # of them, at most: about a second's work
 MUCH = 0.25  # of the text; so much left unread is worth a warning
-MANY = 0.01  # of the tokens; so many unknown ones are worth a line
+STRANGE = 500  # texts that are enough to see whether the tokenizer knows their language
+MANY_UNKNOWN = 0.02  # of the tokens
+MANY_LETTERS = 0.5  # of the tokens, which stand for single letters: German has few, Russian without words nearly all
 _ROWS = 500  # read at a time
+_READ = 256  # tokens of a text that are enough to see its language
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +34,11 @@ class Coverage:
         lengths: (n,) tokens of each text that was looked at, uncut.
         whole: whether these are all texts of the run.
         limit: tokens that are read of a text.
-        unknown: tokens that the tokenizer does not know, as a share of all but its own marks.
-        examples: what some unknown tokens stand for.
     """
 
     lengths: npt.NDArray[np.int64]
     whole: bool
     limit: int
-    unknown: float
-    examples: tuple[str, ...]
 
     @property
     def read(self) -> float:
@@ -49,14 +51,10 @@ class Coverage:
         return int(np.quantile(self.lengths, 0.95, method="higher"))
 
     def __str__(self) -> str:
-        """One line on the cuts; a second one if many tokens are unknown."""
+        """One line on the cuts."""
         longer, count = int((self.lengths > self.limit).sum()), len(self.lengths)
         looked = f"{longer:,} of {count:,} texts" + ("" if self.whole else " looked at")
-        said = f"{looked} are longer than {self.limit} tokens; {_percent(self.read)} of the text is read"
-        if self.unknown > MANY:
-            shown = f", such as {' '.join(self.examples)}" if self.examples else ""
-            said += f"\n{_percent(self.unknown)} of the tokens are unknown to the model's tokenizer{shown}"
-        return said
+        return f"{looked} are longer than {self.limit} tokens; {_percent(self.read)} of the text is read"
 
     def warning(self, remedies: Sequence[str]) -> str:
         """One line, if much of the text is cut off; else nothing."""
@@ -79,23 +77,54 @@ def coverage(model: SentenceTransformer, prompt: str, sample: Sample, limit: int
     """
     if (reader := TextReader.from_model(model, prompt, limit)) is None:
         return None
-    tokenizer, unknown = reader.tokenizer, model.tokenizer.unk_token_id
-    tokenizer.no_truncation()
-    if unknown in tokenizer.encode("").ids:  # one mark for many ends, as GPT-2 has it
-        unknown = None
-    lengths, strangers, examples, looked = list[npt.NDArray[np.int64]](), 0, dict[str, None](), 0
-    for texts in _texts(sample):
-        ids, counts = reader(texts)
-        lengths.append(counts)
-        looked += len(texts)
-        if unknown is not None and (found := int((ids == unknown).sum())):
-            strangers += found
-            if len(examples) < 3:
-                examples |= dict.fromkeys(islice(_unknown(reader, texts, unknown), 3))
-    total = np.concatenate(lengths)
-    words = total.sum() - looked * tokenizer.num_special_tokens_to_add(False)
-    whole = looked == len(sample) * len(sample.corpus.columns)
-    return Coverage(total, whole, limit, strangers / max(1, int(words)), tuple(examples)[:3])
+    reader.tokenizer.no_truncation()
+    lengths = np.concatenate([reader(texts)[1] for texts in _texts(sample)])
+    return Coverage(lengths, len(lengths) == len(sample) * len(sample.corpus.columns), limit)
+
+
+def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
+    """One line if the model's tokenizer does not know the language of these texts; else "".
+
+    It does not if more than `MANY_UNKNOWN` of the tokens are unknown, or if it has the letters of a script but none of
+    its words: then more than `MANY_LETTERS` of the tokens are single letters, or bytes of one. Letters of ASCII do not
+    count, nor do Chinese characters and kana, which may be words.
+
+    Args:
+        model: whose tokenizer reads them. Nothing is said of one that is not of the `tokenizers` library.
+        texts: of any number, of which at most `STRANGE` are read, evenly.
+    """
+    own: Any = model.tokenizer
+    backend = getattr(own, "backend_tokenizer", own)
+    if not isinstance(backend, Tokenizer):
+        return ""
+    tokenizer = Tokenizer.from_str(backend.to_str())
+    tokenizer.enable_truncation(_READ)
+    mark = getattr(own, "unk_token", None) or getattr(tokenizer.model, "unk_token", None)
+    unknown = tokenizer.token_to_id(mark) if mark else None
+    tokens, letters, strangers = 0, 0, Counter[str]()
+    some = [texts[place] for place in evenly(len(texts), STRANGE)]
+    for text, encoded in zip(some, tokenizer.encode_batch(some, add_special_tokens=False), strict=True):
+        tokens += len(encoded.ids)
+        before = None
+        for token, (begin, end) in zip(encoded.ids, encoded.offsets, strict=True):
+            part = text[begin:end]
+            if token == unknown:
+                strangers[part[:12]] += 1
+            letters += (begin, end) == before or (len(part) == 1 and _is_only_a_letter(part))
+            before = begin, end
+    if (count := strangers.total()) > MANY_UNKNOWN * tokens:
+        shown = " ".join(part for part, _ in strangers.most_common(3))
+        problem = f"{_percent(count / tokens)} of the tokens are unknown to the model's tokenizer, such as {shown}"
+    elif letters > MANY_LETTERS * tokens:
+        problem = f"the model's tokenizer has no words of this script: {_percent(letters / tokens)} of the tokens are "
+        problem += "single letters"
+    else:
+        return ""
+    return f"warning: {problem}; take a multilingual model or one of this language, or make one with isotrope pretrain"
+
+
+def _is_only_a_letter(character: str) -> bool:
+    return character > "\x7f" and character.isalpha() and not "\u2e80" <= character <= "\u9fff"
 
 
 def _texts(sample: Sample) -> Iterator[list[str]]:
@@ -107,15 +136,6 @@ def _texts(sample: Sample) -> Iterator[list[str]]:
         yield texts
         if (characters := characters + sum(map(len, texts))) >= _CHARACTERS:
             return
-
-
-def _unknown(reader: TextReader, texts: list[str], unknown: int) -> Iterator[str]:
-    """What the unknown tokens of some texts stand for, shortened."""
-    for text in texts:
-        encoded = reader.tokenizer.encode(reader.prompt + text)
-        for token, (begin, end) in zip(encoded.ids, encoded.offsets, strict=True):
-            if token == unknown and begin < end:
-                yield (reader.prompt + text)[begin : min(end, begin + 12)]
 
 
 def _percent(share: float) -> str:

@@ -31,7 +31,7 @@ from isotrope.preset.preset import Preset, build_objective, open_teachers, unope
 from isotrope.store.job import Job
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Texts
-from isotrope.text.coverage import coverage
+from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs, RunSettings
@@ -95,6 +95,8 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
         folder.begin(preset, watched[:SHOWN])
         _announce(console, settings, preset, model, sample, selects=bool(inputs.selecting))
         _announce_coverage(console, preset, model, sample, bool(settings.corpus.split or preset.pairs))
+        if warning := unknown_warning(model, watched):
+            console.print(warning)
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
             console.print(note)
