@@ -6,7 +6,6 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -17,7 +16,6 @@ import pytest
 from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
-from conftest import ROOT
 from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
@@ -27,23 +25,17 @@ from isotrope.store.mark import claim
 from isotrope.training.checkpoints import checkpoint_step, whole_checkpoints
 from toy import TOY, curve, run_toy, same, weights
 
-APART = "import sys, torch, toy; torch.set_num_threads(1); toy.run_toy(sys.argv[1], toy.Path(sys.argv[2]))"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *sys.path])}
-
 
 def sealed(output: Path) -> list[Path]:
     return list(output.glob("checkpoints/checkpoint-*/complete.json"))
 
 
 def test_a_run_killed_at_any_moment_ends_with_the_same_weights(corpus, finished, tmp_path):
-    code = "import sys, torch, toy; torch.set_num_threads(1); toy.run_toy(sys.argv[1], toy.Path(sys.argv[2]))"
-    command = [sys.executable, "-c", code, str(corpus), str(tmp_path)]
-    paths = os.pathsep.join([str(ROOT / "tests"), *sys.path])
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stderr=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 120
-        while len(sealed(tmp_path)) < 2 and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.kill()
+    child, deadline = Child(corpus, tmp_path), time.monotonic() + 120
+    while len(sealed(tmp_path)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
     steps = TOY.tokens // TOY.step_tokens
     assert checkpoint_step(whole_checkpoints(tmp_path / "checkpoints")[-1]) < steps
     torn = tmp_path / "checkpoints" / f"checkpoint-{steps - 1}"  # as if the kill had come while this one was written
@@ -166,15 +158,13 @@ def test_a_damaged_checkpoint_is_named_and_the_older_one_is_used(corpus, finishe
     assert [row["step"] for row in curve(output)] == list(range(1, 21))
 
 
-@pytest.mark.parametrize(
-    ("name", "contents"),
-    [("text/tokens.bin", b"odd"), ("vectors/vectors.npy", b""), ("tokenizer/tokenizer.json", b"{}")],
-)
-def test_what_was_made_of_the_text_is_made_again_where_it_is_damaged(corpus, finished, tmp_path, name, contents):
+def test_what_was_made_of_the_text_is_made_again_where_it_is_damaged(corpus, finished, tmp_path):
     stop(corpus, tmp_path, lines=1)
     for checkpoint in tmp_path.glob("checkpoints/checkpoint-*"):
         shutil.rmtree(checkpoint)
-    (tmp_path / "prepared" / name).write_bytes(contents)
+    damaged = {"text/tokens.bin": b"odd", "vectors/vectors.npy": b"", "tokenizer/tokenizer.json": b"{}"}
+    for name, contents in damaged.items():
+        (tmp_path / "prepared" / name).write_bytes(contents)
     run_toy(corpus, tmp_path)
     assert same(weights(tmp_path), weights(finished))
 

@@ -12,10 +12,10 @@ from scipy import stats
 
 from isotrope.evaluation.significance import compare, compare_draws, interval, resample
 from isotrope.study.analyse import claim_answer, study_record
+from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import column_of, suite_scores
 from isotrope.study.document import study_pages
 from isotrope.study.statistics import detectable, holm, paired_test, power, seeds_needed
-from isotrope.study.summary import cells_summary, without_paths
 from studies import measured, planned, spec_of
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,17 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import Stopped, UserError
 from isotrope.store.mark import put_mark
 from isotrope.study import Study, study
-from isotrope.study.progress import Board
+from isotrope.study.cell import Cell
+from isotrope.study.execute import Board
 from isotrope.study.spec import read_study
-from studies import numbers, planned, quiet, write_study
+from studies import measured, numbers, planned, quiet, spec_of, write_study
 
+Write = Callable[..., Path]
 RAW = "[rows.raw]\ntrain = false\n"
 CLS = 'set = ["encoder.pooling=cls"]\n'
 
 
-def test_a_failing_cell_is_reported_and_the_others_go_on(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
+def test_a_failing_cell_is_reported_and_the_others_go_on(write: Write, tmp_path: Path) -> None:
     rows = """
     [rows.good]
     train = false
@@ -35,7 +36,7 @@ def test_a_failing_cell_is_reported_and_the_others_go_on(
     preset = "whitenedcse"
     set = ["views.sgw.groups=5"]
     """
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
+    file = write(rows)
     said = Console(record=True, width=200, file=io.StringIO())
     done = study(file, output=tmp_path / "out", console=said)
     assert len(done.failed) == 2
@@ -47,9 +48,7 @@ def test_a_failing_cell_is_reported_and_the_others_go_on(
     assert "broken, seed 0 failed" in said.export_text()
 
 
-def test_a_stopped_study_shows_what_is_finished(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C when the first cell is done."""
 
     def stop(*_: object) -> None:
@@ -57,10 +56,7 @@ def test_a_stopped_study_shows_what_is_finished(
 
     monkeypatch.setattr(Board, "finished", stop)
     with pytest.raises(Stopped, match=r"table\.md shows them"):
-        study(
-            write_study(tmp_path, tiny_model, corpus_file, pairs_file, f'{RAW}{RAW.replace("raw", "cls")}{CLS}'),
-            output=tmp_path / "out", console=quiet(),
-        )  # fmt: skip
+        study(write(f"{RAW}{RAW.replace('raw', 'cls')}{CLS}"), output=tmp_path / "out", console=quiet())
     record = json.loads((tmp_path / "out" / "study.json").read_text())
     assert record["scale"]["finished"] == 1
     assert "1 of 2 cells are finished" in (tmp_path / "out" / "table.md").read_text()
@@ -75,10 +71,8 @@ def test_the_number_of_workers_changes_no_score(finished: Study, small: Path, tm
     assert {environment["threads"] for environment in alone["environments"]} == {1}
 
 
-def test_a_damaged_cell_is_run_again_and_that_is_said(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, RAW)
+def test_a_damaged_cell_is_run_again_and_that_is_said(write: Write, tmp_path: Path) -> None:
+    file = write(RAW)
     first = study(file, output=tmp_path / "out", console=quiet())
     (result,) = tmp_path.glob("out/cells/*/result.json")
     for damage in ("{}", result.read_text()[:99]):
@@ -90,10 +84,8 @@ def test_a_damaged_cell_is_run_again_and_that_is_said(
         assert "raw, seed 0 is run again" in line
 
 
-def test_nothing_foreign_is_deleted_or_written_to(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, f"[rows.SimCSE]\n{RAW}", seeds=1)
+def test_nothing_foreign_is_deleted_or_written_to(write: Write, tmp_path: Path) -> None:
+    file = write(f"[rows.SimCSE]\n{RAW}")
     thesis = tmp_path / "thesis"
     thesis.mkdir()
     (thesis / "result.json").write_text("mine")
@@ -147,3 +139,52 @@ def test_names_are_text_and_not_markup(tiny_model: Path, pairs_file: Path, tmp_p
 
 def in_ascii() -> Console:
     return plain_console(file=io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+
+
+@pytest.fixture
+def cell(corpus_file: Path, tmp_path: Path) -> Cell:
+    """A finished one."""
+    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 1\n[rows.A]\n"), tmp_path)
+    (cell,) = measured(made, lambda _: {"Avg.": 50.0}, draws=9).cells.values()
+    assert cell.record()
+    assert not cell.damaged
+    return cell
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("result.json", ""), ("result.json", "{}"), ("result.json", '{"scores": 1'), ("numbers/draws.npz", "damaged")],
+)
+def test_a_damaged_record_or_a_damaged_file_beside_it_counts_as_missing(cell: Cell, name: str, text: str) -> None:
+    (cell.folder / name).write_text(text)
+    assert cell.record() is None
+    assert cell.damaged
+
+
+def test_progress_shows_rows_seeds_and_means(corpus_file: Path, tmp_path: Path) -> None:
+    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 4\n[rows.A]\n"), tmp_path)
+    *_, last = measured(made, lambda cell: {"Avg.": 50.0 + cell.seed}).cells.values()
+    (last.folder / "result.json").unlink()
+    shown = Console(width=120, record=True, file=io.StringIO())
+    shown.print(Board(made, 2, shown))
+    text = shown.export_text()
+    for said in ("3 of 4", "51.00", "1 of 4 cells left"):
+        assert said in text
+
+
+def test_what_is_left_is_said_with_each_cell(corpus_file: Path, tmp_path: Path) -> None:
+    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n[rows.B]\npreset = 'dclr'\n"), tmp_path)
+    said = Console(record=True, width=200, file=io.StringIO())
+    board = Board(made, 1, said)
+    first, second, *_ = made.cells.values()
+    board.started(first)
+    measured(made, lambda _: {"Avg.": 50.0})
+    record = first.record()
+    assert record is not None
+    board.finished(first, record)
+    board.started(second)
+    board.failed(second, "no memory")
+    lines = said.export_text().splitlines()
+    assert lines[0].startswith(f"{first.label}, seed 0: Avg. 50.00 (0 s); {len(made.cells) - 1} of {len(made.cells)}")
+    assert lines[1] == f"{second.label}, seed {second.seed} failed: no memory"
+    assert board.lost == {second.key: "no memory"}

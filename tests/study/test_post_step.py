@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-import isotrope.text as text
+import isotrope.text
 from conftest import WORDS, sentences
 from isotrope.encoder import load
 from isotrope.encoder.word_vectors import WordVectors
@@ -17,62 +19,70 @@ from isotrope.evaluation.sts import score, similarities
 from isotrope.post.whitening import Whitening
 from isotrope.study import study
 from isotrope.study.columns import sts_scores
+from isotrope.study.plan import StudyPlan
 from isotrope.study.post_step import fresh, with_post_step
 from isotrope.study.run_cell import reading, run_cell
 from isotrope.study.spec import read_study
 from isotrope.text.batches import PermutedBatches
-from isotrope.text.opened import open as text_open
 from isotrope.training.pairs import dev_pairs, judges
 from studies import planned, quiet, write_study
+
+Plan = Callable[..., StudyPlan]
+
+
+def judging(pairs_file: Path) -> Any:
+    """The half of the pairs that judges."""
+    (parts,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
+    (pairs,) = parts.values()
+    return pairs
+
+
+def fitted(step: Any, corpus_file: Path) -> Any:
+    """The step, fitted on the sentences that a training of seed 0 visits."""
+    opened = isotrope.text.open(corpus_file).texts()
+    rows = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)
+    return step.fit(opened.dataset[rows.tolist()]["text"])
+
+
+def cosines_of(encoder: Any, pairs_file: Path) -> Any:
+    """Cosines of the judging pairs, encoded at once."""
+    pairs = judging(pairs_file)
+    both = encoder.encode([*pairs.first, *pairs.second])
+    both /= np.linalg.norm(both, axis=1, keepdims=True)
+    return (both[: len(pairs)] * both[len(pairs) :]).sum(axis=1)
 
 
 @pytest.mark.parametrize(
     "then", ["whitening:fit=text.txt", "sif", "flux", "whitening:k=0", "flow:fit=target,sentences=5"]
 )
-def test_a_step_that_has_other_sentences_is_refused_first(
-    then: str, tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
-) -> None:
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, f'[rows.white]\nthen = "{then}"\n')
+def test_a_step_that_has_other_sentences_is_refused_first(then: str, plan: Plan) -> None:
     with pytest.raises(UserError, match="then = "):
-        planned(read_study(file), tmp_path / "out")
+        plan(f'[rows.white]\nthen = "{then}"\n')
 
 
-def test_a_step_behind_is_fitted_on_the_sentences_that_the_row_has(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+def test_a_step_is_fitted_on_the_sentences_of_the_row_or_of_the_test(
+    plan: Plan, tiny_model: Path, corpus_file: Path, pairs_file: Path
 ) -> None:
-    rows = '[rows.plain]\ntrain = false\n[rows.white]\ntrain = false\nthen = "whitening:k=4,exponent=0.25"\n'
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
-    cells = {cell.label: cell for cell in planned(read_study(file), tmp_path / "out").cells.values()}
+    rows = """
+    [rows.plain]
+    train = false
+    [rows.white]
+    train = false
+    then = "whitening:k=4,exponent=0.25"
+    [rows.target]
+    train = false
+    then = "whitening:k=4,fit=target"
+    """
+    cells = {cell.label: cell for cell in plan(rows).cells.values()}
     found = {label: run_cell(cell) for label, cell in cells.items()}
     assert found["white"]["settings"]["then"] == "whitening:k=4,exponent=0.25"
     assert "then" not in found["plain"]["settings"]
-
-    opened = text_open(corpus_file).texts()
-    rows_of_seed = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)  # as a training of seed 0 visits them
     encoder = load(tiny_model, "mean")
-    fitted = Whitening(k=4, exponent=0.25).behind(encoder).fit(opened.dataset[rows_of_seed.tolist()]["text"])
-    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()  # the half that judges
-    (pairs,) = held.values()
-    sides = (fitted.encode(side) for side in (pairs.first, pairs.second))
-    expected = np.prod([side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides], axis=0).sum(axis=1)
-    ((_, white),), ((_, plain),) = (cells[row].cosines().values() for row in ("white", "plain"))
+    expected = cosines_of(fitted(Whitening(k=4, exponent=0.25).behind(encoder), corpus_file), pairs_file)
+    ((_, plain),), ((_, white),), ((_, target),) = (cells[row].cosines().values() for row in cells)
     np.testing.assert_allclose(white, expected, atol=1e-4)
     assert not np.allclose(plain, expected, atol=1e-2)
-
-
-def test_on_the_target_a_step_is_fitted_on_the_sentences_of_the_test(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
-) -> None:
-    rows = '[rows.white]\ntrain = false\nthen = "whitening:k=4,fit=target"\n'
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
-    (cell,) = planned(read_study(file), tmp_path / "out").cells.values()
-    run_cell(cell)
-    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
-    (pairs,) = held.values()
-    both = Whitening(k=4).behind(load(tiny_model, "mean")).encode([*pairs.first, *pairs.second])
-    both /= np.linalg.norm(both, axis=1, keepdims=True)
-    ((_, cosines),) = cell.cosines().values()
-    np.testing.assert_allclose(cosines, (both[: len(pairs)] * both[len(pairs) :]).sum(axis=1), atol=1e-4)
+    np.testing.assert_allclose(target, cosines_of(Whitening(k=4).behind(encoder), pairs_file), atol=1e-4)
 
 
 def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_file: Path, pairs_file: Path) -> None:
@@ -112,7 +122,7 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
     assert [claim["claim"] for claim in done.record["claims"]] == ["words"]
     assert "words.txt" in str(done.record["scale"]["backbones"])
     assert str(tmp_path) not in json.dumps(done.record)
-    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
+    held = {"test": judging(pairs_file)}
     assert scores["GloVe"] == pytest.approx(
         sts_scores(score({"pairs": held}, similarities(WordVectors(tmp_path / "words.txt"), {"pairs": held})))["Avg."]
     )
@@ -124,7 +134,7 @@ def test_word_vectors_are_a_row_where_a_file_is_named(tmp_path: Path, corpus_fil
 def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, corpus_file: Path) -> None:
     encoder = load(tiny_model, "mean")
     for then in ("", "whitening:k=4", "whitening:k=4,fit=target"):
-        judged = with_post_step(encoder, then, text.open(corpus_file), 96, 0)
+        judged = with_post_step(encoder, then, isotrope.text.open(corpus_file), 96, 0)
         texts = sentences(20)
         before = judged.encode(texts)
         with reading(encoder, 4, "fp32"):
@@ -132,48 +142,18 @@ def test_vectors_are_remembered_until_they_are_asked_for_anew(tiny_model: Path, 
             assert not np.allclose(fresh(judged).encode(texts), before, atol=1e-3), then
 
 
-def test_behind_a_model_that_keeps_its_head_the_head_stays(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
-) -> None:
-    keep = 'set = ["train.keep_head=true", "encoder.pooling=mean"]\n'
-    rows = f'[rows.plain]\n{keep}[rows.centred]\nthen = "whitening:exponent=0"\n{keep}'
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
-    made = planned(read_study(file), tmp_path / "out")
-    for cell in made.cells.values():
-        run_cell(cell)
-    trained = load(made.cells[made.rows["plain"][0]].model)
-    assert len(trained) == 3, "encoder, pooling, head"
-    opened = text_open(corpus_file).texts()
-    step = Whitening(exponent=0).behind(trained)
-    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96).tolist()]["text"])
-    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
-    (pairs,) = held.values()
-    first, second = (
-        side / np.linalg.norm(side, axis=1, keepdims=True) for side in map(step.encode, (pairs.first, pairs.second))
-    )
-    ((_, cosines),) = made.cells[made.rows["centred"][0]].cosines().values()
-    np.testing.assert_allclose(cosines, (first * second).sum(axis=1), atol=1e-4)
-
-
+@pytest.mark.parametrize(("keep_head", "step"), [("true", Whitening(exponent=0)), ("false", Whitening())])
 def test_a_model_is_trained_once_whatever_stands_behind_it(
-    tmp_path: Path, tiny_model: Path, corpus_file: Path, pairs_file: Path
+    plan: Plan, corpus_file: Path, pairs_file: Path, keep_head: str, step: Whitening
 ) -> None:
-    rows = '[rows.plain]\n[rows.white]\nthen = "whitening"\n[rows.short]\nthen = "whitening:k=4"\n'
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
-    made = planned(read_study(file), tmp_path / "out")
+    """A model that keeps its head has it before the step, too."""
+    keep = f'set = ["train.keep_head={keep_head}", "encoder.pooling=mean"]\n'
+    rows = f'[rows.plain]\n{keep}[rows.white]\nthen = "whitening:exponent={step.exponent}"\n{keep}'
+    made = plan(rows + f'[rows.short]\nthen = "whitening:k=4"\n{keep}')
     assert sum(cell.train for cell in made.cells.values()) == 1
-    alone = planned(read_study(file), tmp_path / "out", only=["plain"])
-    assert made.rows["plain"] == alone.rows["plain"]
+    assert made.rows["plain"] == plan(rows, only=("plain",)).rows["plain"]
     assert len({run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}) == 3
-    cell = made.cells[made.rows["white"][0]]
-    trained = made.cells[made.rows["plain"][0]].model
-    step = Whitening().behind(load(trained))
-    opened = text_open(corpus_file).texts()
-    step.fit(opened.dataset[PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96).tolist()]["text"])
-    ((_, cosines),) = cell.cosines().values()
-    (held,) = judges(None, dev_pairs([str(pairs_file)], None), None)[0].values()
-    (pairs,) = held.values()
-    sides = [
-        side / np.linalg.norm(side, axis=1, keepdims=True) for side in map(step.encode, (pairs.first, pairs.second))
-    ]
-    np.testing.assert_allclose(cosines, (sides[0] * sides[1]).sum(axis=1), atol=1e-4)
+    trained = load(made.cells[made.rows["plain"][0]].model)
+    assert len(trained) == (3 if keep_head == "true" else 2), "encoder, pooling, head"
+    ((_, cosines),) = made.cells[made.rows["white"][0]].cosines().values()
+    np.testing.assert_allclose(cosines, cosines_of(fitted(step.behind(trained), corpus_file), pairs_file), atol=1e-4)

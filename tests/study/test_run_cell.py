@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from conftest import sentences
 from isotrope.encoder import load
 from isotrope.errors import UserError
 from isotrope.study.cell import Cell
-from isotrope.study.plan import Place, plan_study
+from isotrope.study.plan import Place, StudyPlan, plan_study
 from isotrope.study.run_cell import reading, run_cell
 from isotrope.study.spec import read_study
 from oracle.similarity import DATA
 from studies import planned, spec_of, write_study
 
+Plan = Callable[..., StudyPlan]
 needs_collections = pytest.mark.skipif(not (DATA / "domain" / "cacm").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
 
 
@@ -43,10 +45,9 @@ def test_an_untrained_row_is_judged_as_the_others_by_half_of_every_dev_set(
 
 
 def test_the_memory_of_a_training_that_a_stopped_process_has_ended_is_not_known(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, "[rows.SimCSE]\n", seeds=1)
-    (stopped,) = planned(read_study(file), tmp_path / "out").cells.values()
+    (stopped,) = plan("[rows.SimCSE]\n").cells.values()
     with monkeypatch.context() as patch:
         patch.setattr(isotrope.study.run_cell, "_suites", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -56,12 +57,9 @@ def test_the_memory_of_a_training_that_a_stopped_process_has_ended_is_not_known(
     assert scores["minutes"] > 0
 
 
-def test_an_untrained_row_can_be_a_student_of_its_backbone(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
+def test_an_untrained_row_can_be_a_student_of_its_backbone(plan: Plan) -> None:
     rows = '[rows.raw]\ntrain = false\n[rows.short]\ntrain = false\nset = ["encoder.student=layers:1"]\n'
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows, seeds=1)
-    raw, short = (run_cell(cell) for cell in planned(read_study(file), tmp_path / "out").cells.values())
+    raw, short = map(run_cell, plan(rows).cells.values())
     assert raw["scores"]["Avg."] != short["scores"]["Avg."]
 
 
@@ -102,12 +100,9 @@ def test_a_model_reads_less_for_a_while(tiny_model: Path) -> None:
         assert model.max_seq_length == own
 
 
-def test_two_processes_never_work_on_one_cell(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_never_work_on_one_cell(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second waits, and takes what the first has measured."""
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, "[rows.raw]\ntrain = false\n")
-    (cell,) = planned(read_study(file), tmp_path / "out").cells.values()
+    (cell,) = plan("[rows.raw]\ntrain = false\n").cells.values()
     measure, calls = isotrope.study.run_cell._measured, []
 
     def counted(cell: Cell) -> dict[str, Any]:
@@ -134,18 +129,55 @@ def test_pairs_of_documents_are_a_row_beside_rows_of_texts(tiny_model: Path, pai
     assert "pairs" not in results["SimCSE"]["settings"]
 
 
-def test_a_loss_of_sentence_transformers_is_a_row(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
+def test_a_loss_of_sentence_transformers_is_a_row(plan: Plan) -> None:
     """With its own options; the study's settings of other components pass it by."""
     loss = "sentence_transformers.sentence_transformer.losses:GISTEmbedLoss"
     row = ["views=false", "scores=false", "terms=false", "teachers.before.kind=initial", f"loss={loss}"]
     row += ["loss_options.guide=before", "loss_options.temperature=0.05"]
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, f"[rows.GIST]\nset = {row}\n", seeds=1)
-    spec = read_study(file, {"positives": True})
-    (cell,) = planned(spec, tmp_path / "out", forced=["train.eval_steps=2"]).cells.values()
+    made = plan(f"[rows.GIST]\nset = {row}\n", forced=("train.eval_steps=2",), positives=True)
+    (cell,) = made.cells.values()
     result = run_cell(cell)
     assert result["selection"]["steps"] == 6
     assert result["settings"]["loss"] == loss
     assert result["settings"]["loss_options"] == {"guide": "before", "temperature": 0.05}
     assert "diversity" not in result["scores"], "it has no views"
+
+
+POSITIVES = """
+[rows.SimCSE]
+preset = "simcse"
+train = false
+[rows.whitened]
+preset = "whitenedcse"
+set = ["views.sgw.groups=16"]
+[rows."one pass"]
+preset = "whitenedcse"
+set = ["views.sgw.groups=16", "views.passes=1", "views.sgw.copies=3"]
+train = false
+[rows.raw]
+preset = "whitenedcse"
+set = ["views.sgw.groups=16", "encoder.dropout=0.2"]
+train = false
+[rows.behind]
+train = false
+then = "whitening:k=4"
+"""
+
+
+def test_whitening_makes_positives_more_diverse_and_a_column_shows_it(plan: Plan) -> None:
+    found = {cell.label: run_cell(cell)["scores"] for cell in plan(POSITIVES, positives=True).cells.values()}
+    simcse, whitened, raw = found["SimCSE"], found["whitened"], found["raw"]
+    assert simcse["feature diversity"] == simcse["diversity"] > 0, "nothing stands between the encoder and the head"
+    for row in (whitened, raw):
+        assert row["diversity"] > row["feature diversity"] > 0
+    assert "feature diversity" not in found["one pass"], "one view lies apart from no other"
+    assert 0 < found["one pass"]["diversity"] < whitened["diversity"]
+    assert "diversity" not in found["behind"]
+
+
+def test_positives_decide_the_key_only_where_they_are_asked_for(plan: Plan) -> None:
+    rows = "[rows.raw]\ntrain = false\n"
+    assert plan(rows, sentences=48).cells.keys() == plan(rows, sentences=96).cells.keys(), "no text is read"
+    assert (
+        plan(rows, sentences=48, positives=True).cells.keys() != plan(rows, sentences=96, positives=True).cells.keys()
+    )

@@ -31,6 +31,7 @@ PAPERS = {  # name as the captions give it -> where to read it
     "Wang and Isola, 2020": "https://arxiv.org/abs/2005.10242",
 }
 TIME_COLOURS = {"before": BEFORE, "after": AFTER}
+UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}
 BINS = 40  # of a histogram, over the cosines' range
 STYLE = {
     "figure.constrained_layout.use": True, "figure.facecolor": PAPER,
@@ -46,7 +47,7 @@ STYLE = {
 
 def loss_terms(curves: Mapping[str, Curve]) -> Figure:
     """Loss and its terms over the steps; a logarithmic scale if they fall by more than a factor of ten."""
-    figure, axes = _new()
+    figure, axes = new_figure()
     values = np.concatenate([np.asarray(curve[1], float) for curve in curves.values()])
     if values.min() > 0 and values.max() > 10 * values.min():
         _logarithmic(axes)
@@ -57,7 +58,7 @@ def loss_terms(curves: Mapping[str, Curve]) -> Figure:
 
 def dev_scores(curves: Mapping[str, Curve], kept: int | None) -> Figure:
     """Dev score over the steps, in points; the first curve selects; the step whose weights were kept is marked."""
-    figure, axes = _new()
+    figure, axes = new_figure()
     axes.margins(y=0.25)
     _curves(axes, curves, "{:.2f}", marker="o")
     steps, values = next(iter(curves.values()))
@@ -75,7 +76,7 @@ def space_path(
     steps: Sequence[int], alignment: Sequence[float], uniformity: Sequence[float], kept: int | None
 ) -> Figure:
     """Alignment against uniformity: one point for each evaluation, joined in the order of training."""
-    figure, axes = _new()
+    figure, axes = new_figure()
     axes.plot(uniformity, alignment, color=BEFORE, lw=1)
     axes.plot(uniformity, alignment, "o", color=AFTER, ls="none")
     for step, place in {steps[-1]: (6, 6), steps[0]: (6, -12)}.items():
@@ -87,13 +88,13 @@ def space_path(
         axes.legend(loc="upper right", labelcolor=INK, handletextpad=0.2)
     axes.margins(0.2)
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.set(xlabel="uniformity (lower: spread wider)", ylabel="alignment (lower: positives closer)")
+    axes.set(xlabel=UNITS["uniformity"], ylabel=UNITS["alignment"])
     return figure
 
 
 def changes(tasks: Sequence[str], difference: Sequence[float], low: Sequence[float], high: Sequence[float]) -> Figure:
     """Change of each task in points with its 95 % interval, the first task on top."""
-    figure, axes = _new(height=0.9 + 0.26 * len(tasks))
+    figure, axes = new_figure(height=0.9 + 0.26 * len(tasks))
     places = np.arange(len(tasks))[::-1]
     axes.axvline(0, color=MUTED, lw=1)
     axes.hlines(places, low, high, color=AFTER, lw=1.7)
@@ -122,7 +123,7 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
 
     Heights are shares of the band's pairs, all on one scale. Dots are medians.
     """
-    figure, axes = _new(height=3.3)
+    figure, axes = new_figure(height=3.3)
     edges = cosine_edges(*(values for _, times in bands for values in times.values()))
     shares = [
         {time: histogram(values, edges) / max(len(values), 1) for time, values in times.items()} for _, times in bands
@@ -147,13 +148,13 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(-0.12, len(bands))
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
-    _legend(axes)
+    add_legend(axes)
     return figure
 
 
 def in_batch_cosines(cosines: Mapping[str, Vector]) -> Figure:
     """Histogram of the cosines of unrelated sentences, before and after; the mean in the legend."""
-    figure, axes = _new()
+    figure, axes = new_figure()
     edges = cosine_edges(*cosines.values())
     for time, values in cosines.items():
         shares = 100 * histogram(values, edges) / max(len(values), 1)
@@ -161,13 +162,13 @@ def in_batch_cosines(cosines: Mapping[str, Vector]) -> Figure:
             axes.stairs(shares, edges, fill=True, color=TIME_COLOURS[time], alpha=0.25)
         axes.stairs(shares, edges, color=TIME_COLOURS[time], lw=1.5, label=f"{time}: mean {values.mean():.3f}")
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
-    _legend(axes)
+    add_legend(axes)
     return figure
 
 
 def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure:
     """Share of the variance along each principal direction, largest first; the effective rank in the legend."""
-    figure, axes = _new()
+    figure, axes = new_figure()
     _logarithmic(axes)
     for time, values in shares.items():
         some = 100 * values[values > 1e-7]
@@ -178,12 +179,13 @@ def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure
             label=f"{time}: effective rank {ranks[time]:.1f}",
         )
     axes.set(xlabel="principal direction", ylabel="% of the variance")
-    _legend(axes)
+    add_legend(axes)
     return figure
 
 
-def _new(height: float = 2.7) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(4.2, height))
+def new_figure(height: float = 2.7, width: float = 4.2) -> tuple[Figure, Axes]:
+    """An empty figure, in inches."""
+    figure = Figure(figsize=(width, height))
     return figure, figure.add_subplot()
 
 
@@ -195,9 +197,9 @@ def _logarithmic(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _legend(axes: Axes) -> None:
-    """The legend, above the axes, one line for each entry."""
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2)
+def add_legend(axes: Axes, columns: int = 1) -> None:
+    """The legend, above the axes."""
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2, ncols=columns)
 
 
 def _curves(axes: Axes, curves: Mapping[str, Curve], number: str, marker: str = "") -> None:

@@ -10,12 +10,12 @@ import numpy as np
 
 from isotrope.evaluation.significance import compare_draws
 from isotrope.store.records import Record
+from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
 from isotrope.study.spec import Claim
 from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed
-from isotrope.study.summary import cells_summary, without_paths
 
 OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs
 

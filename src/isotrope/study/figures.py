@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from isotrope.evaluation.geometry import by_gold_band
-from isotrope.report.figures import style, svg
+from isotrope.report.figures import UNITS, add_legend, new_figure, style, svg
 from isotrope.report.page import INK, SERIES
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
@@ -20,10 +18,7 @@ from isotrope.store.records import Record
 from isotrope.study.cell import Cell
 from isotrope.study.document import means
 from isotrope.study.plan import StudyPlan
-from isotrope.study.run_cell import BINS
 from isotrope.study.spec import FigureSettings
-
-UNITS = {"alignment": "alignment (lower: positives closer)", "uniformity": "uniformity (lower: spread wider)"}
 
 
 def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
@@ -32,7 +27,7 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     for name, wanted in plan.spec.figures.items():
         rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]
         rows = [row for row in rows if row["scores"] and row["kind"] != "teacher"]
-        with style(), rc_context({"text.parse_math": False}):  # names of rows are no formulas
+        with style():
             figure = KINDS[wanted.kind](plan, rows, wanted) if rows else None
             if figure is not None:
                 with writing(folder):
@@ -43,7 +38,7 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
 
 def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Means of the columns with one standard deviation; one group for each row."""
-    figure, axes = _new(height=0.9 + 0.2 * len(rows) * len(wanted.columns))
+    figure, axes = new_figure(0.9 + 0.2 * len(rows) * len(wanted.columns), 5.4)
     for i, column in enumerate(wanted.columns):
         found = [means(row).get(column, (np.nan, None, 0)) for row in rows]
         places = np.arange(len(rows))[::-1] - 0.8 * (i + 0.5) / len(wanted.columns) + 0.4
@@ -53,7 +48,8 @@ def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set(xlabel="mean ± standard deviation over seeds")
-    _legend(axes, len(wanted.columns) > 1)
+    if len(wanted.columns) > 1:
+        add_legend(axes, 2)
     return figure
 
 
@@ -70,7 +66,7 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
                 lines.setdefault(name, []).append((float(row["at"][wanted.x]), found[column][0], found[column][1] or 0))
     if not lines:
         return None
-    figure, axes = _new()
+    figure, axes = new_figure(2.9, 5.4)
     for i, (name, points) in enumerate(lines.items()):
         x, y, spread = map(list, zip(*sorted(points), strict=True))
         axes.errorbar(x, y, yerr=spread, marker="o", color=SERIES[i % len(SERIES)], label=name)
@@ -82,7 +78,8 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
         axes.set_xticks(places, [f"{x:g}" for x in places])
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=wanted.x, ylabel=", ".join(wanted.columns))
-    _legend(axes, len(lines) > 1)
+    if len(lines) > 1:
+        add_legend(axes, 2)
     return figure
 
 
@@ -101,7 +98,8 @@ def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
                 marker = "o" if len(steps) < 10 else ""
                 axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker)
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
-        _legend(axes, place == 0)
+        if place == 0:
+            add_legend(axes, 2)
     return None if empty else figure
 
 
@@ -117,7 +115,7 @@ def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
     found = {label: own for label, own in found.items() if "alignment" in own and "uniformity" in own}
     if not found:
         return None
-    figure, axes = _new()
+    figure, axes = new_figure(2.9, 5.4)
     for i, (label, own) in enumerate(found.items()):
         at = own["uniformity"][0], own["alignment"][0]
         score = f" {own[wanted.columns[0]][0]:.2f}" if wanted.columns[0] in own else ""
@@ -130,7 +128,7 @@ def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
 
 def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Cosines of test pairs by bands of their gold score, all seeds together: medians, and the middle 80 %."""
-    figure, axes = _new(height=3.3)
+    figure, axes = new_figure(3.3, 5.4)
     labels: list[str] = []
     for i, row in enumerate(rows):
         sets = [cell.cosines() for cell in _finished(plan, row)]
@@ -149,21 +147,22 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
         return None
     axes.set_yticks(np.arange(len(labels)) + 0.35, labels)
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
-    _legend(axes, True)
+    add_legend(axes, 2)
     return figure
 
 
 def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
-    figure, axes = _new()
-    edges, empty = np.linspace(-1, 1, BINS + 1), True
+    figure, axes = new_figure(2.9, 5.4)
+    empty = True
     for i, row in enumerate(rows):
         counts = [record.get("in_batch") for cell in _finished(plan, row) if (record := cell.record())]
         if known := [one for one in counts if one]:
             empty, total = False, np.sum(known, axis=0)
+            edges = np.linspace(-1, 1, len(total) + 1)
             axes.stairs(100 * total / total.sum(), edges, color=SERIES[i % len(SERIES)], label=row["label"], lw=1.5)
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
-    _legend(axes, True)
+    add_legend(axes, 2)
     return None if empty else figure
 
 
@@ -180,13 +179,3 @@ KINDS = {
 def _finished(plan: StudyPlan, row: Record) -> list[Cell]:
     """The row's cells that have their numbers."""
     return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]
-
-
-def _new(height: float = 2.9) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(5.4, height))
-    return figure, figure.add_subplot()
-
-
-def _legend(axes: Axes, wanted: bool) -> None:
-    if wanted:
-        axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), borderaxespad=0, labelspacing=0.2, ncols=2)

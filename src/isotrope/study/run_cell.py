@@ -13,15 +13,18 @@ import torch
 import xxhash
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
+from torch import Tensor
 
 from isotrope.encoder import load, save
 from isotrope.encoder.embed import cut
+from isotrope.encoder.prompts import used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.encoder.word_vectors import WordVectors
-from isotrope.evaluation.geometry import unit
+from isotrope.evaluation.geometry import diversity, unit
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
+from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
 from isotrope.store.atomic import new_file
 from isotrope.store.lock import in_turn
@@ -29,16 +32,18 @@ from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
 from isotrope.study.cell import COSINES, Cell
 from isotrope.study.columns import sts_scores, suite_scores
-from isotrope.study.positives import positives_scores
 from isotrope.study.post_step import fresh, with_post_step
+from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
 from isotrope.training.inputs import RunSettings
 from isotrope.training.pairs import dev_pairs, judges, pair_names
 from isotrope.training.processes import environment
 from isotrope.training.train import run_training
 from isotrope.types import Encoder
+from isotrope.views.mlp import MLP
 
 BATCH, BINS = 256, 40  # sentences whose cosines are counted (DCLR Fig. 1), and bins from -1 to 1
+BATCHES = 8  # whose positives are measured
 
 
 def run_cell(cell: Cell, console: Console | None = None) -> Record:
@@ -134,7 +139,41 @@ def _measured(cell: Cell) -> Record:
 
 
 def _positives(cell: Cell, model: str) -> dict[str, float]:
-    return positives_scores(cell, model) if cell.positives else {}
+    """Two diversities: of the views as the encoder gives them, and as they enter the head, so after whitening.
+
+    The views are those of the row's preset in training, with its dropout and token steps, on `BATCHES` batches of the
+    row's sentences. A row with a step behind its model has the views of the row without; it gets {}. So do word vectors
+    and outside losses, which have no views. With one pass, the encoder gives one view, which has no diversity.
+
+    Args:
+        cell: of the row.
+        model: folder or name of its model.
+    """
+    recipe = read_preset(cell.preset, cell.overrides)
+    if not cell.positives or cell.then or recipe.loss or Path(model).is_file():
+        return {}
+    recipe = recipe.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
+    how, size = recipe.encoder, recipe.train.batch_size
+    student = load(
+        model, how.pooling, dropout=how.dropout, normalize=how.normalize, prompt=how.prompt, prompt_name=how.prompt_name
+    )
+    torch.manual_seed(cell.seed)
+    objective = build_objective(recipe, student, cell.seed).train()
+    texts = Sample(cell.corpus.texts(), cell.sentences, cell.seed).texts(BATCHES * size)
+    found: dict[str, list[float]] = {"feature diversity": [], "diversity": []}
+    for number in range(len(texts) // size):
+        objective.step = number  # the shuffles of that step
+        batch = texts[number * size : (number + 1) * size]
+        features = student.preprocess(batch, prompt=used_prompt(student) or None, max_length=recipe.train.max_length)
+        column = {k: v.to(student.device) if isinstance(v, Tensor) else v for k, v in features.items()}
+        with torch.no_grad():
+            views = objective.encode([column], None)
+            if len(views.stack) > 1:
+                found["feature diversity"].append(diversity(list(views.stack)))
+            for step in objective.views:
+                views = views if isinstance(step, MLP) else step(views)
+        found["diversity"].append(diversity(list(views.stack)))
+    return {name: sum(each) / len(each) for name, each in found.items() if each}
 
 
 def _encoder(cell: Cell, model: Encoder) -> Encoder:

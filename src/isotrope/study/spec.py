@@ -70,7 +70,7 @@ class CommonSettings(_Record):
     suites: Annotated[
         dict[Suites, SuiteSettings], BeforeValidator(_named)
     ] = {}  # further ones; a list takes them whole
-    positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.positives`)
+    positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.run_cell`)
     tasks: Annotated[tuple[Column, ...], Listed] = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
