@@ -32,10 +32,23 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     assert "<b>odd" not in html
     assert "&lt;b&gt;odd" in html
     general = "330 graded pairs 50.0 → 40.0 (worse); STS-B 50.0 → 40.0"
-    for words in ("my model", general, "Left out, it is late: crops; titles.", "Use soft"):
+    for words in (
+        "my model",
+        general,
+        "2 candidates were left out.",
+        "it is late",
+        "crops; titles",
+        "How to switch",
+        "Use soft",
+    ):
         assert words in html
+    assert "Use the new model: it scores 35.0 of 100, before 25.0, judged by 60 of your own documents." in html
+    assert html.count("<rect") == len(race_record()["gains"])
     assert "stopped before its end" in choice_page(race_record(finished=False)).html()
-    assert "not tested" in choice_page(race_record("keep", table={}, gains={})).html()
+    empty = choice_page(race_record("keep", table={}, gains={})).html()
+    assert "not tested" in empty
+    assert "Keep your model: nothing could be tested." in empty
+    assert "How to switch" not in empty
 
 
 def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Verdict:
         measure: what the scores are: "Spearman × 100".
         scores: of both, as fractions; None if nothing judged.
         difference, low, high: after − before as fractions, and its 95 % interval; None if nothing judged.
-        p: two-sided; None if nothing judged.
+        p: two-sided, but one-sided and corrected for the number of candidates in a race; None if nothing judged.
         advice: what to do, one sentence.
     """
 

@@ -14,9 +14,10 @@ from isotrope.improvement.candidates import Trial, linear_step
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
+from isotrope.report.bars import interval_bars
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
-from isotrope.report.page import Page
+from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks
 
 RULE = (
@@ -52,13 +53,52 @@ def candidates_table(record: Mapping[str, Any], title: str = "All candidates, th
 
 
 def choice_page(record: Mapping[str, Any]) -> Page:
-    """The page of a race."""
+    """The page of a race: what to do, a bar and a row for every candidate, and how to switch."""
+    verdict = Verdict.from_record(record["verdict"])
+    gains = sorted(record["gains"].items(), key=lambda found: found[1]["gain"], reverse=True)
+    bars = {name: (found["gain"], found["low"], found["high"]) for name, found in gains}
+    caption = "Change against your model in points; the line is the 95 % interval. Blue is the choice."
+    drawn = interval_bars(bars, record["choice"])
     return Page(
         title=f"Improve: {record['model']}",
-        lead=_lead(record),
-        verdict=Verdict.from_record(record["verdict"]),
-        tables=[candidates_table(record)] if record["table"] else [],
+        lead=[what_to_do(verdict), *_lead(record)],
+        verdict=verdict,
+        tables=[*_switch(verdict), *([candidates_table(record)] if record["table"] else [])],
+        figures=[PageFigure("gains", "Gain of every candidate", drawn, caption)] if bars else [],
+        details=_left_out(record),
     )
+
+
+def what_to_do(verdict: Verdict) -> str:
+    """The sentence for a reader who reads only one."""
+    if verdict.scores is None:
+        return "Keep your model: nothing could be tested."
+    old, new = (f"{100 * score:.1f}" for score in verdict.scores)
+    if verdict.word == "better":
+        return f"Use the new model: it scores {new} of 100, before {old}, judged by {verdict.judge}."
+    return "Keep your model: no candidate was found to be better."
+
+
+def _switch(verdict: Verdict) -> list[Table]:
+    """The code that loads the new model, and what the switch costs; nothing if the model is kept."""
+    if verdict.word != "better":
+        return []
+    code = [
+        "from sentence_transformers import SentenceTransformer",
+        'model = SentenceTransformer("model")  # the folder beside the report of the run',
+        "vectors = model.encode_document(documents)",
+    ]
+    cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
+    return [Table("How to switch", [""], [[line] for line in code], notes=[cost])]
+
+
+def _left_out(record: Mapping[str, Any]) -> list[Table]:
+    """Why candidates were left out, a row a reason."""
+    reasons = dict[str, list[str]]()
+    for name, why in record["left_out"].items():
+        reasons.setdefault(why, []).append(name)
+    rows = [[why, "; ".join(names)] for why, names in reasons.items()]
+    return [Table("Left out", ["reason", "candidates"], rows, words=2)] if rows else []
 
 
 def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
@@ -97,10 +137,8 @@ def _lead(record: Mapping[str, Any]) -> list[str]:
     lead = [f"{count} candidates were compared with the model as it is, in {record['seconds'] / 60:.1f} minutes."]
     if not record["finished"]:
         lead.append("The race was stopped before its end. This is the best so far.")
-    reasons = dict[str, list[str]]()
-    for name, why in record["left_out"].items():
-        reasons.setdefault(why, []).append(name)
-    lead += [f"Left out, {why}: {'; '.join(names)}." for why, names in reasons.items()]
+    if left := len(record["left_out"]):
+        lead.append(f"{left} {'candidate was' if left == 1 else 'candidates were'} left out.")
     return [*lead, *general_lines(record)]
 
 
