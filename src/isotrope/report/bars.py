@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from markupsafe import escape
+from html import escape
 
 from isotrope.report.comparison import signed
 from isotrope.report.page import AFTER, BEFORE, INK, MUTED
