@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -16,6 +17,13 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # small models: threads cost more than they give, and tests run beside each other
+
+
+def pytest_collection_finish() -> None:
+    """What the modules of the tests have imported is no garbage: no collection looks at it again, which takes long."""
+    gc.collect()
+    gc.freeze()
+
 
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = (
