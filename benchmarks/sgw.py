@@ -7,7 +7,7 @@ One feature (64, 768) whitened three times, with other shuffles, forward and bac
 view step of a training batch, which draws the shuffles and follows the momentum statistics as well; ``views``, one
 batched `eigh` a view; and ``groups``, an `eigh` a group. The last two are plain autograd, as one would write them.
 ``difference`` is the largest between the results of ``equation`` and the two. ``eigen_milliseconds`` times the
-eigenvectors alone, of all groups and views at once, by ours up to 4 channels and by LAPACK.
+eigenvectors alone, of all groups and views at once, by ours up to 2 channels and by LAPACK.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from isotrope.types import Batch, Views
-from isotrope.views._inverse_sqrt import rotations
+from isotrope.views._inverse_sqrt import eigen
 from isotrope.views.sgw import SGW, group_whiten
 from timing import clock, interleave, ratio, show
 
@@ -98,8 +98,8 @@ def decompositions(z: Tensor, groups: int, orders: Tensor, repetitions: int) -> 
     x = torch.stack([z[:, order].T.reshape(groups, -1, BATCH) for order in orders])  # (V, G, C, N)
     covariance = x @ x.mT / BATCH
     ways: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"eigh": torch.linalg.eigh}
-    if x.shape[2] <= 4:
-        ways["rotations"] = rotations
+    if x.shape[2] <= 2:
+        ways["rotation"] = eigen
 
     def system(name: str) -> Callable[[int], float]:
         def run(_: int) -> float:

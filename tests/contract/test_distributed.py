@@ -53,7 +53,7 @@ def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(tiny_
     arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / "two", 8, 0.1)
     torchrun(*map(str, arguments), *more, processes=2)
     first, second = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
-    assert "components.0.momentum.covariance" in first
+    assert "components.0.statistics.covariance" in first
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
 

@@ -14,11 +14,10 @@ from isotrope import load
 from isotrope.encoder import save
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.embed import Embedded
-from isotrope.post.fitted import LinearStep
+from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.flow import Flow
 from isotrope.post.names import open_encoder
 from isotrope.post.removal import Removal
-from isotrope.post.saved import with_linear
 from isotrope.post.sif import Sif
 from isotrope.post.whitening import Whitening, whitening
 from oracle import baselines as naive

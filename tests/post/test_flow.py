@@ -1,4 +1,4 @@
-"""The flow is invertible, its volume right, its fit seeded."""
+"""The flow's volume is right, its likelihood a density, its fit seeded."""
 
 import math
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from isotrope.post.flow import ActNorm, Flow, Glow, negative_log_likelihood
-from toy_vectors import anisotropic
+from isotrope.post.flow import Flow, Glow, negative_log_likelihood
 
 SHAPES = [("additive", "permutation"), ("affine", "permutation"), ("additive", "linear"), ("affine", "linear")]
 
@@ -30,17 +29,12 @@ def test_the_flows_volume_is_that_of_its_jacobian(coupling, mixing):
         assert glow(x[None])[1].item() == pytest.approx(torch.linalg.slogdet(jacobian).logabsdet.item(), abs=1e-9)
 
 
-@pytest.mark.parametrize(("coupling", "mixing"), SHAPES)
-def test_the_flow_is_invertible(coupling, mixing):
-    glow, x = stirred(coupling, mixing, dim=7, depth=3), torch.randn(20, 7, dtype=torch.float64)
-    torch.testing.assert_close(glow.inverse(glow(x)[0]), x, atol=1e-8, rtol=1e-8)
-
-
 def test_the_likelihood_is_the_density():
     """One actnorm makes the flow a diagonal Gaussian, whose density torch knows; and it integrates to one."""
     glow = Glow(2, 1, 3, "additive", "permutation").double()
     x = torch.randn(100, 2, dtype=torch.float64) * torch.tensor([3.0, 0.5]) + 1
     glow.begin(x)
+    torch.testing.assert_close(glow(x)[0].std(dim=0, correction=0), torch.ones(2).double())
     normal = torch.distributions.Normal(x.mean(dim=0), x.std(dim=0, correction=0))
     expected = -normal.log_prob(x).sum(dim=1).mean().item() / 2
     assert negative_log_likelihood(*glow(x)).item() == pytest.approx(expected, abs=1e-12)
@@ -49,16 +43,6 @@ def test_the_likelihood_is_the_density():
     z, volume = glow(torch.cartesian_prod(axis, axis))
     density = torch.exp(volume - (z**2).sum(dim=1) / 2) / (2 * math.pi)
     assert float(density.detach().sum()) * step**2 == pytest.approx(1, abs=0.02)
-
-
-def test_actnorm_begins_with_mean_0_and_variance_1():
-    x = torch.from_numpy(anisotropic())
-    x[:, 2] = 7  # a constant channel stays finite
-    norm = ActNorm(6).double()
-    norm.begin(x)
-    z = norm(x)[0]
-    torch.testing.assert_close(z.mean(dim=0), torch.zeros(6).double(), atol=1e-9, rtol=0)
-    assert z.std(dim=0, correction=0).tolist() == pytest.approx([1, 1, 0, 1, 1, 1])
 
 
 def test_the_fit_raises_the_likelihood_and_is_seeded():

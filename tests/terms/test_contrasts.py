@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import isotrope
 from conftest import sentences
-from drawn import cosines_of, draw, scores
+from drawn import draw, scores
 from isotrope import component, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
@@ -35,15 +33,6 @@ from isotrope.types import Scores
 from oracle import losses as oracle
 
 
-def test_scores_keep_the_extra_candidates_for_every_positive() -> None:
-    stack, extra = draw(3, 4, 5), draw(2, 5, seed=3)
-    grown = scores(stack).with_extra(extra)
-    assert grown.cosines.shape == (2, 4, 6)
-    expected = F.normalize(stack[0], dim=-1) @ F.normalize(extra, dim=-1).T
-    assert torch.allclose(grown.cosines[:, :, 4:], expected.expand(2, -1, -1))
-    assert torch.allclose(grown.pairs[1], oracle.cosines(stack[0], stack[2]))
-
-
 def test_descending_pulls_and_the_printed_form_pushes() -> None:
     for printed in (False, True):
         stack = draw(3, 8, 6).requires_grad_()
@@ -53,16 +42,6 @@ def test_descending_pulls_and_the_printed_form_pushes() -> None:
             stack = (stack - 0.1 * grad).detach().requires_grad_()
         after = scores(stack.detach()).cosines.diagonal(dim1=1, dim2=2).mean()
         assert (after < before) if printed else (after > before)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000))
-def test_one_positive_is_infonce_and_removed_candidates_leave(seed: int) -> None:
-    found = scores(draw(2, 5, 6, seed=seed))
-    keep = ((draw(5, 5, seed=seed + 1) > 0) | torch.eye(5, dtype=torch.bool)).double()
-    masked = Scores(found.views, found.extra, found.cosines, keep)
-    expected = infonce(found.cosines, 0.05, keep).item()
-    assert MultiPositiveInside()(masked).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_every_positive_sees_noise_and_weights() -> None:
@@ -75,18 +54,6 @@ def test_every_positive_sees_noise_and_weights() -> None:
     assert term(Scores(noisy.views, noisy.extra, noisy.cosines, keep)).item() == pytest.approx(term(base).item())
 
 
-@pytest.mark.parametrize("printed", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_finite_at_saturated_similarities(dtype: torch.dtype, printed: bool) -> None:
-    stack = torch.ones(3, 4, 8, dtype=dtype).requires_grad_()
-    found = scores(stack)
-    nothing = Scores(found.views, found.extra, found.cosines, torch.eye(4))  # an empty set of negatives
-    loss = MultiPositiveInside(temperature=0.01, printed=printed)(found) + MultiPositiveInside()(nothing)
-    loss.backward()
-    assert torch.isfinite(loss)
-    assert torch.isfinite(stack.grad).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("edge", [1.0, -1.0, 1.0000001, -1.0000001, 0.99999994])
 def test_the_edges_are_exact_and_have_finite_gradients(edge: float, dtype: torch.dtype) -> None:
@@ -96,14 +63,6 @@ def test_the_edges_are_exact_and_have_finite_gradients(edge: float, dtype: torch
     assert found[0, 0].item() == pytest.approx(math.cos(angle + 0.1745), abs=1e-6)
     arc(cosine, 0.05, 0.1745).backward()
     assert torch.isfinite(cosine.grad).all()
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(2, 7), st.floats(0, 1.5), st.integers(0, 10_000))
-def test_without_a_margin_it_is_infonce_and_a_margin_costs(count: int, margin: float, seed: int) -> None:
-    cosines = cosines_of(count, count, seed=seed).abs()  # angles up to 90 degrees: no sum goes past 180
-    assert arc(cosines, 0.1, 0.0).item() == pytest.approx(infonce(cosines, 0.1).item(), rel=1e-9, abs=1e-12)
-    assert arc(cosines, 0.1, margin) >= arc(cosines, 0.1, 0.0) - 1e-12
 
 
 def test_views_are_named_and_the_first_two_have_infonce() -> None:
@@ -136,13 +95,15 @@ def test_the_soft_negative_is_a_view_or_a_column() -> None:
 
 
 def test_it_compares_what_the_projector_gives() -> None:
-    made: SelfGuided = component("terms", "self_guided", size=7, weight=0.5).build(BuildContext(width=4))
-    stack = draw(3, 5, 4, dtype=torch.float32)
+    made: SelfGuided = component("terms", "self_guided", size=7, weight=0.5).build(BuildContext(width=4)).double()
+    stack = draw(3, 5, 4)
     first, second = made.projector[0], made.projector[2]
     inner = torch.nn.functional.gelu(stack @ first.weight.T + first.bias)
     outer = torch.nn.functional.gelu(inner @ second.weight.T + second.bias)
     assert outer.shape == (3, 5, 7)
-    assert made(scores(stack)).item() == pytest.approx(0.5 * oracle.self_guided(outer[0], outer[1:], 0.01), rel=1e-4)
+    assert made(scores(stack)).item() == pytest.approx(0.5 * oracle.self_guided(outer[0], outer[1:], 0.01), rel=1e-9)
+    back: Translated = component("terms", "translated", size=7).build(BuildContext(width=4)).double()
+    assert back(scores(stack[:2])).item() == pytest.approx(oracle.nt_xent(*back.projector(stack[:2]), 0.01), rel=1e-9)
 
 
 def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_model: Path) -> None:
@@ -160,9 +121,9 @@ def test_the_preset_holds_weights_near_their_start_and_embeddings_fixed(tiny_mod
     weight = next(weight for weight in model.parameters() if weight.requires_grad)
     with torch.no_grad():
         weight[0, 0] += 2.0
-    assert term.moved().item() == pytest.approx(0.4, rel=1e-5)
+    assert term.moved().item() == pytest.approx(4.0, rel=1e-5)
     loss = objective([dict(batch)])["self_guided"]
-    term.moved.weight = 0.0
+    term.drift = 0.0
     assert (loss - objective([dict(batch)])["self_guided"]).item() == pytest.approx(0.4, rel=1e-3)
     loss.backward()
     assert before > 0
@@ -174,12 +135,6 @@ def test_several_processes_are_refused_for_the_drift(monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match=r"drift = 0.1 reads the weights .* 2 processes .* or set drift = 0"):
         component("terms", "self_guided", size=4).build(BuildContext(width=4))
     component("terms", "self_guided", size=4, drift=0).build(BuildContext(width=4))
-
-
-def test_it_is_nt_xent_of_what_the_projector_gives() -> None:
-    made: Translated = component("terms", "translated", size=7).build(BuildContext(width=4)).double()
-    stack = draw(2, 5, 4)
-    assert made(scores(stack)).item() == pytest.approx(oracle.nt_xent(*made.projector(stack), 0.01), rel=1e-9)
 
 
 def test_the_preset_asks_for_the_column(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
@@ -227,13 +182,6 @@ def test_the_contrast_equals_the_loops(both: bool, dtype: torch.dtype, tolerance
     a, b = (unit(6, 4, seed=seed, dtype=dtype) for seed in range(2))
     found = neighbour_contrast(a, b, neighbourhood(a, 2), 0.2, both)
     assert found.item() == pytest.approx(oracle.neighbour_contrast(a, b, nearest(a, 2), 0.2, both), rel=tolerance)
-
-
-def test_the_gradient_of_the_contrast() -> None:
-    a, b = (unit(4, 3, seed=seed).requires_grad_() for seed in range(2))
-    near = neighbourhood(a.detach(), 2)
-    for both in (True, False):
-        assert torch.autograd.gradcheck(lambda x, y, both=both: neighbour_contrast(x, y, near, 0.2, both), (a, b))
 
 
 def test_a_step_makes_it_harder_and_is_the_gradient() -> None:

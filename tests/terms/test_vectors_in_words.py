@@ -13,7 +13,6 @@ from drawn import draw
 from isotrope import Objective, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.terms._words import hidden_words
 from isotrope.terms.diffcse import DiffCSE, diffcse
 from isotrope.terms.infocse import InfoCSE, infocse
 from isotrope.terms.infonce import InfoNCE
@@ -54,7 +53,7 @@ def test_equals_the_loop(dtype: torch.dtype, tolerance: float) -> None:
 
 
 def test_the_generator_says_the_hidden_words_and_no_others(tiny_model: Path, generator: Path) -> None:
-    made = objective(tiny_model, generator).terms["diffcse"].generator
+    made = objective(tiny_model, generator).terms["diffcse"].editor
     model = load(tiny_model, "cls", device="cpu")
     text = model.preprocess(sentences(20))
     ids, mask = text["input_ids"], text["attention_mask"]
@@ -104,18 +103,18 @@ def test_gradient_caching_and_the_order_of_sentences_change_nothing(tiny_model: 
         assert all(torch.allclose(gradient, other[name], atol=1e-5) for name, gradient in found[0].items())
     trained = {".".join(name.split(".")[:3]) for name in found[0]}
     assert {"components.0.net", "components.1.second", "components.1.detector"} < trained
-    assert not any(name.startswith("components.1.generator.learnt") for name in found[0])
+    assert not any(name.startswith("components.1.editor.learnt") for name in found[0])
     assert not any("frozen" in name for name in made.state_dict()), "its files have it"
 
 
 def test_a_generator_without_layers_for_words_learns_them_beside(tiny_model: Path) -> None:
     made = objective(tiny_model, tiny_model)
     sum(made([made.model.preprocess(sentences(6))], torch.arange(6)).values()).backward()
-    (generator,) = made.terms["diffcse"].generator.frozen
+    (generator,) = made.terms["diffcse"].editor.frozen
     learnt = {name for name, weight in generator.named_parameters() if weight.grad is not None}
     assert learnt
     assert all(name.startswith("cls.") for name in learnt)
-    saved = {name for name in made.state_dict() if name.startswith("components.1.generator.learnt")}
+    saved = {name for name in made.state_dict() if name.startswith("components.1.editor.learnt")}
     assert len(saved) == len(learnt)
 
 
@@ -139,11 +138,8 @@ def objective_infocse(model: Path, size: int | None = None, packed: bool = True)
     return made
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_equals_the_loops(dtype: torch.dtype, tolerance: float) -> None:
-    logits, words = draw(5, 7, dtype=dtype), torch.tensor([3, 0, 6, 3, 1])
-    assert hidden_words(logits, words).tolist() == pytest.approx(oracle.hidden_words(logits, words), rel=tolerance)
-    assert torch.autograd.gradcheck(lambda x: hidden_words(x, words), draw(5, 7).requires_grad_())
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_equals_the_loops(dtype: torch.dtype) -> None:
     states, first = draw(3, 4, 2, dtype=dtype), draw(3, 2, seed=1, dtype=dtype)
     mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1], [0, 1, 1, 0]])
     found = infocse(states, first, mask)

@@ -19,7 +19,6 @@ from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.contract.features import token_table
 from isotrope.errors import UserError
-from isotrope.terms._words import changed
 from isotrope.terms.masked_words import MaskedWords
 from isotrope.terms.mutual_information import MutualInformation, mutual_information
 from isotrope.terms.paser import PaSeR, said, signals
@@ -35,11 +34,6 @@ def objective(model: Path, size: int | None = None, step: str = "hide") -> Objec
     torch.manual_seed(0)
     tokens = [(component("tokens", step, ratio=0.5), [0])]
     return Objective(student, {"masked_words": MaskedWords()}, tokens=tokens, passes=1, mini_batch_size=size).train()
-
-
-def test_changed_are_the_real_tokens_that_differ() -> None:
-    text, read = torch.tensor([[1, 5, 6, 0]]), torch.tensor([[1, 9, 6, 9]])
-    assert changed(text, read, torch.tensor([[1, 1, 1, 0]])).tolist() == [[False, True, False, False]]
 
 
 def test_the_whole_term_by_hand(tiny_model: Path) -> None:
@@ -67,7 +61,7 @@ def test_what_cannot_be_read_is_refused(tiny_model: Path) -> None:
     with pytest.raises(UserError, match="a token step moves words"):
         made([made.model.preprocess(sentences(4))])
     made = objective(tiny_model)
-    made.terms["masked_words"].term = MaskedWords(view=2)
+    made.terms["masked_words"].view = 2
     with pytest.raises(UserError, match="masked_words reads pass 2, and the student reads 0"):
         made([made.model.preprocess(sentences(4))])
 
@@ -105,8 +99,6 @@ def test_the_whole_term_by_hand_mutual_information(tiny_model: Path) -> None:
 
 
 def test_what_does_not_fit_is_refused(tiny_model: Path) -> None:
-    with pytest.raises(UserError, match="widths = \\[2\\] is not possible: choose odd numbers"):
-        component("terms", "mutual_information", widths=[2]).build(BuildContext(width=32))
     student = load(tiny_model, "mean", device="cpu")
     made = Objective(student, {"mi": MutualInformation()}, passes=1, context=BuildContext(width=8)).train()
     with pytest.raises(UserError, match="this model has others"):

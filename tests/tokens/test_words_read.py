@@ -10,6 +10,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 import isotrope
 from component_contract import WORDS, words
@@ -131,21 +134,13 @@ def test_a_phrase_lies_between_stop_words_and_punctuation() -> None:
     assert hidden("the old green river boat", long, words) == {"old green", "river boat"}
 
 
-class Marked(SimpleNamespace):
-    """A tokenizer that marks the first part of a word: «the theory», «The river»."""
-
-    mask_token_id = 0
-    words = ("<mask>", "<s>", "</s>", "Ġthe", "ory", "The", "Ġriver", ",", "Ġnew")
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        return [self.words[each] for each in ids]
-
-
 def test_a_part_of_a_word_is_no_stop_word() -> None:
-    step = Phrase().build(BuildContext(tokenizer=Marked()))
+    """Of a tokenizer that marks the first part of a word: «the theory», «The river»."""
+    marked = ["<mask>", "<s>", "</s>", "Ġthe", "ory", "The", "Ġriver", ",", "Ġnew"]
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({word: i for i, word in enumerate(marked)})), mask_token="<mask>"
+    )
+    step = Phrase().build(BuildContext(tokenizer=tokenizer))
     ids = torch.tensor([[1, 5, 6, 3, 4, 7, 3, 2], [1, 3, 6, 7, 8, 4, 3, 2]])
     among = torch.ones_like(ids, dtype=torch.bool).index_fill(1, torch.tensor([0, 7]), False)
     marks = [[int(each) for each in row] for row in step.content(ids, among)]

@@ -3,13 +3,10 @@
 A component that needs something (a width, a tokenizer, a corpus) has a method ``build(context)``; it gives what stands
 in the objective, often itself. The objective calls it once, before training:
 
-    class MLP(nn.Module):
-        stage = "views"
+    def build(self, context: BuildContext) -> Template:
+        return replace(self, frame=frame_size(context.needed("tokenizer")))
 
-        def build(self, context: BuildContext) -> MLP:
-            return MLP(context.needed("width"), self.std)
-
-A component that needs nothing has no such method.
+A component that needs nothing has no such method. One with weights, buffers or a queue is a `WithState`.
 """
 
 from __future__ import annotations
@@ -18,11 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from isotrope.errors import UserError
 
@@ -78,11 +76,7 @@ class BuildContext:
         return cls(student.get_embedding_dimension(), student.tokenizer, student, **told)
 
     def needed(self, name: str) -> Any:
-        """The attribute ``name``, for a component that cannot do without.
-
-        Raises:
-            UserError: it is None.
-        """
+        """The attribute ``name``, for a component that cannot do without."""
         if (value := getattr(self, name)) is None:
             raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
         return value
@@ -93,16 +87,11 @@ class BuildContext:
         return opened, replace(self, teachers={**self.teachers, **opened})
 
     def teacher_width(self, name: str) -> int:
-        """T of the teacher ``name``.
-
-        Raises:
-            UserError: there is no such teacher, or its rows have no fixed number of columns.
-        """
-        if name not in self.teachers:
-            raise UserError(f"a component asks for the teacher {name!r}", f'give it: teachers={{"{name}": …}}')
-        if (width := getattr(self.teachers[name], "width", None)) is None:
-            problem = f"the teacher {name!r} has no width, and a projection to it needs one"
-            raise UserError(problem, "take a teacher that is a model; one of your own needs an attribute width")
+        """T of the teacher ``name``, for a projection to it."""
+        if (width := getattr(self.teachers.get(name), "width", None)) is None:
+            problem = f"a component asks for the width of the teacher {name!r}"
+            remedy = f'give it, teachers={{"{name}": …}}: one that is a model, or your own with an attribute width'
+            raise UserError(problem, remedy)
         return int(width)
 
 
@@ -119,11 +108,25 @@ class Unopened:
         return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 
-def built(component: Any, context: BuildContext) -> Any:
-    """What stands in the objective for a component, or for each of a list or dictionary of them.
+@dataclass(eq=False, repr=False)
+class WithState(nn.Module):
+    """A component with weights, buffers or a queue. Options are fields of its dataclass, and `begin` makes the rest."""
 
-    That is what its ``build(context)`` gives; a component without that method stands there itself.
-    """
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def build(self, context: BuildContext) -> Self:
+        """A copy with a state of its own."""
+        made = replace(self)
+        made.begin(context)
+        return made
+
+    def begin(self, context: BuildContext) -> None:
+        """Make the weights, buffers and queues."""
+
+
+def built(component: Any, context: BuildContext) -> Any:
+    """What stands in the objective for a component, or for each of a list or dictionary of them."""
     if isinstance(component, list):
         return [built(each, context) for each in component]
     if isinstance(component, dict):

@@ -15,20 +15,21 @@ from isotrope.errors import UserError
 _AS_MASK, _AS_OTHER = 0.8, 0.9  # 80 % of the hidden tokens are shown as [MASK], 10 % as another, 10 % as they are
 
 
-class Hiding(nn.Module):
-    """Hides each token with probability ``ratio``, special ones apart.
+def mask_id(tokenizer: Any) -> int:
+    """The token that is shown in the place of a hidden one."""
+    if tokenizer.mask_token_id is None:
+        raise UserError("words are to be hidden, and the model has no word [MASK]", "choose one such as BERT")
+    return int(tokenizer.mask_token_id)
 
-    Raises:
-        UserError: the tokenizer has no word [MASK].
-    """
+
+class Hiding(nn.Module):
+    """Hides each token with probability ``ratio``, special ones apart."""
 
     special: Tensor
 
     def __init__(self, tokenizer: Any, ratio: float) -> None:
         super().__init__()
-        if tokenizer.mask_token_id is None:
-            raise UserError("words are to be hidden, and the model has no word [MASK]", "choose one such as BERT")
-        self.ratio, self.mask_id, self.words = ratio, tokenizer.mask_token_id, len(tokenizer)
+        self.ratio, self.mask_id, self.words = ratio, mask_id(tokenizer), len(tokenizer)
         self.register_buffer("special", torch.tensor(tokenizer.all_special_ids), persistent=False)
 
     def forward(self, ids: Tensor, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

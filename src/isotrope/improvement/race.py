@@ -41,7 +41,7 @@ from isotrope.improvement.candidates import (
 from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
 from isotrope.improvement.judges import Judge
 from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
-from isotrope.post.saved import with_linear
+from isotrope.post.fitted import with_linear
 from isotrope.text.permutation import evenly
 from isotrope.training.train import run_training
 

@@ -33,7 +33,7 @@ from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
-from isotrope.post.saved import with_linear
+from isotrope.post.fitted import with_linear
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, comparison_rows, with_average

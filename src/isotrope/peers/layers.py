@@ -6,13 +6,13 @@ Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
-from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.errors import UserError
 from isotrope.types import Count
 
@@ -22,40 +22,30 @@ def spread(layers: int, count: int) -> list[int]:
     return [round(number * (layers - 1) / max(1, count - 1)) for number in range(count)] if count > 1 else [layers - 1]
 
 
-class Layers(nn.Module):
+@dataclass(eq=False, repr=False)
+class Layers(WithState):
     """Token ids (count · N, L) -> (count · N, D) without gradient: a frozen layer a pass. BibTeX: kim2021selfguided.
 
     Each is the mean over the tokens of one layer. The frozen model has no dropout and reads each sentence once.
 
     Args:
         count: layers, spread from the embedding layer to the last. It must be ``on`` as many passes.
-
-    Raises:
-        UserError: the model has fewer layers, or the passes are not as many, or differ in their tokens.
     """
 
     stage = "peers"
-    encoder: SentenceTransformer
-    numbers: list[int]
+    count: Count = 1
 
-    def __init__(self, count: Count = 1) -> None:
-        super().__init__()
-        self.count = count
-
-    def build(self, context: BuildContext) -> Layers:
-        """With a copy of the student."""
-        made = Layers(self.count)
-        made.encoder = deepcopy(context.needed("student")).requires_grad_(False)
-        config = getattr(getattr(made.encoder[0], "auto_model", None), "config", None)
+    def begin(self, context: BuildContext) -> None:
+        self.encoder: Any = deepcopy(context.needed("student")).requires_grad_(False).eval()
+        config = getattr(getattr(self.encoder[0], "auto_model", None), "config", None)
         there = getattr(config, "num_hidden_layers", 0) + 1  # with the embedding layer
         if config is None or self.count > there:
             problem = f"peers.layers.count = {self.count}, and the model has {there} layers with that of its embeddings"
             raise UserError(problem, f"choose at most {there}, and as many passes in on")
         config.output_hidden_states = True
-        made.numbers = spread(there, self.count)
-        return made.eval()
+        self.numbers = spread(there, self.count)
 
-    def train(self, mode: bool = True) -> Layers:
+    def train(self, mode: bool = True) -> Self:
         """Never in training mode: it has no dropout."""
         return super().train(False)
 

@@ -7,20 +7,21 @@ ACL 2022, https://aclanthology.org/2022.findings-acl.248.
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import torch
 from pydantic import Field
-from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.gradient_cache import embed_in_parts
 from isotrope.contract.moving import decay_at, follow
 from isotrope.types import Fraction
 
 
-class MovingAverage(nn.Module):
+@dataclass(eq=False, repr=False)
+class MovingAverage(WithState):
     """Token ids (N, L) -> (N, D) without gradient. It follows the student after each step. BibTeX: wu2022esimcse.
 
     Args:
@@ -30,21 +31,16 @@ class MovingAverage(nn.Module):
     """
 
     stage = "peers"
-    encoder: SentenceTransformer
-    steps: Tensor
+    decay: Fraction = 0.995
+    rise: Annotated[int, Field(ge=0)] = 0
+    dropout: bool = False
 
-    def __init__(self, decay: Fraction = 0.995, rise: Annotated[int, Field(ge=0)] = 0, dropout: bool = False) -> None:
-        super().__init__()
-        self.decay, self.rise, self.dropout = decay, rise, dropout
-        self.register_buffer("steps", torch.tensor(0))
+    def begin(self, context: BuildContext) -> None:
+        self.steps: Tensor = nn.Buffer(torch.tensor(0))
+        self.encoder = deepcopy(context.needed("student")).requires_grad_(False)
+        self.train()
 
-    def build(self, context: BuildContext) -> MovingAverage:
-        """With a copy of the student."""
-        made = MovingAverage(self.decay, self.rise, self.dropout)
-        made.encoder = deepcopy(context.needed("student")).requires_grad_(False)
-        return made.train()
-
-    def train(self, mode: bool = True) -> MovingAverage:
+    def train(self, mode: bool = True) -> Self:
         """Training mode, where it is to have dropout."""
         return super().train(mode and self.dropout)
 
@@ -54,6 +50,5 @@ class MovingAverage(nn.Module):
         return embed_in_parts(self.encoder, features, size)
 
     def after_step(self, objective: Any) -> None:
-        """A step towards the student."""
         follow(self.encoder, objective.model, decay_at(int(self.steps), self.decay, self.rise))
         self.steps += 1

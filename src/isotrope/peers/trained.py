@@ -8,32 +8,24 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged
 from isotrope.contract.gradient_cache import embed_in_parts
 
 
-class Trained(nn.Module):
+class Trained(WithState):
     """Token ids (N, L) -> (N, D), with weights of its own. BibTeX: carlsson2021tension.
 
     It is trained and saved with the objective. The model that the run gives is the student.
     """
 
     stage = "peers"
-    encoder: SentenceTransformer
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def build(self, context: BuildContext) -> Trained:
-        """With a copy of the student, dropout included."""
-        made = Trained()
-        made.encoder = deepcopy(context.needed("student"))
-        averaged(made.encoder)
-        return made.train()
+    def begin(self, context: BuildContext) -> None:
+        self.encoder = deepcopy(context.needed("student")).train()  # dropout included
+        averaged(self.encoder)
 
     def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
         """``size`` rows at a time; None: all."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from pydantic import BaseModel, ConfigDict
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 
 from isotrope.encoder.embed import search_vectors, vectors_of
+from isotrope.encoder.pooling import dense
 from isotrope.encoder.prompts import ByRole, Role, has_roles
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
@@ -38,13 +43,12 @@ class PostStep(BaseModel, ABC):
     sentences: Count | None = None
 
     def check(self) -> None:
-        """Raise UserError where a file that is named cannot be read; before a model is loaded."""
+        """Refuse a file that cannot be read, before a model is loaded."""
         if self.fit != TARGET:
             find_sources([self.fit])
         elif self.sentences is not None:
-            raise UserError(
-                f"sentences = {self.sentences} of the target", "the target is fitted on whole: name a corpus with fit="
-            )
+            remedy = "the target is fitted on whole: name a corpus with fit="
+            raise UserError(f"sentences = {self.sentences} of the target", remedy)
 
     def behind(self, base: Encoder) -> FittedEncoder:
         """This step behind an encoder."""
@@ -56,22 +60,18 @@ class PostStep(BaseModel, ABC):
 
     def corpus(self) -> list[str]:
         """The sentences of the corpus, blank lines left out."""
-        return list(islice(self._lines(), self.sentences))
-
-    def _lines(self) -> Iterator[str]:
-        for source in find_sources([self.fit]):
-            yield from (text for _, fields in rows(source, Columns()) for text in fold(fields) if text)
+        given = (fields for source in find_sources([self.fit]) for _, fields in rows(source, Columns()))
+        return list(islice((text for fields in given for text in fold(fields) if text), self.sentences))
 
 
 class LinearStep(PostStep):
-    """A step x -> (x − μ) W, which can also be a layer of a saved model: `isotrope.post.saved.with_linear`."""
+    """A step x -> (x − μ) W, which can also be a layer of a saved model: `with_linear`."""
 
     @abstractmethod
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
         """Mean μ (D,) and W (D, K), fitted on vectors (N, D)."""
 
     def fitted(self, vectors: Matrix) -> Transform:
-        """The map x -> (x − μ) W."""
         mean, matrix = self.linear(vectors)
         return lambda x: (x - mean) @ matrix
 
@@ -96,8 +96,7 @@ class FittedEncoder(ByRole):
 
     def encode(self, sentences: list[str], role: Role | None = None) -> npt.NDArray[np.float32]:
         """Sentences (N,) -> (N, K)."""
-        if self._transform is None and self.step.fit != TARGET:
-            self.fit(self.step.corpus())
+        self._read_corpus()
         distinct = list(dict.fromkeys(sentences))
         vectors = self._matrix(distinct, role)
         transform = self._transform or self.step.fitted(vectors)
@@ -113,11 +112,34 @@ class FittedEncoder(ByRole):
         self, queries: Sequence[str], documents: Sequence[str]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """Queries (Q,) and documents (M,), which are the target together -> (Q, K), (M, K)."""
-        if self._transform is None and self.step.fit != TARGET:
-            self.fit(self.step.corpus())
+        self._read_corpus()
         a, b = (np.asarray(rows, dtype=np.float64) for rows in search_vectors(self.base, queries, documents))
         transform = self._transform or self.step.fitted(np.unique(np.concatenate([a, b]), axis=0))
         return transform(a).astype(np.float32), transform(b).astype(np.float32)
 
+    def _read_corpus(self) -> None:
+        if self._transform is None and self.step.fit != TARGET:
+            self.fit(self.step.corpus())
+
     def _matrix(self, sentences: list[str], role: Role | None = None) -> Matrix:
         return np.asarray(vectors_of(self.base, sentences, role=role), dtype=np.float64)
+
+
+def with_linear(encoder: SentenceTransformer, mean: Matrix, matrix: Matrix) -> SentenceTransformer:
+    """The model with x -> (x − μ) W as its last layer, for μ (D,) and W (D, K) that are fitted on its vectors.
+
+    Where the model ends with unit length, the new one does too. The given model stays as it is, but the two share
+    their modules: train only one of them. `isotrope.encoder.save` writes the new one for plain sentence-transformers.
+
+    Vectors that the model cuts to D dimensions (``truncate_dim``) are cut inside the layer, before they are rotated.
+    What is cut has no unit length, and gets none.
+    """
+    unit_length = isinstance(encoder[-1], Normalize) and encoder.truncate_dim is None
+    new = copy(encoder)
+    new.truncate_dim = None  # it would cut behind the layer
+    beyond = int(new.get_embedding_dimension() or 0) - len(mean)
+    mean, matrix = np.pad(mean, (0, beyond)), np.pad(matrix, ((0, beyond), (0, 0)))
+    layer = dense(torch.from_numpy(matrix.T.copy()), torch.from_numpy(-mean @ matrix))  # x W − μ W
+    modules = [*encoder, layer.to(encoder.device), *([Normalize()] if unit_length else [])]
+    new._modules = {str(place): module for place, module in enumerate(modules)}
+    return new

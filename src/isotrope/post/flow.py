@@ -10,7 +10,6 @@ all steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -28,85 +27,41 @@ Coupling = Literal["additive", "affine"]
 Mixing = Literal["permutation", "linear"]
 
 
-class ActNorm(nn.Module):
-    """z = (x − μ) exp(−s), channel by channel; μ and s begin as the data's mean and log standard deviation."""
+class GlowStep(nn.Module):
+    """(N, D) -> (N, D) and log |det| (N,): z = (x − μ) exp(−s), then z M, then its second half is moved by the first.
 
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.mean = nn.Parameter(torch.zeros(dim))
-        self.log_scale = nn.Parameter(torch.zeros(dim))
-
-    def begin(self, x: Tensor) -> None:
-        """Set from rows (N, D); a channel that is constant keeps the scale 1."""
-        spread = x.std(dim=0, correction=0)
-        with torch.no_grad():
-            self.mean.copy_(x.mean(dim=0))
-            self.log_scale.copy_(torch.where(spread > 1e-6 * spread.max(), spread, 1).log())
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, D) -> (N, D) and log |det| (N,)."""
-        return (x - self.mean) * torch.exp(-self.log_scale), -self.log_scale.sum().expand(len(x))
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """(N, D) -> (N, D)."""
-        return z * torch.exp(self.log_scale) + self.mean
-
-
-class Mix(nn.Module):
-    """The channels in another order ("permutation"), or times an invertible matrix that begins as a rotation."""
-
-    def __init__(self, dim: int, mixing: Mixing) -> None:
-        super().__init__()
-        matrix = (
-            torch.eye(dim)[torch.randperm(dim)]
-            if mixing == "permutation"
-            else nn.init.orthogonal_(torch.empty(dim, dim))
-        )
-        self.weight = nn.Parameter(matrix, requires_grad=mixing == "linear")
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, D) -> (N, D) and log |det| (N,)."""
-        volume = torch.linalg.slogdet(self.weight).logabsdet if self.weight.requires_grad else x.new_zeros(())
-        return x @ self.weight, volume.expand(len(x))
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """(N, D) -> (N, D)."""
-        x: Tensor = torch.linalg.solve(self.weight, z, left=False)
-        return x
-
-
-class Couple(nn.Module):
-    """The second half of the channels, shifted (and scaled, "affine") by a network of the first half.
-
-    The network's last layer begins at zero, so that the step begins as the identity.
+    μ and s begin as the data's mean and log standard deviation, M as a permutation or, if it is learnt, as a rotation.
+    The last layer of the coupling's network begins at zero, so that the coupling begins as the identity.
     """
 
-    def __init__(self, dim: int, width: int, coupling: Coupling) -> None:
+    def __init__(self, dim: int, width: int, coupling: Coupling, mixing: Mixing) -> None:
         super().__init__()
-        self.kept, self.affine = dim // 2, coupling == "affine"
-        out = (dim - self.kept) * (2 if self.affine else 1)
-        last = nn.Linear(width, out)
+        self.mean, self.log_scale = nn.Parameter(torch.zeros(dim)), nn.Parameter(torch.zeros(dim))
+        learnt, self.kept, self.affine = mixing == "linear", dim // 2, coupling == "affine"
+        matrix = nn.init.orthogonal_(torch.empty(dim, dim)) if learnt else torch.eye(dim)[torch.randperm(dim)]
+        self.mix = nn.Parameter(matrix, requires_grad=learnt)
+        last = nn.Linear(width, (dim - self.kept) * (2 if self.affine else 1))
         nn.init.zeros_(last.weight)
         nn.init.zeros_(last.bias)
         self.network = nn.Sequential(nn.Linear(self.kept, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), last)
 
+    def begin(self, x: Tensor) -> None:
+        """Set μ and s from rows (N, D); a channel that is constant keeps the scale 1."""
+        spread = x.std(dim=0, correction=0)
+        self.mean.copy_(x.mean(dim=0))
+        self.log_scale.copy_(torch.where(spread > 1e-6 * spread.max(), spread, 1).log())
+
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """(N, D) -> (N, D) and log |det| (N,)."""
-        shift, log_scale = self._of(x[:, : self.kept])
-        return torch.cat([x[:, : self.kept], x[:, self.kept :] * log_scale.exp() + shift], dim=1), log_scale.sum(dim=1)
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """(N, D) -> (N, D)."""
-        shift, log_scale = self._of(z[:, : self.kept])
-        return torch.cat([z[:, : self.kept], (z[:, self.kept :] - shift) * torch.exp(-log_scale)], dim=1)
-
-    def _of(self, first: Tensor) -> tuple[Tensor, Tensor]:
-        """First half (N, D/2) -> shift and log scale of the second, (N, D − D/2) each."""
+        x = (x - self.mean) * torch.exp(-self.log_scale) @ self.mix
+        volume = -self.log_scale.sum()
+        if self.mix.requires_grad:
+            volume = volume + torch.linalg.slogdet(self.mix).logabsdet
+        first, second = x[:, : self.kept], x[:, self.kept :]
         if not self.affine:
-            shift = self.network(first)
-            return shift, torch.zeros_like(shift)
+            return torch.cat([first, second + self.network(first)], dim=1), volume.expand(len(x))
         shift, raw = self.network(first).chunk(2, dim=1)
-        return shift, F.logsigmoid(raw + 2) - math.log(1 / (1 + math.exp(-2)))  # Glow's sigmoid(raw + 2), 1 at raw = 0
+        scale = F.logsigmoid(raw + 2) - math.log(1 / (1 + math.exp(-2)))  # Glow's sigmoid(raw + 2), 1 at raw = 0
+        return torch.cat([first, second * scale.exp() + shift], dim=1), volume + scale.sum(dim=1)
 
 
 class Glow(nn.Module):
@@ -114,17 +69,14 @@ class Glow(nn.Module):
 
     def __init__(self, dim: int, depth: int, width: int, coupling: Coupling, mixing: Mixing) -> None:
         super().__init__()
-        parts = [(ActNorm(dim), Mix(dim, mixing), Couple(dim, width, coupling)) for _ in range(depth)]
-        self.steps: Sequence[ActNorm | Mix | Couple] = [part for step in parts for part in step]
-        self.parts = nn.ModuleList(self.steps)
+        self.steps = nn.ModuleList(GlowStep(dim, width, coupling, mixing) for _ in range(depth))
 
+    @torch.no_grad()
     def begin(self, x: Tensor) -> None:
-        """Set every actnorm from rows (N, D): its output has mean 0 and variance 1 on them."""
-        with torch.no_grad():
-            for step in self.steps:
-                if isinstance(step, ActNorm):
-                    step.begin(x)
-                x = step(x)[0]
+        """Set every step from rows (N, D)."""
+        for step in self.steps:
+            step.begin(x)  # type: ignore[operator]
+            x = step(x)[0]
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors (N, D) -> z (N, D) and log |det ∂z/∂x| (N,)."""
@@ -133,12 +85,6 @@ class Glow(nn.Module):
             x, more = step(x)
             volume = volume + more
         return x, volume
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """From z (N, D) back to vectors (N, D)."""
-        for step in reversed(self.steps):
-            z = step.inverse(z)
-        return z
 
 
 def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:

@@ -29,7 +29,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from pydantic import ValidationError
-from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder import load
 from isotrope.encoder.locate import locate
@@ -80,26 +79,22 @@ class EncoderName:
         return cls(source, pooling, tuple(steps))
 
     @property
-    def is_word_vectors(self) -> bool:
-        """Whether the source is a file."""
-        return self.path.is_file()
-
-    @property
-    def path(self) -> Path:
-        """The source as a path."""
-        return Path(self.source).expanduser()
+    def words(self) -> Path | None:
+        """The file of word vectors, if the source is one."""
+        path = Path(self.source).expanduser()
+        return path if path.is_file() else None
 
 
 def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
     """Refuse a name that cannot be opened, as far as that shows before a model is loaded."""
     parsed = EncoderName.parse(name)
-    if not parsed.is_word_vectors:
+    if parsed.words is None:
         prompts.check(locate(parsed.source), parsed.source)
     elif prompts.given or parsed.pooling is not None:
         raise UserError(f"{name}: word vectors have no prompts and no pooling", "leave both out: they are averaged")
     else:
-        WordVectors(parsed.path)
-    if any(isinstance(step, Sif) and (i > 0 or not parsed.is_word_vectors) for i, step in enumerate(parsed.steps)):
+        WordVectors(parsed.words)
+    if any(isinstance(step, Sif) and (i > 0 or parsed.words is None) for i, step in enumerate(parsed.steps)):
         raise UserError(f"{name}: +sif weighs words", "put it right behind a file of word vectors")
     for step in parsed.steps:
         step.check()
@@ -116,17 +111,14 @@ def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PR
     """
     parsed = check_name(name, prompts)
     check_pooling(pooling)
-    vectors = parsed.is_word_vectors
-    encoder: Encoder = WordVectors(parsed.path) if vectors else _model(parsed, pooling, prompts)
+    if parsed.words is not None:
+        encoder: Encoder = WordVectors(parsed.words)
+    else:
+        encoder = load(parsed.source, parsed.pooling or pooling, prompt=prompts.text, prompt_name=prompts.name)
+        prompts.apply_roles(encoder)
     for step in parsed.steps:
         encoder = step.behind(encoder)
     return encoder
-
-
-def _model(parsed: EncoderName, pooling: str | None, prompts: Prompts) -> SentenceTransformer:
-    model = load(parsed.source, parsed.pooling or pooling, prompt=prompts.text, prompt_name=prompts.name)
-    prompts.apply_roles(model)
-    return model
 
 
 def post_step(text: str, name: str) -> PostStep:
@@ -134,18 +126,14 @@ def post_step(text: str, name: str) -> PostStep:
     kind, _, options = text.partition(":")
     if kind not in STEPS:
         raise UserError(f"{name}: there is no step {kind!r}", f"write one of +{', +'.join(STEPS)} behind the model")
-    cls, given = STEPS[kind], dict[str, str]()
-    for option in options.split(",") if options else []:
-        key, sign, value = option.partition("=")
-        if not (key and sign and value):
-            raise UserError(f"{name}: {option!r} is not an option", f"write +{kind}:key=value,key=value")
-        given[key] = value
+    pairs = [option.partition("=") for option in options.split(",") if options]
     try:
-        return cls(**given)  # pydantic turns the text into numbers
+        return STEPS[kind](**{key: value for key, _, value in pairs})  # pydantic turns the text into numbers
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{name}: {'.'.join(map(str, first['loc']))}={first['input']} is not possible"
-        raise UserError(problem, f"{first['msg']}; +{kind} takes {', '.join(cls.model_fields)}") from error
+        remedy = f"{first['msg']}; write +{kind}:key=value,key=value of {', '.join(STEPS[kind].model_fields)}"
+        raise UserError(problem, remedy) from error
 
 
 def _is_pooled(name: str) -> bool:

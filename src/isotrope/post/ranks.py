@@ -49,5 +49,4 @@ class Ranks(PostStep):
     share: Fraction = 0.0
 
     def fitted(self, vectors: Matrix) -> Transform:
-        """`ranks` among the first k vectors (M, D)."""
         return ranks(vectors[: self.k], self.share)

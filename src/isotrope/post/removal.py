@@ -20,8 +20,7 @@ def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
     """
     dim = vectors.shape[1]
     if k >= min(len(vectors), dim):
-        problem = f"removal of k = {k} directions of {len(vectors)} vectors with {dim} dimensions"
-        raise UserError(problem, "choose a smaller k, or fit on more sentences")
+        raise UserError(f"removal of k = {k} directions of {vectors.shape} vectors", "choose a smaller k")
     mean = vectors.mean(axis=0)
     centred = vectors - mean
     top = np.linalg.eigh(centred.T @ centred / len(vectors))[1][:, -k:]  # (D, k); eigh gives rising variances
@@ -38,5 +37,4 @@ class Removal(LinearStep):
     k: Count = 1
 
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        """`removal` with this step's option."""
         return removal(vectors, self.k)

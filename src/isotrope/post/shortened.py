@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from pydantic import ValidationError
 from sentence_transformers.util import quantize_embeddings
 
 from isotrope.errors import UserError
@@ -54,7 +55,6 @@ class Shortened(PostStep):
     precision: StoredAs = "float32"
 
     def fitted(self, vectors: Matrix) -> Transform:
-        """`shortened` with this step's options."""
         return shortened(vectors, self.k, self.precision)
 
     def __str__(self) -> str:
@@ -65,18 +65,13 @@ class Shortened(PostStep):
 
 def shortenings(truncate: str | None, precision: str | None) -> list[Shortened]:
     """All that "64,128" and "int8,binary" ask for: each number of dimensions in float32 and in each precision."""
-    widths, stored = list[int | None](), list[str]()
-    for each in _listed(truncate):
-        if not each.isascii() or not each.isdigit() or not int(each):
-            raise UserError(f"--truncate {each!r} is not possible", "list whole numbers of at least 1, such as 64,128")
-        widths.append(int(each))
-    for each in _listed(precision):
-        if each not in ("int8", "binary"):
-            raise UserError(f"--precision {each!r} is unknown", "choose int8, binary, or both: int8,binary")
-        stored.append(each)
-    every = [{"k": k, "precision": stored_as} for k in (None, *widths) for stored_as in ("float32", *stored)]
-    return [Shortened.model_validate(each) for each in every[1:]]  # the first is the model itself
-
-
-def _listed(text: str | None) -> list[str]:
-    return list(dict.fromkeys(each.strip() for each in text.split(","))) if text is not None else []
+    widths, stored = (text.split(",") if text is not None else [] for text in (truncate, precision))
+    every = [(k, each) for k in dict.fromkeys([None, *widths]) for each in dict.fromkeys(["float32", *stored])]
+    try:
+        steps = [Shortened.model_validate({"k": k and k.strip(), "precision": each.strip()}) for k, each in every[1:]]
+        return list(dict.fromkeys(steps))  # the first of all is the model itself
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = "--truncate" if first["loc"] == ("k",) else "--precision"
+        remedy = "list whole numbers of at least 1, as in --truncate 64,128, and --precision int8,binary"
+        raise UserError(f"{option} {first['input']!r} is not possible", remedy) from error

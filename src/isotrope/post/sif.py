@@ -60,7 +60,6 @@ class Sif(PostStep):
     remove: int = Field(default=1, ge=0)
 
     def check(self) -> None:
-        """Also the file of counts."""
         super().check()
         if self.freq is not None and not Path(self.freq).is_file():
             raise UserError(f"freq = {self.freq} does not exist", "name a file with a word and its count a line")
@@ -71,7 +70,6 @@ class Sif(PostStep):
         return _SifEncoder(base, self)
 
     def fitted(self, vectors: Matrix) -> Transform:
-        """The map x -> x − (x u) uᵀ."""
         common = common_directions(vectors, self.remove)
         return lambda x: x - x @ common.T @ common
 
@@ -81,8 +79,7 @@ class _SifEncoder(FittedEncoder):
 
     def __init__(self, base: WordVectors, step: Sif) -> None:
         super().__init__(base, step)
-        self._weigh = base
-        self._sif = step
+        self._words, self._sif = base, step
         if step.freq is not None:
             base.weight = smooth_inverse_frequency(read_counts(step.freq), step.a)
 
@@ -97,6 +94,6 @@ class _SifEncoder(FittedEncoder):
 
     def _count(self, sentences: Sequence[str]) -> None:
         if self._sif.freq is None:
-            self._weigh.look_up(sentences)
-            counts = Counter(word.lower() for sentence in sentences for word in self._weigh.words(sentence))
-            self._weigh.weight = smooth_inverse_frequency(counts, self._sif.a)
+            self._words.look_up(sentences)
+            counts = Counter(word.lower() for sentence in sentences for word in self._words.words(sentence))
+            self._words.weight = smooth_inverse_frequency(counts, self._sif.a)

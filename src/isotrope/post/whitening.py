@@ -39,15 +39,14 @@ def whitening(
     values, directions = np.linalg.eigh(covariance)
     values, directions = values[::-1], directions[:, ::-1]
     if values[0] <= ROUNDING * np.mean(vectors**2):
-        raise UserError(
-            f"all {len(vectors)} sentences have the same vector", "check the model: nothing can be whitened"
-        )
+        remedy = "check the model: nothing can be whitened"
+        raise UserError(f"all {len(vectors)} sentences have the same vector", remedy)
     live = min(wanted, int(np.sum(values > ROUNDING * values[0]))) if exponent else wanted
     return mean, directions[:, :live] * values[:live] ** -exponent
 
 
 def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False) -> int:
-    """How many dimensions are wanted of ``dim``: ``k``, by default all."""
+    """How many dimensions are wanted of ``dim``: ``k``, by default all. There must be rows enough for them."""
     wanted = dim if k is None else k
     if wanted > dim:
         raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")
@@ -77,5 +76,4 @@ class Whitening(LinearStep):
     shrink: bool = False
 
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
-        """`whitening` with this step's options."""
         return whitening(vectors, self.k, self.exponent, self.shrink)

@@ -6,12 +6,13 @@ https://aclanthology.org/2022.findings-acl.248.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.types import Count, Scores
 
 
@@ -20,7 +21,8 @@ def pushed(queue: Tensor, keys: Tensor, size: int) -> Tensor:
     return torch.cat([queue, keys.to(queue)])[-size:]
 
 
-class KeyQueue(nn.Module):
+@dataclass(eq=False, repr=False)
+class KeyQueue(WithState):
     """The last ``size`` keys join every anchor's denominator. BibTeX: wu2022esimcse.
 
     The queue begins empty. A batch's keys join it after the optimizer's step, so no batch meets its own. With several
@@ -32,21 +34,14 @@ class KeyQueue(nn.Module):
     """
 
     stage = "scores"
-    rows: Tensor
-    filled: Tensor
-    waiting: Tensor
+    size: Count = 256
+    keys: Count = 1
 
-    def __init__(self, size: Count = 256, keys: Count = 1) -> None:
-        super().__init__()
-        self.size, self.keys = size, keys
-
-    def build(self, context: BuildContext) -> KeyQueue:
-        """Empty, for the student's width."""
-        made = KeyQueue(self.size, self.keys)
-        made.register_buffer("rows", torch.zeros(self.size, width := context.needed("width")))
-        made.register_buffer("filled", torch.tensor(0))  # so many are keys: rows have one shape in all checkpoints
-        made.register_buffer("waiting", torch.zeros(0, width), persistent=False)  # of the batches since the last step
-        return made
+    def begin(self, context: BuildContext) -> None:
+        width = context.needed("width")
+        self.rows: Tensor = nn.Buffer(torch.zeros(self.size, width))
+        self.filled: Tensor = nn.Buffer(torch.tensor(0))  # so many are keys: rows have one shape in all checkpoints
+        self.waiting: Tensor = nn.Buffer(torch.zeros(0, width), persistent=False)  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Scores:
         keys = scores.views.named([self.keys], "scores.key_queue.keys")[0]

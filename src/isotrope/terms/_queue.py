@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
@@ -15,59 +15,48 @@ from isotrope.types import Scores
 QueueSize = Annotated[int, Field(ge=0)]  # 0: the batch
 
 
-class ListTerm(Protocol):
-    """The settings of a term over lists, and its equation."""
+class Projection(nn.Linear):
+    """A learnt map of the anchors at unit length (N, D) to the teacher's width, (N, T). It is thrown away.
 
-    @property
-    def teacher(self) -> str: ...
-    @property
-    def queue(self) -> int: ...
-    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """The student's cosines (N, K), the teacher's (N, K) -> ()."""
+    It starts with orthonormal rows or columns. Of equal widths it starts as the identity: a student made of its
+    teacher's layers has its directions already.
+    """
+
+    def __init__(self, context: BuildContext, teacher: str) -> None:
+        super().__init__(context.needed("width"), context.teacher_width(teacher), bias=False)
+        (nn.init.eye_ if self.in_features == self.out_features else nn.init.orthogonal_)(self.weight)
+
+    def forward(self, scores: Scores) -> Tensor:  # type: ignore[override]
+        return super().forward(F.normalize(scores.views.stack[0].to(self.weight), dim=-1))
 
 
 class OverQueue(nn.Module):
     """The lists of a batch over the K latest vectors that a teacher gave to earlier batches.
 
-    A learnt projection, which is thrown away after training, takes the student's vector to the teacher's width. There
-    it is compared with the queue, as the teacher's own vector is. The projection starts as an isometry where T >= D.
-    The queue starts with random directions (as in MoCo, He et al., 2020). After each step of the optimizer, its batches
-    enter.
+    The student's vector is compared with the queue behind a `Projection`, as the teacher's own vector is. The queue
+    starts with random directions (as in MoCo, He et al., 2020). After each step of the optimizer, its batches enter.
+
+    Args:
+        term: has the names ``teacher`` and ``queue``, and ``of_lists`` of cosines (N, K) of student and teacher -> ().
     """
 
     one_view = True
     rows: Tensor  # (K, T) unit rows, the newest first
 
-    def __init__(self, term: ListTerm, context: BuildContext) -> None:
+    def __init__(self, term: Any, context: BuildContext) -> None:
         super().__init__()
-        width = context.teacher_width(term.teacher)
-        self.term = term
-        self.projection = projection(context.needed("width"), width)
-        self.register_buffer("rows", F.normalize(torch.randn(term.queue, width), dim=-1))
-        self.latest = self.rows[:0]  # of the batches since the last step
+        self.term, self.projection = term, Projection(context, term.teacher)
+        rows = F.normalize(torch.randn(term.queue, self.projection.out_features), dim=-1)
+        self.register_buffer("rows", rows)
+        self.latest = rows[:0]  # of the batches since the last step
 
     def forward(self, scores: Scores) -> Tensor:
         taught = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
         self.latest = torch.cat([taught, self.latest.to(taught)])[: len(self.rows)]
-        student = F.normalize(projected(self.projection, scores), dim=-1)  # (N, T)
-        return self.term.of_lists(student @ self.rows.T, taught @ self.rows.T)
+        student = F.normalize(self.projection(scores), dim=-1)  # (N, T)
+        return self.term.of_lists(student @ self.rows.T, taught @ self.rows.T)  # type: ignore[no-any-return]
 
     def after_step(self, objective: Any) -> None:
         """The batches of the step enter, the oldest leave."""
         self.rows = torch.cat([self.latest, self.rows])[: len(self.rows)]
         self.latest = self.rows[:0]
-
-
-def projection(width: int, teacher_width: int) -> nn.Linear:
-    """A learnt map from the student's width to the teacher's, which starts with orthonormal rows or columns.
-
-    Of equal widths it starts as the identity: a student made of its teacher's layers has its directions already.
-    """
-    made = nn.Linear(width, teacher_width, bias=False)
-    (nn.init.eye_ if width == teacher_width else nn.init.orthogonal_)(made.weight)
-    return made
-
-
-def projected(made: nn.Linear, scores: Scores) -> Tensor:
-    """The anchors at unit length through the projection: (N, T)."""
-    return made(F.normalize(scores.views.stack[0].to(made.weight), dim=-1))  # type: ignore[no-any-return]

@@ -6,25 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isotrope.contract.distributed import own_rows
+from isotrope.contract.hiding import noise_of_rows
 from isotrope.errors import UserError
+from isotrope.text.permutation import derive
 from isotrope.types import Reading, Views
 
 
-def hidden_words(
-    logits: Tensor,  # (T, W)
-    words: Tensor,  # (T,) token ids
-) -> Tensor:
-    """−log of the probability of each hidden word (T,)."""
-    return F.cross_entropy(logits, words, reduction="none")
-
-
-def changed(
-    text: Tensor,  # (n, L) token ids before the token steps
-    read: Tensor,  # (n, L) behind them
-    mask: Tensor,  # (n, L), 0 for padding
-) -> Tensor:
-    """The tokens that the student did not see (n, L) bool."""
-    return (text != read) & mask.bool()
+def noise_of_pass(views: Views, number: int) -> Tensor:
+    """Uniform (n, L, 3) for the tokens of a pass. A row's numbers depend on the step's seed and the row alone."""
+    seed = derive(views.batch.generator.initial_seed(), number)  # equal on all processes
+    seeds = [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
+    return noise_of_rows(views.readings[number].text["attention_mask"], seeds)
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:
@@ -37,7 +30,8 @@ def hidden_in(views: Views, number: int, term: str) -> Tensor:
     if text.shape != read.shape:
         problem = f"{term} finds hidden words by their places, and a token step moves words"
         raise UserError(problem, f"leave in pass {number} only steps that hide words, such as tokens.hide")
-    return changed(text, read, reading.text["attention_mask"])
+    changed: Tensor = (text != read) & reading.text["attention_mask"].bool()
+    return changed
 
 
 def own_states(reading: Reading, width: int, term: str) -> Tensor:

@@ -12,14 +12,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import language_model, token_table
-from isotrope.contract.hiding import noise_of_rows
+from isotrope.contract.hiding import Hiding
+from isotrope.encoder.faults import quiet
+from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
-from isotrope.terms._generator import Generator
-from isotrope.text.permutation import derive
+from isotrope.terms._words import noise_of_pass
 from isotrope.types import Fraction, NonNegative, Scores
 
 
@@ -28,8 +30,8 @@ def diffcse(logits: Tensor, replaced: Tensor, mask: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, replaced.to(logits), reduction="none")[mask.bool()]
 
 
-@dataclass(frozen=True)
-class DiffCSE:
+@dataclass(eq=False, repr=False)
+class DiffCSE(WithState):
     """A vector that tells small changes apart. BibTeX: chuang2022diffcse.
 
     A second encoder, trained from the student's start, reads the changed text. It gets the view's vector in the place
@@ -47,43 +49,28 @@ class DiffCSE:
     masked: Fraction = 0.3
     weight: NonNegative = 0.005
 
-    def build(self, context: BuildContext) -> nn.Module:
-        """The term with its generator and its second encoder."""
-        return averaged(_Detecting(self, context))
-
-
-class _Detecting(nn.Module):
-    one_view = True
-    second: Any
-
-    def __init__(self, term: DiffCSE, context: BuildContext) -> None:
-        super().__init__()
-        student, self.term = context.needed("student"), term
-        width = token_table(student).embedding_dim
-        if width != context.needed("width") or not isinstance(
-            getattr(language_model(student), "embeddings", None), nn.Module
-        ):
+    def begin(self, context: BuildContext) -> None:
+        student = context.needed("student")
+        width, encoder = token_table(student).embedding_dim, language_model(student)
+        if width != context.needed("width") or not isinstance(getattr(encoder, "embeddings", None), nn.Module):
             problem = f"diffcse puts a vector of {context.width} dimensions among token embeddings of {width}"
             raise UserError(problem, "choose a model such as BERT, without a layer behind its pooling and without dims")
-        self.second = deepcopy(language_model(student))
+        self.second: Any = deepcopy(encoder)
         self.detector = nn.Linear(width, 1)
-        self.generator = Generator(term.generator, context.needed("tokenizer"), term.masked)
+        self.editor = _Generator(self.generator, context.needed("tokenizer"), self.masked)
+        averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
-        views = scores.views
-        rows = own_rows(views.batch.rows).tolist()
-        seed = views.batch.generator.initial_seed()  # of the step, equal on all processes
         told, said = [], []  # of the second encoder; of the generator's new layers
-        for number, reading in views.readings.items():
+        for number, reading in scores.views.readings.items():
             ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
-            noise = noise_of_rows(mask, [derive(derive(seed, number), row) for row in rows])
-            edited, losses = self.generator(ids, mask, noise)
-            vectors = own_rows(views.stack[number])  # (n, D)
+            edited, losses = self.editor(ids, mask, noise_of_pass(scores.views, number))
+            vectors = own_rows(scores.views.stack[number])  # (n, D)
             logits = self.detector(self.states({**reading.text, "input_ids": edited}, vectors))[..., 0]
             told.append(diffcse(logits, edited != ids, mask))
             said.append(losses)
         loss = mean_of_all(torch.cat(told))
-        return self.term.weight * (loss + mean_of_all(torch.cat(said)) if len(self.generator.learnt) else loss)
+        return self.weight * (loss + mean_of_all(torch.cat(said)) if len(self.editor.learnt) else loss)
 
     def states(self, text: dict[str, Any], vectors: Tensor) -> Tensor:
         """The second encoder's states (n, L, D), with the vectors (n, D) where its embedding layer had first tokens."""
@@ -91,11 +78,11 @@ class _Detecting(nn.Module):
         lengths = mask.sum(dim=1)
 
         def begin(_: nn.Module, __: Any, states: Tensor) -> Tensor:
-            states, vectors_ = states.clone(), vectors.to(states)
+            states, first = states.clone(), vectors.to(states)
             if states.shape[:2] == mask.shape:
-                states[torch.arange(len(mask)), mask.long().argmax(dim=1)] = vectors_
+                states[torch.arange(len(mask)), mask.long().argmax(dim=1)] = first
             else:  # packed, (1, T, d): real tokens one behind another
-                states[0, lengths.cumsum(dim=0) - lengths] = vectors_
+                states[0, lengths.cumsum(dim=0) - lengths] = first
             return states
 
         hook = self.second.embeddings.register_forward_hook(begin)
@@ -104,3 +91,42 @@ class _Detecting(nn.Module):
             return self.second(**read).last_hidden_state  # type: ignore[no-any-return]
         finally:
             hook.remove()
+
+
+class _Generator(nn.Module):
+    """A masked language model by name, which replaces words of a text."""
+
+    def __init__(self, name: str, tokenizer: Any, ratio: float) -> None:
+        super().__init__()
+        where = locate(name)
+        try:
+            with quiet(reports=False):
+                words = AutoTokenizer.from_pretrained(where).get_vocab()
+                model, report = AutoModelForMaskedLM.from_pretrained(
+                    where, output_loading_info=True, use_safetensors=True
+                )
+        except (OSError, ValueError, KeyError) as error:
+            line = str(error).strip().partition("\n")[0]
+            problem = f"diffcse.generator = {name!r} is no masked language model ({line})"
+            raise UserError(problem, "name a model such as distilbert-base-uncased, or its folder") from error
+        if words != tokenizer.get_vocab():
+            problem = f"diffcse.generator = {name!r} and the student read different words"
+            raise UserError(problem, "choose one with the student's tokenizer, such as a smaller model of its kind")
+        new, table = set(report["missing_keys"]), model.get_input_embeddings().weight  # which the last layer shares
+        # In a tuple: what never changes is not for a checkpoint. Layers that learn are.
+        self.frozen = (model.float().eval().requires_grad_(False),)
+        learnt = [weight for key, weight in model.named_parameters() if key in new and weight is not table]
+        self.learnt, self.hiding = nn.ParameterList(w.requires_grad_(True) for w in learnt), Hiding(tokenizer, ratio)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> _Generator:
+        """To another device or precision, with the frozen model."""
+        self.frozen[0]._apply(*args, **kwargs)
+        return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
+
+    def forward(self, ids: Tensor, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Token ids (n, L), with what it says for those that it cannot see; and its own losses (T,)."""
+        hidden, shown = self.hiding(ids, mask, noise)
+        with torch.set_grad_enabled(len(self.learnt) > 0 and torch.is_grad_enabled()):
+            logits = self.frozen[0](input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)
+        edited = ids.masked_scatter(hidden, logits.detach().argmax(dim=-1))
+        return edited, F.cross_entropy(logits, ids[hidden], reduction="none")

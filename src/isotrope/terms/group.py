@@ -8,13 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.terms._lists import group_list
 from isotrope.terms.infonce import infonce
 from isotrope.types import AboveZero, NonNegative, Scores
+
+Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)]  # of an anchor and its positives
+
+
+def group_list(
+    anchor: Tensor,  # (N, D)
+    positives: Tensor,  # (P, N, D)
+    others: Tensor,  # (N, D) row j of another sentence is a negative
+    temperature: float,
+) -> Tensor:
+    """A sentence among its positives and the others, as logarithms of probabilities (N, P + N − 1).
+
+    The softmax of cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
+    """
+    anchor, positives, others = (F.normalize(each, dim=-1) for each in (anchor, positives, others))
+    own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
+    near, far = (anchor * positives).sum(dim=-1).T, (anchor @ others.T)[~own].view(len(anchor), -1)
+    return (torch.cat([near, far], dim=1) / temperature).log_softmax(dim=1)
 
 
 def group_contrast(stack: Tensor, temperature: float) -> Tensor:
@@ -35,7 +53,7 @@ class Group:
     """
 
     stage = "terms"
-    views: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)] = (0, 1)
+    views: Numbers = (0, 1)
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 

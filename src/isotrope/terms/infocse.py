@@ -14,13 +14,12 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext
-from isotrope.contract.distributed import averaged, mean_of_all, own_rows
+from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
-from isotrope.contract.hiding import Hiding, noise_of_rows
+from isotrope.contract.hiding import Hiding
 from isotrope.encoder.student import keep_layers
-from isotrope.terms._words import Words, hidden_words, own_states
-from isotrope.text.permutation import derive
+from isotrope.terms._words import Words, noise_of_pass, own_states
 from isotrope.types import Count, Fraction, NonNegative, Scores
 
 
@@ -34,8 +33,8 @@ def infocse(
     return states.scatter(1, places, first[:, None])
 
 
-@dataclass(frozen=True)
-class InfoCSE:
+@dataclass(eq=False, repr=False)
+class InfoCSE(WithState):
     """A first token that knows the sentence helps to fill its gaps. BibTeX: wu2022infocse.
 
     The frozen model is the first half of the student's layers, as they were before training. It reads a text with
@@ -54,46 +53,35 @@ class InfoCSE:
     layers: Count = 2
     weight: NonNegative = 1e-5
 
-    def build(self, context: BuildContext) -> nn.Module:
-        """The term with its layers."""
-        return averaged(_Filling(self, context))
-
-
-class _Filling(nn.Module):
-    one_view = True
-    token_states = True
-
-    def __init__(self, term: InfoCSE, context: BuildContext) -> None:
-        super().__init__()
-        student, self.term = context.needed("student"), term
+    def begin(self, context: BuildContext) -> None:
+        student = context.needed("student")
         token_table(student)  # there is one
         model: Any = language_model(student)
-        width, half = model.config.hidden_size, -(-model.config.num_hidden_layers // 2)
+        config = model.config
+        width, half = config.hidden_size, -(-config.num_hidden_layers // 2)
         first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[0].auto_model
         self.frozen = (first.float().eval().requires_grad_(False),)  # in a tuple: what never changes is not saved
-        self.hiding = Hiding(context.needed("tokenizer"), term.masked)
-        layer = nn.TransformerEncoderLayer(
-            width, model.config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True
-        )
-        self.network = nn.TransformerEncoder(layer, term.layers, enable_nested_tensor=False)
+        self.hiding = Hiding(context.needed("tokenizer"), self.masked)
+        layer = nn.TransformerEncoderLayer(width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True)
+        self.network = nn.TransformerEncoder(layer, self.layers, enable_nested_tensor=False)
         self.words = Words(width, token_table(self.frozen[0]))
+        averaged(self)
 
-    def _apply(self, *args: Any, **kwargs: Any) -> _Filling:
+    def _apply(self, *args: Any, **kwargs: Any) -> InfoCSE:
         """To another device or precision, with the frozen model."""
         self.frozen[0]._apply(*args, **kwargs)
         return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
 
     def forward(self, scores: Scores) -> Tensor:
-        batch, losses = scores.views.batch, []
-        rows, seed = own_rows(batch.rows).tolist(), batch.generator.initial_seed()
+        losses = []
         for number, reading in scores.views.readings.items():
             ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
             states = own_states(reading, self.words.layer.in_features, "infocse")
             first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]  # (n, H)
-            noise = noise_of_rows(mask, [derive(derive(seed, number), row) for row in rows])
-            hidden, shown = self.hiding(ids, mask, noise)
-            losses.append(hidden_words(self.words(self.filled(first, shown, mask)[hidden]), ids[hidden]))
-        return self.term.weight * mean_of_all(torch.cat(losses))
+            hidden, shown = self.hiding(ids, mask, noise_of_pass(scores.views, number))
+            logits = self.words(self.filled(first, shown, mask)[hidden])  # (T, W)
+            losses.append(F.cross_entropy(logits, ids[hidden], reduction="none"))
+        return self.weight * mean_of_all(torch.cat(losses))
 
     def filled(self, first: Tensor, shown: Tensor, mask: Tensor) -> Tensor:
         """The student's states (n, H) of first tokens and the text with gaps (n, L) -> states (n, L, H)."""

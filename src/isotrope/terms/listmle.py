@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.terms._lists import without_positive
 from isotrope.terms._queue import OverQueue, QueueSize
+from isotrope.terms.listnet import without_positive
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
@@ -56,7 +56,6 @@ class ListMLE:
     queue: QueueSize = 0
 
     def build(self, context: BuildContext) -> ListMLE | OverQueue:
-        """The term, with a queue if it has one."""
         return OverQueue(self, context) if self.queue else self
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.terms._lists import without_positive
 from isotrope.terms._queue import OverQueue, QueueSize
 from isotrope.types import AboveZero, NonNegative, Scores
+
+
+def without_positive(lists: Tensor) -> Tensor:
+    """(…, N, N) -> (…, N, N - 1): each list without its diagonal element, the positive; the others in their order."""
+    count = lists.shape[-1]
+    others = ~torch.eye(count, dtype=torch.bool, device=lists.device)
+    return lists[..., others].reshape(*lists.shape[:-1], count - 1)
 
 
 def listnet(
@@ -52,7 +59,6 @@ class ListNet:
     queue: QueueSize = 0
 
     def build(self, context: BuildContext) -> ListNet | OverQueue:
-        """The term, with a queue if it has one."""
         return OverQueue(self, context) if self.queue else self
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:

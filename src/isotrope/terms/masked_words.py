@@ -8,18 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
-from isotrope.terms._words import Words, hidden_in, hidden_words, own_states
+from isotrope.terms._words import Words, hidden_in, own_states
 from isotrope.types import NonNegative, Scores
 
 
-@dataclass(frozen=True)
-class MaskedWords:
+@dataclass(eq=False, repr=False)
+class MaskedWords(WithState):
     """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX: giorgi2021declutr.
 
     A hidden word that is shown as it is does not count. The layer that says words is new, and thrown away after
@@ -27,9 +28,6 @@ class MaskedWords:
 
     Attributes:
         view: the pass whose words are hidden.
-
-    Raises:
-        UserError: there is no such pass, or its words have moved.
     """
 
     stage = "terms"
@@ -38,25 +36,16 @@ class MaskedWords:
     view: Annotated[int, Field(ge=0)] = 0
     weight: NonNegative = 1.0
 
-    def build(self, context: BuildContext) -> nn.Module:
-        """The term with its layer."""
-        return averaged(_Saying(self, context))
-
-
-class _Saying(nn.Module):
-    one_view = True
-    token_states = True
-
-    def __init__(self, term: MaskedWords, context: BuildContext) -> None:
-        super().__init__()
-        student, self.term = context.needed("student"), term
+    def begin(self, context: BuildContext) -> None:
+        student = context.needed("student")
         table, model = token_table(student), language_model(student)
         config: Any = getattr(model, "config", None)
         self.words = Words(config.hidden_size, table)
+        averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
-        hidden = hidden_in(scores.views, self.term.view, "masked_words")
-        reading = scores.views.readings[self.term.view]
+        hidden = hidden_in(scores.views, self.view, "masked_words")
+        reading = scores.views.readings[self.view]
         states = own_states(reading, self.words.layer.in_features, "masked_words")
-        words = reading.text["input_ids"][hidden]  # (T,)
-        return self.term.weight * mean_of_all(hidden_words(self.words(states[hidden]), words))
+        logits, words = self.words(states[hidden]), reading.text["input_ids"][hidden]  # (T, W), (T,)
+        return self.weight * mean_of_all(F.cross_entropy(logits, words, reduction="none"))

@@ -13,13 +13,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
-from isotrope.errors import UserError
 from isotrope.terms._words import own_states
 from isotrope.types import Count, NonNegative, Scores
-
-OddWidths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)]
 
 
 def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,41 +27,29 @@ def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     return F.softplus(-products[own]), F.softplus(products[~own])
 
 
-@dataclass(frozen=True)
-class MutualInformation:
+@dataclass(eq=False, repr=False)
+class MutualInformation(WithState):
     """Windows of words against whole sentences. BibTeX: zhang2020unsupervised.
 
     Convolutions over the token states of the first pass give the windows; their mean is the sentence. They are thrown
     away after training.
 
     Attributes:
-        widths: of the windows, in tokens, each an odd number.
+        widths: of the windows, in tokens.
         channels: of each width.
     """
 
     stage = "terms"
     one_view = True
     token_states = True
-    widths: OddWidths = (1, 3, 5)
+    widths: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 3, 5)
     channels: Count = 256
     weight: NonNegative = 1.0
 
-    def build(self, context: BuildContext) -> nn.Module:
-        """The term with its convolutions."""
-        if any(width % 2 == 0 for width in self.widths):
-            remedy = "choose odd numbers, so that a window has a middle"
-            raise UserError(f"mutual_information.widths = {list(self.widths)} is not possible", remedy)
-        return averaged(_Windows(self, context))
-
-
-class _Windows(nn.Module):
-    one_view = True
-    token_states = True
-
-    def __init__(self, term: MutualInformation, context: BuildContext) -> None:
-        super().__init__()
-        self.term, self.width = term, int(context.needed("width"))
-        self.windows = nn.ModuleList(nn.Conv1d(self.width, term.channels, w, padding=w // 2) for w in term.widths)
+    def begin(self, context: BuildContext) -> None:
+        self.width = int(context.needed("width"))
+        self.windows = nn.ModuleList(nn.Conv1d(self.width, self.channels, w, padding="same") for w in self.widths)
+        averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:
         reading = scores.views.readings[0]
@@ -78,7 +63,7 @@ class _Windows(nn.Module):
         number = torch.arange(len(mask), device=mask.device) + process_rank() * len(mask)
         own = number[:, None].expand_as(mask)[mask][:, None] == torch.arange(len(sentences), device=mask.device)
         parts = mutual_information(local[mask] @ sentences.T, own)
-        return self.term.weight * (mean_of_all(parts[0]) + mean_of_all(parts[1]))
+        return self.weight * (mean_of_all(parts[0]) + mean_of_all(parts[1]))
 
     def local(self, states: Tensor) -> Tensor:
         """(n, L, H), 0 where there is padding -> (n, L, C) the windows around each token."""

@@ -6,15 +6,11 @@ Sec. 3, https://aclanthology.org/2022.emnlp-main.826, as its public code has it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from pydantic import Field
 from torch import Tensor
 
-from isotrope.terms._lists import group_list
+from isotrope.terms.group import Numbers, group_list
 from isotrope.types import AboveZero, NonNegative, Scores
-
-_Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)]
 
 
 def peer_lists(
@@ -47,8 +43,8 @@ class PeerLists:
     """
 
     stage = "terms"
-    own: _Numbers
-    peer: _Numbers
+    own: Numbers
+    peer: Numbers
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 

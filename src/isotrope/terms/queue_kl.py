@@ -50,7 +50,6 @@ class QueueKL:
     weight: NonNegative = 1.0
 
     def build(self, context: BuildContext) -> OverQueue:
-        """The term with its queue and its projection."""
         return OverQueue(self, context)
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:

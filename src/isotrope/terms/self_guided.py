@@ -5,11 +5,16 @@ Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from dataclasses import dataclass
 
-from isotrope.terms._projector import Projected
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from isotrope.contract.context import BuildContext, WithState
+from isotrope.errors import UserError
+from isotrope.types import AboveZero, Count, NonNegative, Scores
 
 
 def self_guided(
@@ -28,15 +33,51 @@ def self_guided(
     return (torch.logaddexp(positives, others.expand_as(positives)) - positives).mean()
 
 
-class SelfGuided(Projected):
+@dataclass(eq=False, repr=False)
+class SelfGuided(WithState):
     """The views after the first are layers; all go through a projector. BibTeX: kim2021selfguided.
 
-    ``drift`` · ‖θ − θ₀‖² joins the loss, for weights θ that began as θ₀. The embedding layer is not trained.
-    ``size`` is the projector's width.
+    The projector is D → ``size`` → ``size`` with GELU behind both, and thrown away. ``drift`` · ‖θ − θ₀‖² joins the
+    loss, for all weights θ of the student that are trained, which began as θ₀. The embedding layer is not trained.
     """
 
     stage = "terms"
+    size: Count
+    temperature: AboveZero = 0.01
+    drift: NonNegative = 0.1
+    weight: NonNegative = 1.0
+
+    def begin(self, context: BuildContext) -> None:
+        layers = [nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)]
+        for layer in layers:  # as BERT's new layers begin
+            nn.init.normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+        self.projector = nn.Sequential(layers[0], nn.GELU(), layers[1], nn.GELU())
+        student = nn.Identity() if context.student is None else context.student
+        for module in student.modules():
+            if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
+                embeddings.requires_grad_(False)
+        if self.drift and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            # Gradients are averaged as each weight's first one is ready.
+            count = dist.get_world_size()
+            problem = f"drift = {self.drift} reads the weights themselves, which {count} processes cannot"
+            raise UserError(problem, "run one process, or set drift = 0")
+        # A plain list: the weights are the student's, and are saved with it.
+        self.trained = [weight for weight in student.parameters() if weight.requires_grad]
+        for number, each in enumerate(self.trained):
+            self.register_buffer(f"start{number}", each.detach().clone(), persistent=False)
+
+    def forward(self, scores: Scores) -> Tensor:
+        stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
+        return self.weight * (self.contrast(stack) + self.drift * self.moved())
+
+    def moved(self) -> Tensor | float:
+        """‖θ − θ₀‖², as () or 0."""
+        if not self.drift:
+            return 0.0
+        pairs = zip(self.trained, self.buffers(), strict=True)
+        return sum((now - start).square().sum() for now, start in pairs)
 
     def contrast(self, stack: Tensor) -> Tensor:
-        """`self_guided` of the first view and all others."""
+        """Projected views (V, N, F) -> ()."""
         return self_guided(stack[0], stack[1:], self.temperature)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from isotrope.terms._projector import Projected
 from isotrope.terms.nt_xent import nt_xent
+from isotrope.terms.self_guided import SelfGuided
 
 
-class Translated(Projected):
+class Translated(SelfGuided):
     """`nt_xent` of the data's texts and positives, both projected. BibTeX: kim2021selfguided.
 
     The translations are the user's, in a column of positives. ``drift`` and ``size`` are as in
     `isotrope.terms.self_guided`.
     """
 
-    stage = "terms"
     needs_positives = True
 
     def contrast(self, stack: Tensor) -> Tensor:
-        """`nt_xent` of the first two views."""
         return nt_xent(stack[0], stack[1], self.temperature)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import language_model, token_table
 from isotrope.encoder.fast.attention import HIDDEN
@@ -33,8 +33,8 @@ def tsdae(logits: Tensor, target: Tensor, mask: Tensor) -> Tensor:
     return losses[mask[:, 1:].bool()]
 
 
-@dataclass(frozen=True)
-class TSDAE:
+@dataclass(eq=False, repr=False)
+class TSDAE(WithState):
     """What the decoder cannot know from the words before, it must find in the vector. BibTeX: wang2021tsdae.
 
     It reads the vector of the first view, and the text before token steps. The decoder is trained, too, and thrown away
@@ -45,28 +45,16 @@ class TSDAE:
     one_view = True
     weight: NonNegative = 1.0
 
-    def build(self, context: BuildContext) -> nn.Module:
-        """The term with its decoder."""
-        made = _Rebuilding(self, context)
-        if not made.can_decode():
-            kind = made.decoder.config.model_type
-            raise UserError(f"terms.tsdae: a {kind} cannot be the decoder", "choose another backbone, such as BERT")
-        return averaged(made)
-
-
-class _Rebuilding(nn.Module):
-    one_view = True
-
-    decoder: Any  # of transformers, where no types are known
-
-    def __init__(self, term: TSDAE, context: BuildContext) -> None:
-        super().__init__()
+    def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
-        width = token_table(student).embedding_dim
-        self.term, self.decoder = term, deepcopy(language_model(student))
-        self.sentence = nn.Linear(context.needed("width"), width, bias=False)
+        width, decoder = token_table(student).embedding_dim, cast(Any, deepcopy(language_model(student)))
+        self.decoder, self.sentence = decoder, nn.Linear(context.needed("width"), width, bias=False)
         nn.init.eye_(self.sentence.weight)
-        self.words = Words(self.decoder.config.hidden_size, token_table(self.decoder))
+        self.words = Words(decoder.config.hidden_size, token_table(decoder))
+        if not self.can_decode():
+            problem = f"terms.tsdae: a {decoder.config.model_type} cannot be the decoder"
+            raise UserError(problem, "choose another backbone, such as BERT")
+        averaged(self)
 
     def said(self, vectors: Tensor, before: Tensor) -> Tensor:
         """Vectors (n, D) in the place of the first token, and tokens (n, L) -> scores of the next ones (n, L, W)."""
@@ -75,8 +63,8 @@ class _Rebuilding(nn.Module):
         states = torch.cat([start, table(before[:, 1:])], dim=1)  # (n, L, E)
         length = before.shape[1]
         later = states.new_full((length, length), HIDDEN).triu(1).expand(len(before), 1, length, length)
-        found: Tensor = self.words(self.decoder(inputs_embeds=states, attention_mask=later).last_hidden_state)
-        return found
+        found = self.decoder(inputs_embeds=states, attention_mask=later).last_hidden_state
+        return self.words(found)  # type: ignore[no-any-return]
 
     def can_decode(self) -> bool:
         """Whether no score depends on later tokens, and every weight has one name, as checkpoints need it."""
@@ -97,4 +85,4 @@ class _Rebuilding(nn.Module):
         order = (1 - text["attention_mask"]).argsort(dim=1, stable=True)  # some tokenizers pad at the left
         ids, mask = (text[name].gather(1, order) for name in ("input_ids", "attention_mask"))
         vectors = own_rows(scores.views.stack[0])  # (n, D)
-        return self.term.weight * mean_of_all(tsdae(self.said(vectors, ids[:, :-1]), ids, mask))
+        return self.weight * mean_of_all(tsdae(self.said(vectors, ids[:, :-1]), ids, mask))

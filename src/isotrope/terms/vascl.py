@@ -5,6 +5,7 @@ Zhang et al., Findings of ACL 2022, Sec. 3. https://aclanthology.org/2022.findin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Count, NonNegative, Scores
 
@@ -46,7 +47,8 @@ def neighbour_contrast(
     return -torch.stack([(each / temperature).log_softmax(dim=1)[:, 0].mean() for each in lists]).mean()
 
 
-class VaSCL(nn.Module):
+@dataclass(eq=False, repr=False)
+class VaSCL(WithState):
     """NT-Xent behind a head, and the same of each anchor and its hardest perturbation. BibTeX: zhang2022vascl.
 
     The head is D → D → ``features``, without biases, and thrown away. A direction is drawn for each anchor e. Each step
@@ -60,30 +62,19 @@ class VaSCL(nn.Module):
     """
 
     stage = "terms"
-    head: nn.Sequential
+    temperature: AboveZero = 0.05
+    neighbours: Count = 16
+    radius: AboveZero = 15.0
+    steps: Annotated[int, Field(ge=0)] = 1
+    features: Count = 128
+    weight: NonNegative = 1.0
 
-    def __init__(
-        self,
-        temperature: AboveZero = 0.05,
-        neighbours: Count = 16,
-        radius: AboveZero = 15.0,
-        steps: Annotated[int, Field(ge=0)] = 1,
-        features: Count = 128,
-        weight: NonNegative = 1.0,
-    ) -> None:
-        super().__init__()
-        self.temperature, self.neighbours, self.radius = temperature, neighbours, radius
-        self.steps, self.features, self.weight = steps, features, weight
-
-    def build(self, context: BuildContext) -> VaSCL:
-        """With a head for the student's width."""
+    def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
-        made = VaSCL(self.temperature, self.neighbours, self.radius, self.steps, self.features, self.weight)
         layers = [nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)]
         for layer in layers:  # as BERT's new layers begin
             nn.init.normal_(layer.weight, std=0.02)
-        made.head = nn.Sequential(layers[0], nn.ReLU(), layers[1])
-        return made
+        self.head = nn.Sequential(layers[0], nn.ReLU(), layers[1])
 
     def forward(self, scores: Scores) -> Tensor:
         anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))  # float32 or better

@@ -10,10 +10,10 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from isotrope.contract.context import BuildContext
-from isotrope.terms._queue import projected, projection
+from isotrope.contract.context import BuildContext, WithState
+from isotrope.terms._queue import Projection
 from isotrope.types import NonNegative, Scores
 
 Distance = Literal["cosine", "l2"]
@@ -28,11 +28,9 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
     return distances.mean()
 
 
-@dataclass(frozen=True)
-class VectorMatch:
+@dataclass(eq=False, repr=False)
+class VectorMatch(WithState):
     """The student's vector, through a learnt projection, is its teacher's. BibTeX: kim2023embeddistill.
-
-    The projection D -> T is thrown away after training.
 
     Attributes:
         teacher: whose vectors are followed. They must have a fixed width.
@@ -45,20 +43,9 @@ class VectorMatch:
     measure: Distance = "cosine"
     weight: NonNegative = 1.0
 
-    def build(self, context: BuildContext) -> nn.Module:
-        """The term with its projection."""
-        return _Matching(self, context)
-
-
-class _Matching(nn.Module):
-    one_view = True
-
-    def __init__(self, term: VectorMatch, context: BuildContext) -> None:
-        super().__init__()
-        self.term = term
-        self.projection = projection(context.needed("width"), context.teacher_width(term.teacher))
+    def begin(self, context: BuildContext) -> None:
+        self.projection = Projection(context, self.teacher)
 
     def forward(self, scores: Scores) -> Tensor:
-        student = projected(self.projection, scores)  # (N, T)
-        teacher = scores.views.teachers[self.term.teacher].to(student)
-        return self.term.weight * vector_match(student, teacher, self.term.measure)
+        student = self.projection(scores)  # (N, T)
+        return self.weight * vector_match(student, scores.views.teachers[self.teacher].to(student), self.measure)

@@ -20,7 +20,18 @@ def inner(attention_mask: Tensor, first: int = 1) -> Tensor:
     return attention_mask.bool() & (number > first) & (number < number[:, -1:])
 
 
+def places(among: Tensor) -> Tensor:
+    """(N, L) bool -> (N, L) positions: those of ``among`` first, then the others, all as they stand."""
+    return (~among).long().argsort(dim=1, stable=True)
+
+
 def random_order(among: Tensor, generator: torch.Generator) -> Tensor:
     """(N, L) bool -> (N, L) positions: those of ``among`` first, in random order, then the others as they stand."""
     drawn = torch.rand(among.shape, generator=generator).to(among.device)  # on the CPU, as the generator
     return drawn.masked_fill(~among, 2.0).argsort(dim=1, stable=True)
+
+
+def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
+    """The features that have a value for each token, (N, L)."""
+    shape = features["attention_mask"].shape
+    return {name: value for name, value in features.items() if getattr(value, "shape", None) == shape}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.tokens._inner import frame, inner
+from isotrope.tokens._inner import frame, inner, per_token, places
 from isotrope.types import Fraction
 
 
@@ -24,9 +24,7 @@ def survivors(attention_mask: Tensor, ratio: float, generator: torch.Generator, 
 
 def without_gaps(values: Tensor, stay: Tensor) -> Tensor:
     """The values that stay, from the left, then zeros. (N, L) -> (N, L'), L' of the longest."""
-    order = (~stay).long().argsort(dim=1, stable=True)
-    width = int(stay.sum(dim=1).max())
-    return (values * stay).gather(1, order)[:, :width]
+    return (values * stay).gather(1, places(stay))[:, : int(stay.sum(dim=1).max())]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,5 @@ class Delete:
     ratio: Fraction = 0.6
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        mask = features["attention_mask"]
-        stay = survivors(mask, self.ratio, generator, frame(features))
-        per_token = {key: value for key, value in features.items() if getattr(value, "shape", None) == mask.shape}
-        return {**features, **{key: without_gaps(value, stay) for key, value in per_token.items()}}
+        stay = survivors(features["attention_mask"], self.ratio, generator, frame(features))
+        return {**features, **{name: without_gaps(value, stay) for name, value in per_token(features).items()}}

@@ -5,6 +5,8 @@ Devlin et al., NAACL 2019, Sec. 3.1. https://aclanthology.org/N19-1423
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 import torch
 from torch import Tensor
 
@@ -13,26 +15,21 @@ from isotrope.contract.hiding import Hiding
 from isotrope.types import Fraction
 
 
+@dataclass(eq=False, repr=False)
 class Hide:
     """Each token is hidden with probability ``ratio``, special ones apart. BibTeX: devlin2019bert.
 
     Of the hidden tokens, 80 % are shown as [MASK], 10 % as another token, 10 % as they are. Further columns of texts,
     behind the positive, are read whole.
-
-    Raises:
-        UserError: the tokenizer has no word [MASK].
     """
 
     stage = "tokens"
     anchors_alone = True
-    hiding: Hiding
-
-    def __init__(self, ratio: Fraction = 0.15) -> None:
-        self.ratio = ratio
+    ratio: Fraction = 0.15
+    hiding: Hiding = field(init=False)
 
     def build(self, context: BuildContext) -> Hide:
-        """With the words of this student's tokenizer."""
-        made = Hide(self.ratio)
+        made = replace(self)
         made.hiding = Hiding(context.needed("tokenizer"), self.ratio)
         return made
 

@@ -5,6 +5,7 @@ Wang and Dou, ICIC 2023, Sec. 3.1. https://arxiv.org/abs/2201.05979
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from isotrope.contract.context import BuildContext
 from isotrope.encoder.pooling import frame_size
 from isotrope.errors import UserError
+from isotrope.tokens._inner import per_token
 
 NOT = "not"
 AUXILIARIES = "am is are was were can could will would shall should may might must do does did has have had"
@@ -47,38 +49,35 @@ def _first(marks: Tensor) -> Tensor:
     return marks.long().argmax(dim=1, keepdim=True)
 
 
+@dataclass(eq=False, repr=False)
 class Negate:
     """Makes "it is not old" of "it is old", and back. English alone. BibTeX: wang2023sncse.
 
     The paper reads the verb from a parser, and knows "does not". Here a text without an auxiliary begins with "not".
     A text may become one token longer. One of ``max_length`` tokens stays as it is: encoders have so many positions.
-
-    Raises:
-        UserError: the tokenizer does not have "not" as one token.
     """
 
     stage = "tokens"
 
-    def __init__(self, max_length: Annotated[int, Field(ge=3)] = 512) -> None:
-        self.max_length = max_length
-        self.frame, self.auxiliaries, self.negations = (1, 1), list[int](), [0]
+    max_length: Annotated[int, Field(ge=3)] = 512
+    frame: tuple[int, int] = field(init=False)
+    auxiliaries: list[int] = field(init=False)
+    negations: list[int] = field(init=False)
 
     def build(self, context: BuildContext) -> Negate:
-        """With the token ids of this student's tokenizer."""
-        made = Negate(self.max_length)
-        made.frame = frame_size(tokenizer := context.needed("tokenizer"))
+        made, tokenizer = replace(self), context.needed("tokenizer")
+        made.frame, made.negations = frame_size(tokenizer), _ids(tokenizer, NOT)
         made.auxiliaries = [id for word in AUXILIARIES.split() for id in _ids(tokenizer, word)]
-        if not (negations := _ids(tokenizer, NOT)):
+        if not made.negations:
             problem = "tokens.negate: the student's tokenizer has no token for the word not"
             raise UserError(problem, "give negations in a column: --negative COLUMN, and terms.soft.view=0")
-        made.negations = negations
         return made
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         ids, mask = features["input_ids"], features["attention_mask"]
         known = (torch.tensor(each, dtype=torch.long, device=ids.device) for each in (self.auxiliaries, self.negations))
         negated = negate(ids, mask, self.frame, *known)
-        made = {k: F.pad(v, (0, 1)) if getattr(v, "shape", None) == ids.shape else v for k, v in features.items()}
+        made = {**features, **{name: F.pad(value, (0, 1)) for name, value in per_token(features).items()}}
         full = mask.sum(dim=1, keepdim=True) >= self.max_length
         for name, values in zip(("input_ids", "attention_mask"), negated, strict=True):
             made[name] = torch.where(full, made[name], values)

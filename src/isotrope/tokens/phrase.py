@@ -5,6 +5,7 @@ Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
-from isotrope.errors import UserError
+from isotrope.contract.hiding import mask_id
 from isotrope.tokens._inner import frame, inner, random_order
 from isotrope.types import Count
 
@@ -28,6 +29,7 @@ def phrases(content: Tensor, longest: int) -> Tensor:
     return (content & ((column - before - 1) % longest == 0)).cumsum(dim=1) * content
 
 
+@dataclass(eq=False, repr=False)
 class Phrase:
     """Each token of one phrase is shown as [MASK]. BibTeX: wu2022sentence.
 
@@ -36,25 +38,17 @@ class Phrase:
 
     Args:
         longest: tokens of a phrase.
-
-    Raises:
-        UserError: the tokenizer has no word [MASK].
     """
 
     stage = "tokens"
-    mask_id: int
-    breaks: Tensor  # (W,) bool: stop words and punctuation
-    later: Tensor  # (W,) bool: a part of a word behind its first one
-
-    def __init__(self, longest: Count = 8) -> None:
-        self.longest = longest
+    longest: Count = 8
+    mask_id: int = field(init=False)
+    breaks: Tensor = field(init=False)  # (W,) bool: stop words and punctuation
+    later: Tensor = field(init=False)  # (W,) bool: a part of a word behind its first one
 
     def build(self, context: BuildContext) -> Phrase:
-        """With the words of this student's tokenizer."""
-        made, tokenizer = Phrase(self.longest), context.needed("tokenizer")
-        if tokenizer.mask_token_id is None:
-            raise UserError("a phrase is to be hidden, and the model has no word [MASK]", "choose one such as BERT")
-        made.mask_id, (made.breaks, made.later) = tokenizer.mask_token_id, _kinds(tokenizer)
+        made, tokenizer = replace(self), context.needed("tokenizer")
+        made.mask_id, (made.breaks, made.later) = mask_id(tokenizer), _kinds(tokenizer)
         return made
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import POSITIONS
-from isotrope.tokens._inner import random_order
+from isotrope.tokens._inner import places, random_order
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,5 @@ class PositionShuffle:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         real, positions = features["attention_mask"].bool(), features[POSITIONS]
-        places = (~real).long().argsort(dim=1, stable=True)  # (N, L): real tokens first, as they stand
-        return {**features, POSITIONS: positions.scatter(1, places, positions.gather(1, random_order(real, generator)))}
+        moved = positions.scatter(1, places(real), positions.gather(1, random_order(real, generator)))
+        return {**features, POSITIONS: moved}

@@ -9,9 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.contract.features import POSITIONS
-from isotrope.errors import UserError
-from isotrope.tokens._inner import frame, inner, random_order
+from isotrope.tokens._inner import frame, inner, per_token, random_order
 from isotrope.types import Fraction
 
 
@@ -42,9 +40,6 @@ class Repeat:
     """Changes a sentence's length, not its meaning; the batch may become wider. BibTeX: wu2022esimcse.
 
     ``max_length``: sentences do not grow beyond it, since encoders have so many positions.
-
-    Raises:
-        UserError: beside ``position_shuffle``, which says where each token stands.
     """
 
     stage = "tokens"
@@ -53,8 +48,5 @@ class Repeat:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        if POSITIONS in features:
-            raise UserError("repeat and position_shuffle do not go together", "take tokens.shuffle instead")
         twice = repeats(mask, self.ratio, self.max_length, generator, frame(features))
-        per_token = {key: value for key, value in features.items() if getattr(value, "shape", None) == mask.shape}
-        return {**features, **{key: with_repeats(value, mask, twice) for key, value in per_token.items()}}
+        return {**features, **{name: with_repeats(value, mask, twice) for name, value in per_token(features).items()}}

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.tokens._inner import frame, inner
+from isotrope.tokens._inner import frame, inner, places
 
 
 def reverse(input_ids: Tensor, attention_mask: Tensor, first: int = 1) -> Tensor:
     """Each sentence's tokens from the last to the first; [CLS], [SEP], padding stay. (N, L) -> (N, L)."""
     among = inner(attention_mask, first)
-    places = (~among).long().argsort(dim=1, stable=True)  # (N, L): inner positions first, as they stand
     order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
-    turned = places.gather(1, torch.where(back >= 0, back, order))
-    return input_ids.scatter(1, places, input_ids.gather(1, turned))
+    forward = places(among)
+    turned = forward.gather(1, torch.where(back >= 0, back, order))
+    return input_ids.scatter(1, forward, input_ids.gather(1, turned))
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.tokens._inner import frame, inner, random_order
+from isotrope.tokens._inner import frame, inner, places, random_order
 
 
 def shuffle(input_ids: Tensor, attention_mask: Tensor, generator: torch.Generator, first: int = 1) -> Tensor:
     """Each sentence's tokens in random order; [CLS], [SEP] and padding keep their places. (N, L) -> (N, L)."""
     among = inner(attention_mask, first)
-    places = (~among).long().argsort(dim=1, stable=True)  # (N, L): inner positions first, as they stand
-    return input_ids.scatter(1, places, input_ids.gather(1, random_order(among, generator)))
+    return input_ids.scatter(1, places(among), input_ids.gather(1, random_order(among, generator)))
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,5 @@ class Shuffle:
     stage = "tokens"
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        return {
-            **features,
-            "input_ids": shuffle(features["input_ids"], features["attention_mask"], generator, frame(features)),
-        }
+        ids = shuffle(features["input_ids"], features["attention_mask"], generator, frame(features))
+        return {**features, "input_ids": ids}

@@ -5,12 +5,15 @@ Jiang et al., EMNLP 2022, Sec. 4.2–4.3. https://aclanthology.org/2022.emnlp-ma
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
 from isotrope.encoder.pooling import frame_ids, frame_size
+from isotrope.tokens._inner import per_token
 
 
 def hide_text(attention_mask: Tensor, before: int, behind: int) -> Tensor:
@@ -40,42 +43,36 @@ def reframe(
     return ids * real, real.to(attention_mask)
 
 
+@dataclass(eq=False, repr=False)
 class Template:
     """The words around a text, with the text or without it. BibTeX: jiang2022promptbert.
 
     Args:
         words: such as 'This sentence of "{text}" means {mask}.'; "" leaves what the tokenizer puts there.
         hidden: whether no token sees the text. What is left is what the words alone say.
-
-    Raises:
-        UserError: the tokenizer has no mask token; the words have no place for it or for the text.
     """
 
     stage = "tokens"
 
-    def __init__(self, words: str = "", hidden: bool = True) -> None:
-        self.words, self.hidden = words, hidden
-        self.old = (1, 1)
-        self.new: tuple[list[int], list[int]] | None = None
+    words: str = ""
+    hidden: bool = True
+    old: tuple[int, int] = field(init=False)
+    new: tuple[list[int], list[int]] | None = field(init=False)
 
     def build(self, context: BuildContext) -> Template:
-        """With the token ids of this student's tokenizer."""
-        made = Template(self.words, self.hidden)
-        if context.tokenizer is not None:
-            made.old = frame_size(context.tokenizer)
-            made.new = frame_ids(context.tokenizer, self.words) if self.words else None
+        made, tokenizer = replace(self), context.needed("tokenizer")
+        made.old, made.new = frame_size(tokenizer), frame_ids(tokenizer, self.words) if self.words else None
         return made
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        ids, mask, (before, behind) = features["input_ids"], features["attention_mask"], self.old
-        made = dict(features)
+        made, (before, behind) = dict(features), self.old
         if self.new is not None:
+            ids = features["input_ids"]
             first, last = (torch.tensor(part, device=ids.device) for part in self.new)
-            made["input_ids"], made["attention_mask"] = reframe(ids, mask, self.old, (first, last))
-            before, behind, wider = len(first), len(last), made["input_ids"].shape[1] - ids.shape[1]
-            for key in features.keys() - {"input_ids", "attention_mask"}:
-                if getattr(features[key], "shape", None) == ids.shape:
-                    made[key] = F.pad(features[key], (0, wider))
+            framed = reframe(ids, features["attention_mask"], self.old, (first, last))
+            before, behind, wider = len(first), len(last), framed[0].shape[1] - ids.shape[1]
+            made |= {name: F.pad(value, (0, wider)) for name, value in per_token(features).items()}
+            made["input_ids"], made["attention_mask"] = framed
         if self.hidden:
             made["attention_mask"] = hide_text(made["attention_mask"], before, behind)
         return made

@@ -1,4 +1,4 @@
-"""Mean and covariance of channels: of a batch, with a backward of few products, and followed from batch to batch.
+"""Mean and covariance of channels in shuffled groups: of a batch, and followed from batch to batch.
 
 Zhuo et al., ACL 2023, Sec. 5.2, Eq. 13. https://aclanthology.org/2023.acl-long.677
 """
@@ -10,6 +10,40 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+
+
+def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
+    """Channel ``order[i]`` goes to place i; C = D / G neighbours are a group. (P, N, D), (V, D) -> (V, G, C, N).
+
+    Of V views and P passes, V / P views in a row are of the same pass.
+    """
+    passes, count, dim = z.shape
+    repeated = z.mT.unsqueeze(1).expand(-1, len(order) // passes, -1, -1).flatten(0, 1)
+    moved: Tensor = _Permute.apply(repeated, order)  # type: ignore[no-untyped-call]
+    return moved.view(len(order), groups, dim // groups, count)
+
+
+def out_of_groups(x: Tensor, order: Tensor) -> Tensor:
+    """Every channel back to its own place. (V, G, C, N), (V, D) -> (V, N, D)."""
+    return _Permute.apply(x.flatten(1, 2), order.argsort(-1)).mT  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Permute(torch.autograd.Function):
+    """Row ``order[v, i]`` of matrix v goes to place i: (V, D, N), (V, D) -> (V, D, N).
+
+    The gradient is indexing by the inverse. Autograd would add up, as if rows came twice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return x[torch.arange(len(order), device=order.device)[:, None], order]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return grads[0][torch.arange(len(order), device=order.device)[:, None], order.argsort(-1)], None
 
 
 def centre(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -25,11 +59,6 @@ def centre(x: Tensor) -> tuple[Tensor, Tensor]:
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Features (V, G, C, N) -> the same less their mean, and their covariance over N, not N - 1, (V, G, C, C)."""
     return _Moments.apply(x)  # type: ignore[no-any-return, no-untyped-call]
-
-
-def ridge(covariance: Tensor, eps: float) -> Tensor:
-    """Σ + eps·I."""
-    return covariance + eps * torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
 
 
 class _Moments(torch.autograd.Function):
@@ -69,7 +98,10 @@ class Momentum(nn.Module):
     def forward(self, rows: Tensor, before: bool = False) -> tuple[Tensor, Tensor]:
         """Count the rows (N, D) -> mean (D,), covariance (D, D): with these rows and their gradient, or ``before``."""
         middle, centred = centre(rows.mT)  # (D, 1), (D, N)
-        self._begin(middle[:, 0].detach(), centred.detach().square().mean())
+        # Whether it is the first batch is decided where the tensors are, so that nobody waits for a GPU.
+        first, diagonal = self.batches == 0, self.covariance.diagonal()  # off the diagonal is nothing yet
+        self.mean.copy_(torch.where(first, middle[:, 0].detach(), self.mean))
+        diagonal.copy_(torch.where(first, centred.detach().square().mean(), diagonal))
         mean, covariance = past = self.kept(rows)
         mean = torch.lerp(middle[:, 0], mean, self.beta)
         covariance = torch.addmm(covariance, centred, centred.mT, beta=self.beta, alpha=(1 - self.beta) / len(rows))
@@ -81,12 +113,6 @@ class Momentum(nn.Module):
     def kept(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """What the batches so far have left -> mean (D,), covariance (D, D), in the precision of ``like``."""
         return self.mean.to(like), self.covariance.to(like)
-
-    def _begin(self, mean: Tensor, variance: Tensor) -> None:
-        """Before the first batch; whether it is the first is decided where the tensors are: nobody waits for a GPU."""
-        first, diagonal = self.batches == 0, self.covariance.diagonal()  # off the diagonal is nothing yet
-        self.mean.copy_(torch.where(first, mean, self.mean))
-        diagonal.copy_(torch.where(first, variance, diagonal))
 
 
 def blocks(statistics: tuple[Tensor, Tensor], order: Tensor, groups: int) -> tuple[Tensor, Tensor]:

@@ -5,37 +5,31 @@ Chuang et al., NAACL 2022, Sec. 4.1. https://aclanthology.org/2022.naacl-main.31
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
-from isotrope.contract.context import BuildContext
-from isotrope.types import Count, Views
+from isotrope.types import Views
+from isotrope.views._head import Head
 
 
-class Projector(nn.Module):
+@dataclass(eq=False, repr=False)
+class Projector(Head):
     """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: chuang2022diffcse.
 
     D -> 2D, BatchNorm, ReLU, 2D -> D, BatchNorm without weights of its own. All views and hard negatives of the batch
-    have one mean and one variance. ``dim``: D, by default the student's.
+    have one mean and one variance.
     """
 
     stage = "views"
 
-    def __init__(self, dim: Count | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-        if dim is not None:
-            wide, narrow = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
-            for layer in (wide, narrow):
-                nn.init.normal_(layer.weight, std=0.02)  # as BERT's new layers
-            ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
-            self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
-
-    def build(self, context: BuildContext) -> Projector:
-        """With weights for the student's width, if none was given."""
-        return self if self.dim else Projector(context.needed("width"))
+    def begin(self, dim: int) -> None:
+        wide, narrow = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
+        for layer in (wide, narrow):
+            nn.init.normal_(layer.weight, std=0.02)  # as BERT's new layers
+        ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
+        self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
 
     def forward(self, views: Views) -> Views:
         given = views.stack, views.negatives
