@@ -36,7 +36,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from datasets import disable_progress_bars
 from isotrope import load
-from isotrope.teachers._embeddings import CorpusEmbeddings
+from isotrope.teachers._model import CorpusEmbeddings
 from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,23 +9,18 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-import isotrope
-from conftest import ROOT, sentences
+from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.contract import gradient_cache
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.infonce import InfoNCE
-from isotrope.training import prepare as prepare_module
 from isotrope.types import Batch
-from small_runs import torchrun
 
 N, PART = 12, 5  # the last part is smaller
 PRESETS = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three", "adapt"]
-SETTINGS = ["train.learning_rate=1e-3", "encoder.pooling=mean"]
 Step = tuple[dict[str, Tensor], dict[str, Tensor]]  # losses and gradients, by name
 
 
@@ -187,35 +181,3 @@ def _counting(saved: list[int]) -> Callable[[Tensor], Tensor]:
         return tensor
 
     return pack
-
-
-@pytest.mark.slow
-def test_two_processes_in_mini_batches_equal_one_with_the_full_batch(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Gathered embeddings, averaged gradients, two batches an optimizer step: weights equal, head included."""
-    text = sentences(192)
-    table = tmp_path / "pairs.jsonl"
-    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:96], text[96:], strict=True))
-    table.write_text("\n".join(lines))
-    arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / "two", 8, 0.0)
-    torchrun(*map(str, arguments), "train.accumulation=2", "train.mini_batch_size=3", processes=2)
-
-    built: list[Objective] = []
-
-    def keep(*given: Any, **options: Any) -> Objective:
-        built.append(build_objective(*given, **options))
-        return built[-1]
-
-    monkeypatch.setattr(prepare_module, "build_objective", keep)
-    isotrope.train(
-        table, model=str(tiny_model), output=tmp_path / "one", dev="none", labels="none", positive="positive",
-        text="text", overrides=[*SETTINGS, "train.batch_size=16", "encoder.dropout=0", "train.accumulation=2"],
-    )  # fmt: skip
-    two, other = (load_file(tmp_path / f"two-{rank}.safetensors") for rank in (0, 1))
-    began = load_file(tiny_model / "model.safetensors")["embeddings.word_embeddings.weight"]
-    one = built[0].state_dict()
-    assert (one["model.0.model.embeddings.word_embeddings.weight"] - began).abs().max() > 1e-3, "it has moved"
-    for name, value in one.items():
-        assert torch.allclose(value, two[name], atol=1e-5), name
-        assert torch.equal(two[name], other[name]), name

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -13,35 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from isotrope import load
-from isotrope.contract.context import BuildContext, built
 from isotrope.contract.hiding import Hiding, noise_of_rows
 from isotrope.contract.moving import decay_at, follow
-from isotrope.errors import UserError
-
-
-class Wide:
-    def build(self, context: BuildContext) -> str:
-        return f"wide {context.needed('width')}"
-
-
-def test_a_student_tells_its_width_and_tokenizer(tiny_model: Path) -> None:
-    student = load(tiny_model, "mean", device="cpu")
-    context = BuildContext.of(student, folder=tiny_model)
-    assert (context.width, context.folder, context.student) == (32, tiny_model, student)
-    assert context.tokenizer("the river")["input_ids"]
-
-
-def test_what_is_missing_is_named() -> None:
-    with pytest.raises(UserError, match=r"needs the corpus of its run: give it: BuildContext\(corpus="):
-        BuildContext(width=8).needed("corpus")
-
-
-def test_built_goes_into_lists_and_dictionaries() -> None:
-    plain = object()
-    given: list[Any] = [Wide(), {"a": Wide(), "b": plain}]
-    assert built(given, BuildContext(width=3)) == ["wide 3", {"a": "wide 3", "b": plain}]
-
 
 PAD, CLS, SEP, MASK, WORDS = 0, 1, 2, 3, 500
 
@@ -90,14 +61,6 @@ def test_the_average_of_steps_is_the_sum_by_hand(dtype: torch.dtype, tolerance: 
     assert torch.allclose(average.weight, expected, rtol=tolerance)
     assert torch.equal(average.running_mean, weights[-1] + 1), "running statistics are copied"
     assert torch.equal(leader.weight, weights[-1])
-
-
-def test_a_leader_of_another_precision_is_followed_in_the_averages_own() -> None:
-    leader, average = nn.Linear(2, 2).bfloat16(), nn.Linear(2, 2)
-    start = average.weight.clone()
-    follow(average, leader, 0.995)
-    assert average.weight.dtype == torch.float32
-    assert torch.allclose(average.weight, 0.995 * start + 0.005 * leader.weight.float())
 
 
 @given(st.integers(0, 30_000), st.floats(0, 1), st.integers(1, 20_000))

@@ -37,20 +37,6 @@ def test_it_follows_the_student_and_gets_no_gradient(tiny_model: Path) -> None:
         assert torch.allclose(value, expected, atol=1e-6), name
 
 
-def test_the_decay_rises(tiny_model: Path) -> None:
-    objective, model = made(tiny_model, decay=0.0, rise=1)
-    (peer, _), *_ = objective.peers
-    embeddings = peer.encoder.get_parameter("0.model.embeddings.word_embeddings.weight")
-    words = model.get_parameter("0.model.embeddings.word_embeddings.weight")
-    for expected in (1.0, 1.0):  # at once the student, then never more
-        with torch.no_grad():
-            words.copy_(torch.full_like(words, expected))
-        objective.after_step()
-        with torch.no_grad():
-            words.copy_(torch.zeros_like(words))
-        assert torch.equal(embeddings, torch.ones_like(embeddings))
-
-
 def test_it_has_dropout_only_if_asked(tiny_model: Path) -> None:
     for dropout in (False, True):
         objective, model = made(tiny_model, 0.1, dropout=dropout)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
 import torch
-from safetensors.torch import load_file
 
-from conftest import ROOT, sentences
+from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.terms.ct import CT
-from small_runs import torchrun
 
 
 def test_both_encoders_learn_and_part(tiny_model: Path) -> None:
@@ -58,26 +54,3 @@ def test_gradient_caching_gives_both_encoders_the_same_gradients(tiny_model: Pat
     assert {name.split(".")[0] for name in found[0]} == {"model", "components"}
     for name, gradient in found[0].items():
         assert torch.allclose(gradient, found[1][name], atol=1e-6), name
-
-
-@pytest.mark.slow
-def test_two_processes_equal_one_of_twice_the_batch(tiny_model: Path, tmp_path: Path) -> None:
-    """20 steps with a trained peer, a moving average and a queue; the two processes encode in parts."""
-    text = sentences(640)
-    table = tmp_path / "pairs.jsonl"
-    lines = (json.dumps({"text": a, "positive": b}) for a, b in zip(text[:320], text[320:], strict=True))
-    table.write_text("\n".join(lines))
-    more = ["views.passes=3", "peers.trained.on=[1]", "peers.moving_average.on=[2]", "scores.key_queue.keys=2"]
-    more += ["scores.key_queue.size=40", "scores.positives.views=[1]"]
-    for name, processes, batch, part in (("two", 2, 8, 5), ("one", 1, 16, 48)):
-        arguments = (ROOT / "tests" / "ranks.py", table, tiny_model, tmp_path / name, batch, 0.0, *more)
-        torchrun(*map(str, arguments), f"train.mini_batch_size={part}", processes=processes)
-    one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("one-0", "two-0", "two-1"))
-    words = "encoder.0.model.embeddings.word_embeddings.weight"
-    began = load_file(tiny_model / "model.safetensors")["embeddings.word_embeddings.weight"]
-    for number in (0, 1):
-        assert (one[f"components.{number}.{words}"] - began).abs().max() > 1e-4, "both peers have moved"
-    assert any(name.endswith(".rows") for name in one)
-    for name, value in one.items():
-        assert torch.equal(two[0][name], two[1][name]), name
-        assert torch.allclose(value.float(), two[0][name].float(), atol=1e-5), name

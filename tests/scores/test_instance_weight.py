@@ -8,9 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from drawn import draw, scores
 from isotrope.errors import UserError
@@ -53,33 +50,6 @@ def test_equals_the_loops(shape: tuple[int, int], threshold: float) -> None:
     teacher = torch.tanh(draw(*shape))
     teacher[0, 1] = threshold  # reaching it is enough
     assert instance_weight(teacher, threshold).tolist() == oracle.instance_weight(teacher, threshold)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 7), st.floats(-1.1, 1.1), st.integers(0, 10_000))
-def test_permuting_the_batch_permutes_the_weights(count: int, threshold: float, seed: int) -> None:
-    rows = F.normalize(draw(count, 4, seed=seed), dim=1)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    keep = instance_weight(rows @ rows.T, threshold)
-    assert keep.diagonal().equal(torch.ones(count, dtype=torch.float64))
-    assert keep.equal(keep.T)
-    assert instance_weight((rows @ rows.T)[order][:, order], threshold).equal(keep[order][:, order])
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.floats(-1, 1), st.floats(0, 1), st.integers(0, 10_000))
-def test_a_lower_threshold_removes_more(threshold: float, step: float, seed: int) -> None:
-    teacher = torch.tanh(draw(5, 5, seed=seed))
-    assert (instance_weight(teacher, threshold - step) <= instance_weight(teacher, threshold)).all()
-
-
-@pytest.mark.parametrize("teacher", ["guide", "self"])
-@pytest.mark.parametrize("kind", [InstanceWeight, ZeroLogit])
-def test_a_threshold_above_one_changes_nothing(teacher: str, kind: type[InstanceWeight]) -> None:
-    plain = Noise()(scores(draw(3, 5, 6)))
-    weighted = kind(teacher, 1.1, noise=True)(plain)
-    assert weighted.keep.equal(plain.keep)
-    assert weighted.cosines.equal(plain.cosines)
 
 
 def test_weights_and_noise_reach_every_positive() -> None:
@@ -142,14 +112,3 @@ def test_identical_sentences_and_an_empty_kept_set_stay_finite(kind: type[Instan
     assert weighted.keep.dtype == torch.float32
     assert stack.grad is not None
     assert torch.isfinite(stack.grad).all()
-
-
-@pytest.mark.parametrize("kind", [InstanceWeight, ZeroLogit])
-def test_gradient_through_the_weights(kind: type[InstanceWeight]) -> None:
-    guide = draw(4, 6, seed=9)
-    guide[3] = guide[1]
-    step = kind("guide", 0.9)
-    stack = draw(3, 4, 6).requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: InfoNCE(0.2)(step(scores(s, guide))), stack)
-    (found,) = torch.autograd.grad(scores(stack, guide).cosines[0, 1, 3] * step(scores(stack, guide)).keep[1, 3], stack)
-    assert (found == 0).all().item() is (kind is InstanceWeight)  # a removed pair teaches nothing

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conftest import build_bert
-from isotrope.teachers import _embeddings
+from isotrope.teachers import _model
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 
@@ -27,5 +27,5 @@ def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each test has a cache of its own, in shards of 100 rows."""
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_embeddings, "TEACHER_SHARD", 100)
+    monkeypatch.setattr(_model, "TEACHER_SHARD", 100)
     return tmp_path / "cache" / "teachers"

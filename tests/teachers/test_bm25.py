@@ -11,11 +11,11 @@ import torch
 
 import isotrope.teachers.bm25 as module
 from isotrope.errors import UserError
-from isotrope.teachers.bm25 import WORD, word_weights
+from isotrope.teachers.bm25 import word_weights
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from oracle import bm25 as naive
-from teaching import batch, files, known, teacher
+from teaching import batch, known, teacher
 
 TEXTS = [
     "the cat sat on the mat",
@@ -72,30 +72,6 @@ def test_of_a_sample_idf_counts_the_sample(small: Texts) -> None:
         teacher("bm25", known(small, rows=rows))(batch(1))
 
 
-def test_is_kept_once_for_each_setting(corpus: Texts, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = teacher("bm25", known(corpus))(batch(1, 2))
-    monkeypatch.setattr(module, "word_weights", lambda *_: pytest.fail("the text was read again"))
-    assert torch.equal(teacher("bm25", known(corpus))(batch(1, 2)), first)
-    monkeypatch.undo()
-    monkeypatch.setenv("ISOTROPE_CACHE", str(cache.parent))
-    teacher("bm25", known(corpus), b=0.5)
-    teacher("bm25", known(corpus, rows=np.arange(9)))
-    assert len({name for name in files(cache) if "." not in name}) == 3
-
-
 def test_text_without_words_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="BM25 finds no word in the text"):
         word_weights(iter(["…", "!?"]), 1.5, 0.75)
-
-
-def test_words_are_letters_and_digits_and_single_letters_where_no_spaces_are() -> None:
-    assert re.findall(WORD, "don't GPT-4, ein_wort 東京tower") == [
-        "don",
-        "t",
-        "GPT",
-        "4",
-        "ein_wort",
-        "東",
-        "京",
-        "tower",
-    ]

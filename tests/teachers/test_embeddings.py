@@ -116,7 +116,7 @@ class TestCache:
         assert progress == list(range(200, total + 1, 100))
         assert np.array_equal(resumed.vectors, undisturbed)
 
-    @pytest.mark.parametrize("length", [0, 1, 127, 128, 128 + 1, 128 + 128 * 100, 128 + 128 * 350 + 5, 128 + 128 * 600])
+    @pytest.mark.parametrize("length", [0, 127, 128 + 1, 128 + 128 * 350 + 5, 128 + 128 * 600])
     def test_goes_on_from_any_length(self, corpus: Texts, tiny_model: Path, cache: Path, length: int) -> None:
         """What a kill in the middle of a write leaves: the header has 128 bytes, a row of 32 dimensions too."""
         undisturbed = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,24 +23,6 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from isotrope.errors import UserError
-
-
-class TrainingText(Protocol):
-    """What a component may ask of the run's text: `isotrope.text` has the object, and is not imported from here."""
-
-    @property
-    def dataset(self) -> Any: ...  # a `datasets.Dataset`
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-
-    @property
-    def key(self) -> str: ...  # equal keys mean equal rows
-
-    def __len__(self) -> int: ...
-
-    def texts(self, rows: npt.NDArray[np.int64], /) -> list[str]:
-        """The sentences of these rows: their first column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +33,7 @@ class BuildContext:
         width: D of the student's embeddings.
         tokenizer: the student's.
         student: the model before its training.
-        corpus: whose rows the batches name; a sentence is its first column.
+        corpus: the opened text whose rows the batches name, an `isotrope.text.Texts`; a sentence is its first column.
         rows: (R,) the only rows that the run visits, in any order; None for all.
         folder: the run's folder.
         max_length: tokens of a text that the student reads in training.
@@ -62,7 +44,7 @@ class BuildContext:
     width: int | None = None
     tokenizer: Any = None
     student: SentenceTransformer | None = None
-    corpus: TrainingText | None = None
+    corpus: Any = None
     rows: npt.NDArray[np.int64] | None = None
     folder: Path | None = None
     max_length: int | None = None

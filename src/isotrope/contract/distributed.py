@@ -19,15 +19,12 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, dim: int) -> Tensor:
-        ctx.dim, ctx.size = dim, local.shape[dim]
-        parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, local.contiguous())
-        return torch.cat(parts, dim=dim)
+        ctx.dim = dim
+        return _of_all(local, dim)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        own = gradients[0].narrow(ctx.dim, dist.get_rank() * ctx.size, ctx.size)
-        return own * dist.get_world_size(), None
+        return gradients[0].chunk(dist.get_world_size(), ctx.dim)[dist.get_rank()] * dist.get_world_size(), None
 
 
 class _Own(torch.autograd.Function):
@@ -37,24 +34,27 @@ class _Own(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, full: Tensor, dim: int) -> Tensor:
-        ctx.dim, size = dim, full.shape[dim] // dist.get_world_size()
-        return full.narrow(dim, dist.get_rank() * size, size).clone()
+    def forward(ctx: Any, full: Tensor) -> Tensor:
+        return full.chunk(dist.get_world_size())[dist.get_rank()].clone()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        parts = [torch.empty_like(gradients[0]) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, gradients[0].contiguous())
-        return torch.cat(parts, dim=ctx.dim) / dist.get_world_size(), None
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _of_all(gradients[0], 0) / dist.get_world_size()
 
 
-def process_rank() -> int:
-    """This process's number among those that compute together; 0 where there is one alone."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+def _of_all(local: Tensor, dim: int) -> Tensor:
+    parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, local.contiguous())
+    return torch.cat(parts, dim=dim)
 
 
 def _several() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def process_rank() -> int:
+    """This process's number among those that compute together; 0 where there is one alone."""
+    return dist.get_rank() if _several() else 0
 
 
 def average_over_ranks(gradient: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
     return _Gather.apply(local, dim)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def own_rows(full: Tensor, dim: int = 0) -> Tensor:
-    """(…, ranks · n, …) of all -> (…, n, …) of this rank, with gradient; one process: unchanged."""
-    return _Own.apply(full, dim) if _several() else full  # type: ignore[no-untyped-call]
+def own_rows(full: Tensor) -> Tensor:
+    """(ranks · n, …) of all -> (n, …) of this rank, with gradient; one process: unchanged."""
+    return _Own.apply(full) if _several() else full  # type: ignore[no-untyped-call]
 
 
 def mean_of_all(values: Tensor) -> Tensor:

@@ -1,27 +1,39 @@
-"""A teacher's encoder: any model, in evaluation mode, without gradient, with its own tokenizer, pooling and length.
+"""A model as a teacher, with its own tokenizer, pooling and length; its embeddings of a corpus in one mapped file.
 
 It is never a submodule of the objective: a trainer would take it for the student.
 """
 
 # Annotations are evaluated here and now (no __future__ import), so that subclasses in other files inherit types.
 
+import json
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+import xxhash
 from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from isotrope.console.progress import tell
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
+from isotrope.store.cache import cache_folder, cached
+from isotrope.store.disk import check_space
+from isotrope.store.mark import DRAFT
+from isotrope.store.rows import GrowingArray
+from isotrope.text.sample import RowIds
+from isotrope.types import Batch
 
 INITIAL = "initial"  # the name of the student as it was before training
 BATCH = 64  # sentences a forward pass
@@ -30,6 +42,26 @@ Pooling = Literal[("own", *LAYERS)]  # type: ignore[valid-type]
 TRAIN = "train"  # the length that the student reads in training
 Length = Annotated[int, Field(ge=0)] | Literal["train"]
 Precision = Literal["fp32", "bf16"]
+
+_LAYOUT = 2  # version of the file's layout; part of the key
+TEACHER_SHARD = 4096  # rows between two points from which a killed pass goes on
+VECTORS = "vectors.npy"
+
+
+class TeacherEncoder:
+    """Sentences -> unit rows in fp32, in the CPU's memory."""
+
+    def __init__(self, encoder: SentenceTransformer, name: str, bf16: bool) -> None:
+        self.encoder = encoder.float().eval().requires_grad_(False)
+        self.name, self.bf16 = name, bf16
+        self.dim = int(encoder.get_embedding_dimension() or 0)
+
+    def __call__(self, texts: list[str], progress: Callable[[int], None] | None = None) -> Tensor:
+        """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`."""
+        # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
+        with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
+            rows = vectors_of(self.encoder, texts, batch_size=BATCH, progress=progress)
+        return F.normalize(torch.from_numpy(rows), dim=-1)
 
 
 @dataclass(frozen=True)
@@ -42,51 +74,98 @@ class TeacherModel:
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always
     prompt: str | None = None  # words before every text; None: the model's default prompt
 
-    def load(self, context: BuildContext) -> "TeacherEncoder":
+    def load(self, context: BuildContext) -> TeacherEncoder:
         """Load it, or copy the student."""
         pooling = None if self.pooling == "own" else self.pooling
         max_length = None if self.max_length in (0, TRAIN) else int(self.max_length)
         if self.model != INITIAL:
-            loaded = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
-            return TeacherEncoder(self._cut(loaded, context), self)
-        for name, value in (("pooling", pooling), ("prompt", self.prompt)):
-            if value is not None:
-                raise UserError(
-                    f"{name} = {value!r} for the teacher 'initial'", "leave it out: it is the student's own"
-                )
-        encoder = deepcopy(context.needed("student"))  # which the student's training does not reach
-        encoder.max_seq_length = max_length or encoder.max_seq_length
-        return TeacherEncoder(self._cut(encoder, context), self)
+            encoder = load(self.model, pooling, max_length=max_length, prompt=self.prompt)
+        elif pooling is not None or self.prompt is not None:
+            raise UserError("the teacher 'initial' has the student's pooling and prompt", "leave out its own")
+        else:
+            encoder = deepcopy(context.needed("student"))  # which the student's training does not reach
+            encoder.max_seq_length = max_length or encoder.max_seq_length
+        if self.max_length == TRAIN:
+            limit = int(context.needed("max_length"))
+            encoder.max_seq_length = min(limit, encoder.max_seq_length or limit)
+        return TeacherEncoder(encoder, self.model, self.precision == "bf16")
 
     def width_in(self, context: BuildContext) -> int:
         """T, which the loaded model tells. For a term with a projection, which is made before the corpus is encoded."""
         return self.load(context).dim
 
-    def _cut(self, encoder: SentenceTransformer, context: BuildContext) -> SentenceTransformer:
-        if self.max_length == TRAIN:
-            limit = int(context.needed("max_length"))
-            encoder.max_seq_length = min(limit, encoder.max_seq_length or limit)
-        return encoder
+
+@dataclass(frozen=True, slots=True)
+class CorpusEmbeddings:
+    """The embeddings of a corpus, or of those of its rows that a run visits."""
+
+    vectors: npt.NDArray[np.float32]  # (R, T) unit rows, mapped
+    rows: RowIds | None  # (R,) rising; None: row i is place i
+
+    @classmethod
+    def open(cls, encoder: TeacherEncoder, context: BuildContext) -> Self:
+        """Find them in the cache, or encode the corpus; of several processes one does, the others wait.
+
+        The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
+        the next.
+        """
+        rows = visited(context)
+        key = cache_key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16), context.needed("corpus").key, rows)
+        folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
+        return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
+
+    @property
+    def width(self) -> int:
+        """T."""
+        return int(self.vectors.shape[1])
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """(N, T) for the batch's rows, on their device."""
+        places = places_of(batch.rows, self.rows, len(self.vectors))
+        return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
 
 
-class TeacherEncoder:
-    """Sentences -> unit rows in fp32, in the CPU's memory."""
+def visited(context: BuildContext) -> RowIds | None:
+    """The rows that a run visits, rising as `places_of` needs them; None: all of the corpus."""
+    rows = None if context.rows is None else np.unique(context.rows)
+    return None if rows is not None and len(rows) == len(context.needed("corpus")) else rows
 
-    def __init__(self, encoder: SentenceTransformer, model: TeacherModel) -> None:
-        self.encoder = encoder.float().eval().requires_grad_(False)
-        self.name, self.bf16 = model.model, model.precision == "bf16"
-        self.dim = int(encoder.get_embedding_dimension() or 0)
 
-    def __call__(self, texts: list[str], progress: Callable[[int], None] | None = None) -> Tensor:
-        """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`."""
-        # The run's own autocast must not reach in here: half precision makes ties, and a ranking sees them.
-        with torch.autocast(self.encoder.device.type, dtype=torch.bfloat16, enabled=self.bf16):
-            try:
-                rows = vectors_of(self.encoder, texts, batch_size=BATCH, progress=progress)
-            except UserError as error:
-                raise UserError(f"the teacher {self.name}: {error.problem}", error.remedy) from error
-        return F.normalize(torch.from_numpy(rows), dim=-1)
+def cache_key(layout: int, teacher: str, corpus: str, rows: RowIds | None) -> str:
+    """A checksum of all that decides what a teacher keeps of a corpus."""
+    chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
+    return xxhash.xxh3_128_hexdigest(json.dumps([layout, teacher, corpus, chosen]).encode())
 
-    def key(self) -> str:
-        """Checksum of all that decides the embeddings, the precision among it."""
-        return model_checksum(self.encoder, self.bf16)
+
+def places_of(wanted: Tensor, rows: RowIds | None, count: int) -> RowIds:
+    """Where the rows (N,) of a corpus lie among the ``count`` rows that are kept: (N,)."""
+    asked = wanted.cpu().numpy()
+    places = asked if rows is None else rows.searchsorted(asked)
+    inside = (places >= 0) & (places < count)
+    if rows is not None:
+        inside &= rows[np.where(inside, places, 0)] == asked
+    if not inside.all():
+        problem = f"the teacher has no embedding of row {asked[~inside][0]}"
+        raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
+    return places
+
+
+def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, rows: RowIds | None) -> None:
+    """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
+    corpus = context.needed("corpus")
+    count = len(corpus) if rows is None else len(rows)
+    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.dim)
+    begun = array.rows_written(TEACHER_SHARD)
+    needed = 4 * encoder.dim * (count - begun)  # bytes
+    check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
+    for start in range(begun, count, TEACHER_SHARD):
+        context.progress(encoder.name, start, count)
+        places = np.arange(start, min(start + TEACHER_SHARD, count))
+        texts = corpus.texts(places if rows is None else rows[places])
+
+        def told(done: int, start: int = start) -> None:
+            tell(f"encoded by {encoder.name}", start + done, count)
+
+        array.append(start, encoder(texts, told).numpy())  # (≤ S, T)
+    context.progress(encoder.name, count, count)
+    array.finish(folder / VECTORS)

@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from scipy.sparse import csc_array, csr_array, load_npz, save_npz
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext, TrainingText
+from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import gather_rows
 from isotrope.errors import UserError, needs
 from isotrope.store.cache import cache_folder, cached
-from isotrope.teachers._embeddings import cache_key, places_of, visited
+from isotrope.teachers._model import cache_key, places_of, visited
 from isotrope.text.sample import RowIds
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
@@ -56,7 +56,7 @@ class Bm25:
         key = cache_key(_LAYOUT, f"bm25 {self.k1} {self.b}", corpus.key, rows)
 
         def make(draft: Path) -> None:
-            save_npz(draft / _WEIGHTS, word_weights(_texts(corpus, rows, context), self.k1, self.b), compressed=False)
+            save_npz(draft / _WEIGHTS, word_weights(_texts(rows, context), self.k1, self.b), compressed=False)
 
         weights = csr_array(load_npz(cached(cache_folder("teachers", key), make) / _WEIGHTS))
 
@@ -84,7 +84,8 @@ def word_weights(texts: Iterator[str], k1: float, b: float) -> csr_array:
     return csr_array(csc_array((scores["data"], scores["indices"], scores["indptr"]), shape=shape))
 
 
-def _texts(corpus: TrainingText, rows: RowIds | None, context: BuildContext) -> Iterator[str]:
+def _texts(rows: RowIds | None, context: BuildContext) -> Iterator[str]:
+    corpus = context.needed("corpus")
     count = len(corpus) if rows is None else len(rows)
     for start in range(0, count, _CHUNK):
         context.progress("BM25", start, count)

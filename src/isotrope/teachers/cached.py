@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from isotrope.contract.context import BuildContext
-from isotrope.teachers._embeddings import CorpusEmbeddings
-from isotrope.teachers._model import TeacherModel
+from isotrope.teachers._model import CorpusEmbeddings, TeacherModel
 from isotrope.types import Teacher
 
 

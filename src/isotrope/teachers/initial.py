@@ -23,12 +23,8 @@ class Initial:
 
     def build(self, context: BuildContext) -> Teacher:
         """The teacher: row ids (N,) -> (N, T). To be called before the first training step."""
-        return self._cached.build(context)
+        return Cached(INITIAL, max_length=self.max_length, precision=self.precision).build(context)
 
     def width_in(self, context: BuildContext) -> int:
         """T, the student's own width."""
-        return self._cached.width_in(context)
-
-    @property
-    def _cached(self) -> Cached:
-        return Cached(INITIAL, max_length=self.max_length, precision=self.precision)
+        return int(context.needed("student").get_embedding_dimension())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext, TrainingText
+from isotrope.contract.context import BuildContext
 from isotrope.teachers._model import TeacherEncoder, TeacherModel
 from isotrope.types import Batch, Teacher
 
@@ -22,14 +23,9 @@ class Live(TeacherModel):
         return _Encoding(self.load(context), context.needed("corpus"))
 
 
-@dataclass(frozen=True, slots=True)
 class _Encoding:
-    encoder: TeacherEncoder
-    corpus: TrainingText
-
-    @property
-    def width(self) -> int:
-        return self.encoder.dim
+    def __init__(self, encoder: TeacherEncoder, corpus: Any) -> None:
+        self.encoder, self.corpus, self.width = encoder, corpus, encoder.dim
 
     def __call__(self, batch: Batch) -> Tensor:
         return self.encoder(self.corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)

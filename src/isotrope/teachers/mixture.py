@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
@@ -23,7 +24,6 @@ def mix(
     weights: Sequence[float],  # of each teacher, normalised here to sum 1
 ) -> Tensor:
     """Rows √α_1·a_1 joined to √α_2·a_2 … -> (N, ΣT_i) unit rows, whose cosines are Σ α_m cos(a_m, a_m′)."""
-    _check(len(embeddings), weights)
     units = [F.normalize(rows.to(torch.promote_types(rows.dtype, torch.float32)), dim=-1) for rows in embeddings]
     parts = [(weight / sum(weights)) ** 0.5 * unit for weight, unit in zip(weights, units, strict=True)]
     return torch.cat(parts, dim=-1)
@@ -34,7 +34,7 @@ class Mixture:
     """One or several models; options that are lists have one entry a model, or none. BibTeX: liu2023rankcse."""
 
     stage = "teachers"
-    models: tuple[str, ...]
+    models: Annotated[tuple[str, ...], Field(min_length=1)]
     weights: tuple[NonNegative, ...] = ()  # of the cosines; (): equal
     pooling: tuple[Pooling, ...] = ()  # (): each model's own
     max_length: Length | tuple[Length, ...] = 0  # as of one model; a list has one entry a model
@@ -43,11 +43,13 @@ class Mixture:
     live: bool = False  # encode every batch anew, instead of the corpus once
 
     def __post_init__(self) -> None:
-        _check(len(self.models), self.weights or [1.0] * len(self.models))
-        for name, values in (("pooling", self.pooling), ("max_length", self.max_length), ("prompt", self.prompt)):
+        for name in ("weights", "pooling", "max_length", "prompt"):
+            values = getattr(self, name)
             if isinstance(values, tuple) and values and len(values) != len(self.models):
                 problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
                 raise UserError(problem, "give one entry a model, or leave it out")
+        if self.weights and not sum(self.weights):
+            raise UserError("teachers.mixture.weights are all 0", "give some above 0")
 
     def build(self, context: BuildContext) -> Teacher:
         """The teacher: row ids (N,) -> (N, ΣT_i)."""
@@ -68,20 +70,10 @@ class Mixture:
         return [kind(*each) for each in options]
 
 
-@dataclass(frozen=True, slots=True)
 class _Mixed:
-    teachers: Sequence[Any]
-    weights: Sequence[float]
-
-    @property
-    def width(self) -> int:
-        return sum(teacher.width for teacher in self.teachers)
+    def __init__(self, teachers: Sequence[Any], weights: Sequence[float]) -> None:
+        self.teachers, self.weights = teachers, weights
+        self.width = sum(teacher.width for teacher in teachers)
 
     def __call__(self, batch: Batch) -> Tensor:
         return mix([teacher(batch) for teacher in self.teachers], self.weights)
-
-
-def _check(count: int, weights: Sequence[float]) -> None:
-    if not count or len(weights) != count or min(weights) < 0 or sum(weights) <= 0:
-        problem = f"teachers.mixture.weights = {list(weights)} for {count} models"
-        raise UserError(problem, "name at least one model, and give one weight a model, some above 0")
