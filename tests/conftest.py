@@ -19,12 +19,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the backgrou
 torch.set_num_threads(1)  # small models: threads cost more than they give, and tests run beside each other
 
 
-def pytest_collection_finish() -> None:
-    """What the modules of the tests have imported is no garbage: no collection looks at it again, which takes long."""
-    gc.collect()
-    gc.freeze()
-
-
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARY = (
     "a the of in on to and is was are with for by from it that river city army king queen music song band film "
@@ -79,6 +73,12 @@ def build_bert(folder: Path, *, hidden: int = 32, layers: int = 2, dropout: floa
     )  # fmt: skip
     BertModel(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _frozen() -> None:
+    """What is imported by now is no garbage: no collection looks at it again, which takes half a second each time."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

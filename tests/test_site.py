@@ -34,6 +34,7 @@ def test_the_site_is_whole(site: Path) -> None:
     assert 'id="isotrope.terms.listnet.ListNet"' in (site / "reference" / "terms.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_from_the_network(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")

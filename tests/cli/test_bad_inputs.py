@@ -15,16 +15,17 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
 import isotrope.cli.main
+from forks import code, command
 
 Command = list[str]
 COMMAND = [sys.executable, "-m", "isotrope.cli.main"]
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # for small models, and since other tests run beside
 
 
 class Bench:
@@ -332,18 +333,12 @@ def test_full_disk_and_on(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: 
     """In its own process, which may write no file above 64 KiB: too little for the weights."""
     limit = 1 << 16
     assert len(bench.weights()) > limit > bench.corpus.stat().st_size
-    done = subprocess.run(
-        [*COMMAND, *bench.train()],
-        env={**os.environ, **ONE_THREAD},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr == f"isotrope: no space left to write {bench.run}: free some, then give the same command again\n"
-    assert "Traceback" not in done.stdout
+    small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit))
+    ended = code(command(bench.train(), bench.folder, prepare=small))
+    err = (bench.folder / "err").read_text()
+    assert ended == 2, err
+    assert err == f"isotrope: no space left to write {bench.run}: free some, then give the same command again\n"
+    assert "Traceback" not in (bench.folder / "out").read_text()
     assert in_process(bench.train(), monkeypatch) == 0, capfd.readouterr().err
     assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 6
 
@@ -397,17 +392,14 @@ def test_really_full_disk_and_on(
 
 def test_ctrl_c_and_on(bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     settings = ("train.batch_size=20", "train.epochs=20", "train.eval_steps=25")
-    command = bench.train("--sentences", "100", *(word for setting in settings for word in ("--set", setting)))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    running = subprocess.Popen([*COMMAND, *command], env={**os.environ, **ONE_THREAD}, text=True, **pipes)
-    assert running.stdout is not None
-    for line in running.stdout:
-        if line.startswith("step 25:"):
-            running.send_signal(signal.SIGINT)
-            break
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 130, err
+    words = bench.train("--sentences", "100", *(word for setting in settings for word in ("--set", setting)))
+    running, out, began = command(words, bench.folder), bench.folder / "out", time.monotonic()
+    while not (out.exists() and "step 25:" in out.read_text()) and time.monotonic() - began < 60:
+        time.sleep(0.05)
+    os.kill(running, signal.SIGINT)
+    ended, err = code(running), (bench.folder / "err").read_text()
+    assert ended == 130, err
     check_line(err, "isotrope: stopped after step … of 100 … the same command goes on")
-    assert "Traceback" not in out
-    assert in_process([*command], monkeypatch) == 0, capfd.readouterr().err
+    assert "Traceback" not in out.read_text()
+    assert in_process(words, monkeypatch) == 0, capfd.readouterr().err
     assert json.loads((bench.run / "result.json").read_text())["selection"]["steps"] == 100

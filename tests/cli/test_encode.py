@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from test_bad_inputs import check_line, in_process
+
+from forks import code, command
 
 NAMES = ["[/x]", "[bold]a[/bold]", ":smile:", os.fsdecode(b"na\xefve"), "a\x1b[2J"]
 
@@ -35,12 +35,12 @@ def test_names_are_no_markup(
     check_line(capfd.readouterr().err, "does not exist … check the path")
 
 
-def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "ü河.txt").write_text("one\n", encoding="utf-8")
-    command = [sys.executable, "-m", "isotrope.cli.main", "encode", str(tiny_model), "ü河.txt", "--output", "ü河.npy"]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-    assert (done.returncode, done.stdout) == (0, b"written to ??.npy\n"), done.stderr
+def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ü河.txt").write_text("one\n", encoding="utf-8")
+    words = ["encode", str(tiny_model), "ü河.txt", "--output", "ü河.npy"]
+    ended = code(command(words, tmp_path, encoding="ascii"))
+    assert (ended, Path("out").read_text()) == (0, "written to ??.npy\n"), Path("err").read_text()
 
 
 def test_the_user_hears_where_the_kept_columns_are(

@@ -4,44 +4,51 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conftest import sentences
+from forks import code, command
 
 SETTINGS = ["train.batch_size=16", "train.eval_steps=2", "train.save_steps=2"]
 
 
-def train(*words: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "isotrope.cli", "train", *words, "--dev", "none", "--labels", "none"]
-    command += [word for setting in SETTINGS for word in ("--set", setting)]
-    own = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.run(list(map(os.fsencode, command)), cwd=cwd, capture_output=True, timeout=300, env=own)
+def train(*words: object, cwd: Path, monkeypatch: pytest.MonkeyPatch, encoding: str = "utf-8") -> tuple[int, str, str]:
+    """Exit code, output and errors of a training that is begun in a folder."""
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    monkeypatch.chdir(cwd)
+    given = ["train", *map(str, words), "--dev", "none", "--labels", "none", *settings]
+    ended = code(command(given, cwd.parent, encoding=encoding))
+    return ended, *((cwd.parent / name).read_text(encoding) for name in ("out", "err"))
 
 
-def test_data_is_no_markup_and_any_console_will_do(tiny_model: Path, tmp_path: Path) -> None:
+def test_data_is_no_markup_and_any_console_will_do(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lines that cleaning drops, and names of files, that rich would obey; a name that is not UTF-8; ASCII stdout."""
+    tmp_path = tmp_path / "here"
     name = os.fsdecode(b"[/x] \xff\xe9.txt")
     lines = [*sentences(64), "[/x]" * 4000, "[/x] twice", "[/x] twice", "[bold", "[link=x]y"]
-    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
     model = shutil.copytree(tiny_model, tmp_path / "[red]model[/y]")
     words = (name, "--output", "[/z]run", "--model", model)
-    done = train(*words, cwd=tmp_path, PYTHONIOENCODING="ascii", LANG="C", LC_ALL="C")
-    assert done.returncode == 0, done.stderr
-    assert b"[/x]" in done.stdout
-    assert b"simcse from y]: 67 sentences" in done.stdout  # the last part of its path
-    assert b"model: [/z]run/model" in done.stdout
+    ended, out, err = train(*words, cwd=tmp_path, monkeypatch=monkeypatch, encoding="ascii")
+    assert ended == 0, err
+    assert "[/x]" in out
+    assert "simcse from y]: 67 sentences" in out  # the last part of its path
+    assert "model: [/z]run/model" in out
 
 
 @pytest.mark.slow
-def test_the_present_folder_is_a_fine_output(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+def test_the_present_folder_is_a_fine_output(
+    tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
     words = (corpus_file, "--output", ".", "--model", tiny_model, "--sentences", "64")
-    done = train(*words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "model" / "model.safetensors").is_file()
-    again = train(*words, cwd=tmp_path)
-    assert (again.returncode, again.stderr) == (0, b"")
+    ended, _, err = train(*words, cwd=here, monkeypatch=monkeypatch)
+    assert ended == 0, err
+    assert (here / "model" / "model.safetensors").is_file()
+    assert train(*words, cwd=here, monkeypatch=monkeypatch)[::2] == (0, "")

@@ -116,6 +116,7 @@ class Deadly(ShardTask):
         return 0
 
 
+@pytest.mark.slow
 def test_the_third_death_in_a_row_ends_the_command(tiny_model: Path) -> None:
     model = WorkerModel(str(tiny_model), (), model_checksum(load(tiny_model)), 1)
     with pytest.raises(UserError, match="workers were killed 3 times"):
