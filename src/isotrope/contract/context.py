@@ -9,8 +9,6 @@ in the objective, often itself. The objective calls it once, before training:
 A component that needs nothing has no such method. One with weights, buffers or a queue is a `WithState`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,7 +50,7 @@ class BuildContext:
     teachers: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, student: SentenceTransformer, **known: Any) -> BuildContext:
+    def of(cls, student: SentenceTransformer, **known: Any) -> Self:
         """All that a student tells, and what else is ``known``."""
         told = {"max_length": student.max_seq_length} | known
         return cls(student.get_embedding_dimension(), student.tokenizer, student, **told)
@@ -63,7 +61,7 @@ class BuildContext:
             raise UserError(f"a component needs the {name} of its run", f"give it: BuildContext({name}=…)")
         return value
 
-    def with_teachers(self, teachers: Mapping[str, Any]) -> tuple[dict[str, Any], BuildContext]:
+    def with_teachers(self, teachers: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
         """The teachers, each built, and a context that knows them too."""
         opened = {name: built(teacher, self) for name, teacher in teachers.items()}
         return opened, replace(self, teachers={**self.teachers, **opened})

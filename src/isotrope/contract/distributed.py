@@ -1,7 +1,5 @@
 """Several processes: every rank computes the loss of the same, full batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 A component's file is all that has to be written, so no list of names is kept: they are read from the files' text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from functools import cache

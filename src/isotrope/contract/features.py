@@ -1,7 +1,5 @@
 """What the encoder reads: the features of several passes, erased parts of its embeddings, and other positions."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,13 +21,7 @@ EMBEDDING, STATES = "sentence_embedding", "token_embeddings"
 
 
 def whole(model: nn.Module, column: dict[str, Any], needs: Collection[str] = (KEEP,)) -> dict[str, Tensor]:
-    """What token steps change, as it is without them.
-
-    Args:
-        model: the encoder.
-        column: token ids and mask.
-        needs: names of the features that the steps ask for.
-    """
+    """What token steps change besides token ids and mask, as it is without them; ``needs``: its names."""
     ids, encoder = column["input_ids"], language_model(model)
     found: dict[str, Tensor] = {}
     if (table := _token_embeddings(encoder)) is not None:

@@ -8,8 +8,6 @@ gradient of its embeddings through it. This is torch's checkpoint with the whole
 every loss, with scaling, accumulation, several processes, and checkpoints inside the encoder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,15 +19,10 @@ from isotrope.contract.features import EMBEDDING, outputs
 from isotrope.errors import UserError
 
 
-def embed_in_parts(model: nn.Module, features: dict[str, Any], size: int | None) -> Tensor:
-    """The encoder on token ids (N, L) -> (N, D), ``size`` rows at a time; None or N <= size: all at once."""
-    return read_in_parts(model, features, size, (EMBEDDING,))[0]
-
-
 def read_in_parts(
-    model: nn.Module, features: dict[str, Any], size: int | None, wanted: Sequence[str]
+    model: nn.Module, features: dict[str, Any], size: int | None, wanted: Sequence[str] = (EMBEDDING,)
 ) -> tuple[Tensor, ...]:
-    """What is ``wanted`` of the encoder's output, as `isotrope.contract.features.outputs` names it.
+    """`isotrope.contract.features.outputs`, ``size`` rows at a time; None or N <= size: all at once.
 
     The states of all parts are kept: they are what a term reads.
     """

@@ -3,8 +3,6 @@
 Devlin et al., NAACL 2019, Sec. 3.1. https://aclanthology.org/N19-1423
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

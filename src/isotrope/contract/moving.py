@@ -3,8 +3,6 @@
 https://arxiv.org/abs/1911.05722, Eq. 2; https://arxiv.org/abs/2006.07733, Sec. 3.3.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

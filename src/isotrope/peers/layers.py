@@ -3,8 +3,6 @@
 Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Self
@@ -64,7 +62,6 @@ class Layers(WithState):
         return torch.cat(parts, dim=1).flatten(0, 1)
 
     def means(self, features: dict[str, Any]) -> Tensor:
-        """(n, L) -> (count, n, D)."""
         mask = features["attention_mask"][..., None]
         told = self.encoder[0](features)
         # The last of the inner states is before the final norm in some versions of transformers.

@@ -4,8 +4,6 @@ ESimCSE: Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-
 ACL 2022, https://aclanthology.org/2022.findings-acl.248.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
@@ -15,7 +13,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
-from isotrope.contract.gradient_cache import embed_in_parts
+from isotrope.contract.gradient_cache import read_in_parts
 from isotrope.contract.moving import decay_at, follow
 from isotrope.types import Fraction
 
@@ -41,13 +39,12 @@ class MovingAverage(WithState):
         self.train()
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, where it is to have dropout."""
         return super().train(mode and self.dropout)
 
     @torch.no_grad()
     def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
         """``size`` rows at a time; None: all."""
-        return embed_in_parts(self.encoder, features, size)
+        return read_in_parts(self.encoder, features, size)[0]
 
     def after_step(self, objective: Any) -> None:
         follow(self.encoder, objective.model, decay_at(int(self.steps), self.decay, self.rise))

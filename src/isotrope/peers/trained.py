@@ -3,8 +3,6 @@
 Carlsson et al., ICLR 2021, Sec. 3. https://openreview.net/forum?id=Ov_sMNau-PF
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 
@@ -12,7 +10,7 @@ from torch import Tensor
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged
-from isotrope.contract.gradient_cache import embed_in_parts
+from isotrope.contract.gradient_cache import read_in_parts
 
 
 class Trained(WithState):
@@ -29,4 +27,4 @@ class Trained(WithState):
 
     def forward(self, features: dict[str, Any], size: int | None = None) -> Tensor:
         """``size`` rows at a time; None: all."""
-        return embed_in_parts(self.encoder, features, size)
+        return read_in_parts(self.encoder, features, size)[0]

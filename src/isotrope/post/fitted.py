@@ -1,11 +1,10 @@
 """An encoder with a step behind it that is fitted on sentences: of the target, or of a corpus."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import islice
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +42,13 @@ class PostStep(BaseModel, ABC):
     sentences: Count | None = None
 
     def check(self) -> None:
-        """Refuse a file that cannot be read, before a model is loaded."""
         if self.fit != TARGET:
             find_sources([self.fit])
         elif self.sentences is not None:
             remedy = "the target is fitted on whole: name a corpus with fit="
             raise UserError(f"sentences = {self.sentences} of the target", remedy)
 
-    def behind(self, base: Encoder) -> FittedEncoder:
-        """This step behind an encoder."""
+    def behind(self, base: Encoder) -> "FittedEncoder":
         return FittedEncoder(base, self)
 
     @abstractmethod
@@ -87,7 +84,7 @@ class FittedEncoder(ByRole):
         self.base, self.step = base, step
         self._transform: Transform | None = None
 
-    def fit(self, sentences: Sequence[str]) -> FittedEncoder:
+    def fit(self, sentences: Sequence[str]) -> Self:
         """Fit on some sentences, and on nothing else from now on."""
         if isinstance(self.base, FittedEncoder) and self.base.step.fit == TARGET:
             self.base.fit(sentences)
@@ -105,7 +102,6 @@ class FittedEncoder(ByRole):
 
     @property
     def has_roles(self) -> bool:
-        """Whether the encoder reads queries and documents in two ways."""
         return has_roles(self.base)
 
     def encode_search(

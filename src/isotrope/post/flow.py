@@ -7,8 +7,6 @@ additive couplings where it has affine ones; both pairs are options. Without the
 all steps.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 
@@ -73,7 +71,6 @@ class Glow(nn.Module):
 
     @torch.no_grad()
     def begin(self, x: Tensor) -> None:
-        """Set every step from rows (N, D)."""
         for step in self.steps:
             step.begin(x)  # type: ignore[operator]
             x = step(x)[0]

@@ -1,32 +1,18 @@
 """The encoders of the papers' tables, by name: what a new method is compared with.
 
-A name is a source, then any steps behind it, each after a ``+`` as the papers' tables write them:
+A name is a source, then a pooling after ``@``, then any steps behind it, each after a ``+``, as tables write them:
 
-    MODEL                                    a folder, a hub name, isotrope/tiny: as ``isotrope.load``
-    MODEL@first_last                         with another pooling: cls, mean, embeddings (static vectors: no layer),
-                                             first_last (embeddings + last layer),
-                                             first_layer_last (first layer + last), last_two, cls_head,
-                                             lasttoken, mask (the mask token of a template)
-    glove.6B.300d.txt                        averaged word vectors: a text file of GloVe or word2vec (.gz, .xz, .zst)
-    glove.6B.300d.txt+sif:freq=counts.txt    smooth inverse frequency (word vectors alone)
-    MODEL@first_last+whitening:k=256         BERT-whitening to 256 dimensions
-    MODEL@first_last+whitening:exponent=0    centring alone
-    MODEL@first_last+removal:k=2             all-but-the-top: without the two directions of largest variance
-    MODEL@first_last+flow:epochs=2           BERT-flow
-    MODEL+shortened:k=64,precision=int8      the first 64 dimensions, as 8-bit numbers; or precision=binary
-    MODEL+ranks:k=1000,fit=wiki.txt          RankEncoder: its ranks among a corpus
-    glove.6B.300d.txt+sif+whitening:k=100    one after the other
+    MODEL@first_last+whitening:k=256         another pooling, then BERT-whitening to 256 dimensions
+    glove.6B.300d.txt+sif:freq=counts.txt    the mean of word vectors (GloVe, word2vec), where rare words weigh more
+    MODEL+ranks:k=1000,fit=wiki.txt          fitted on a corpus, and not on what is evaluated (``fit=target``)
 
-Options follow a ``:`` as key=value, with commas. Every step is fitted on sentences, and a name says which: those that
-the evaluation gives it (``fit=target``, the default), or a corpus (``fit=wiki.txt.xz,sentences=20000``: its first
-20,000). A file whose name holds a ``+`` or a comma cannot be given as an option.
+docs/methods/others.md has all steps. A file whose name holds a ``+`` or a comma cannot be given as an option.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Self
 
 from pydantic import ValidationError
 
@@ -60,7 +46,7 @@ class EncoderName:
     steps: tuple[PostStep, ...]
 
     @classmethod
-    def parse(cls, name: str) -> EncoderName:
+    def parse(cls, name: str) -> Self:
         """Take a name apart; what exists as a folder or file of that name is meant as it is."""
         source, steps = name, list[PostStep]()
         while "+" in source and not _exists(source) and not _is_pooled(source):
@@ -104,10 +90,7 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
 def open_encoder(name: str, pooling: str | None = None, prompts: Prompts = NO_PROMPTS) -> Encoder:
     """The encoder of a name: a model as ``isotrope.load`` gives it, or a baseline of this package.
 
-    Args:
-        name: see the package.
-        pooling: for a model whose name says none; word vectors have none.
-        prompts: for the model; word vectors take none.
+    ``pooling`` is that of a model whose name says none. Word vectors have none, and take no prompts.
     """
     parsed = check_name(name, prompts)
     check_pooling(pooling)

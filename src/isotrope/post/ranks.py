@@ -3,8 +3,6 @@
 Seonwoo et al., ACL 2023, Sec. 3, https://aclanthology.org/2023.acl-long.879.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import rankdata
 

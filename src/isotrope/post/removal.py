@@ -3,8 +3,6 @@
 Mu and Viswanath, All-but-the-Top, ICLR 2018, Algorithm 1, https://arxiv.org/abs/1702.01417.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from isotrope.errors import UserError

@@ -4,8 +4,6 @@ Cutting: Matryoshka Representation Learning (Kusupati et al., NeurIPS 2022, Sec.
 Rounding: sentence-transformers' `quantize_embeddings`, https://sbert.net/examples/applications/embedding-quantization.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

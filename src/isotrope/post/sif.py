@@ -4,11 +4,10 @@ Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings, ICLR 
 https://openreview.net/forum?id=SyK00v5xx.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from pydantic import Field
@@ -65,7 +64,6 @@ class Sif(PostStep):
             raise UserError(f"freq = {self.freq} does not exist", "name a file with a word and its count a line")
 
     def behind(self, base: Encoder) -> FittedEncoder:
-        """Behind word vectors, which take the weights."""
         assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
         return _SifEncoder(base, self)
 
@@ -83,7 +81,7 @@ class _SifEncoder(FittedEncoder):
         if step.freq is not None:
             base.weight = smooth_inverse_frequency(read_counts(step.freq), step.a)
 
-    def fit(self, sentences: Sequence[str]) -> FittedEncoder:
+    def fit(self, sentences: Sequence[str]) -> Self:
         self._count(sentences)
         return super().fit(sentences)
 

@@ -1,7 +1,5 @@
 """BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance."""
 
-from __future__ import annotations
-
 import numpy as np
 from sklearn.covariance import ledoit_wolf
 

@@ -4,8 +4,6 @@ The paper (Zhou et al., ACL 2022, Eq. 2; https://aclanthology.org/2022.acl-long.
 ``scores/noise.py``.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -4,8 +4,6 @@ The paper (Liu et al., ACL 2023, Eq. 2; https://aclanthology.org/2023.acl-long.7
 ``terms/consistency.py``.
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

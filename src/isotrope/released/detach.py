@@ -4,8 +4,6 @@ The paper (Zhuo et al., ACL 2023, Sec. 3.2; https://aclanthology.org/2023.acl-lo
 ``views/sgw.py``.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrope.views.sgw import SGW

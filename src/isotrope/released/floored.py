@@ -4,8 +4,6 @@ The paper (Liu et al., ACL 2023, Eq. 5; https://aclanthology.org/2023.acl-long.7
 ``terms/listmle.py``.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrope.terms.listmle import ListMLE, in_order
@@ -27,6 +25,5 @@ class Floored(ListMLE):
     """For comparison with runs of the community's code. BibTeX: liu2023rankcse."""
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """`floored_listmle` with this term's options."""
         drop = self.drop_positive and not self.queue
         return self.weight * floored_listmle(student, teacher, self.temperature, drop)

@@ -4,8 +4,6 @@ The paper (Zhou et al., ACL 2022, Sec. 3; https://aclanthology.org/2022.acl-long
 padding a sentence has depends on the longest one of its batch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

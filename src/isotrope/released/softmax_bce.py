@@ -3,8 +3,6 @@
 The paper (Zhou et al., ACL 2022, Eq. 6; https://aclanthology.org/2022.acl-long.423) has cross-entropy: ``infonce``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ The paper (Zhou et al., ACL 2022, Eq. 5 and 6; https://aclanthology.org/2022.acl
 ``scores/instance_weight.py``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from isotrope.scores.instance_weight import InstanceWeight

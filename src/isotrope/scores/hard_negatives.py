@@ -1,7 +1,5 @@
 """Hard negatives that came with the data join the candidates (supervised SimCSE: Gao et al., EMNLP 2021, Eq. 5)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from isotrope.types import Scores

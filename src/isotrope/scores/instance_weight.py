@@ -3,8 +3,6 @@
 https://aclanthology.org/2022.acl-long.423
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -46,9 +44,6 @@ class InstanceWeight:
             student's space: the teacher must have as many dimensions.
         relative: measure φ from the batch's mean cosine (0) to equality (1). Two sentences have a cosine of 0.8 in
             some models and narrow domains, and of 0.1 in others: an absolute φ would remove all negatives, or none.
-
-    Raises:
-        UserError: ``noise``, and the teacher has other dimensions than the student.
     """
 
     stage = "scores"

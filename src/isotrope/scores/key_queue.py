@@ -4,8 +4,6 @@ Wu et al., COLING 2022, Sec. 3.2, https://aclanthology.org/2022.coling-1.342; Ca
 https://aclanthology.org/2022.findings-acl.248.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +48,6 @@ class KeyQueue(WithState):
         return scores.with_extra(self.rows[: int(self.filled)].clone())  # backward reads it after the queue has moved
 
     def after_step(self, objective: Any) -> None:
-        """The keys of the step join the queue."""
         rows = pushed(self.rows[: int(self.filled)], self.waiting, self.size)
         self.rows[: len(rows)] = rows
         self.filled.fill_(len(rows))

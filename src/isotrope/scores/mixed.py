@@ -3,8 +3,6 @@
 https://doi.org/10.1609/aaai.v36i10.21428
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

@@ -3,8 +3,6 @@
 https://aclanthology.org/2022.acl-long.423
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

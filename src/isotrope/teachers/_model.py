@@ -3,8 +3,6 @@
 It is never a submodule of the objective: a trainer would take it for the student.
 """
 
-# Annotations are evaluated here and now (no __future__ import), so that subclasses in other files inherit types.
-
 import json
 from collections.abc import Callable
 from copy import deepcopy
@@ -75,7 +73,6 @@ class TeacherModel:
     prompt: str | None = None  # words before every text; None: the model's default prompt
 
     def load(self, context: BuildContext) -> TeacherEncoder:
-        """Load it, or copy the student."""
         pooling = None if self.pooling == "own" else self.pooling
         max_length = None if self.max_length in (0, TRAIN) else int(self.max_length)
         if self.model != INITIAL:
@@ -116,7 +113,6 @@ class CorpusEmbeddings:
 
     @property
     def width(self) -> int:
-        """T."""
         return int(self.vectors.shape[1])
 
     def __call__(self, batch: Batch) -> Tensor:

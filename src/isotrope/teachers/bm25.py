@@ -5,8 +5,6 @@ https://doi.org/10.1561/1500000019. The weights are those of bm25s, https://arxi
 "lucene").
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +49,6 @@ class Bm25:
     b: Fraction = 0.75
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, words of the batch). The weights stay in memory as a sparse matrix."""
         corpus, rows = context.needed("corpus"), visited(context)
         key = cache_key(_LAYOUT, f"bm25 {self.k1} {self.b}", corpus.key, rows)
 

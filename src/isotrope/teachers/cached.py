@@ -1,7 +1,5 @@
 """A teacher that reads the corpus once; from then on it is a look-up in a memory-mapped file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from isotrope.contract.context import BuildContext
@@ -16,5 +14,4 @@ class Cached(TeacherModel):
     stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, T). Long, unless the embeddings are in the cache."""
         return CorpusEmbeddings.open(self.load(context), context)

@@ -1,7 +1,5 @@
 """The student as it was before training, as a teacher: what it knows is held while it learns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from isotrope.contract.context import BuildContext
@@ -22,9 +20,7 @@ class Initial:
     precision: Precision = "fp32"
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, T). To be called before the first training step."""
         return Cached(INITIAL, max_length=self.max_length, precision=self.precision).build(context)
 
     def width_in(self, context: BuildContext) -> int:
-        """T, the student's own width."""
         return int(context.needed("student").get_embedding_dimension())

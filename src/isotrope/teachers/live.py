@@ -1,7 +1,5 @@
 """A teacher that encodes every batch anew: for a corpus whose embeddings would fill the disk, or that is read once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +17,6 @@ class Live(TeacherModel):
     stage = "teachers"
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, T). It stays in memory beside the student."""
         return _Encoding(self.load(context), context.needed("corpus"))
 
 

@@ -1,7 +1,5 @@
 """Several teachers as one: S^T = Σ α_m S_m (RankCSE Sec. 4.4, for two). https://aclanthology.org/2023.acl-long.771"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -52,11 +50,9 @@ class Mixture:
             raise UserError("teachers.mixture.weights are all 0", "give some above 0")
 
     def build(self, context: BuildContext) -> Teacher:
-        """The teacher: row ids (N,) -> (N, ΣT_i)."""
         return _Mixed([model.build(context) for model in self._single()], self.weights or [1.0] * len(self.models))
 
     def width_in(self, context: BuildContext) -> int:
-        """ΣT_i, which the loaded models tell."""
         return sum(model.width_in(context) for model in self._single())
 
     def _single(self) -> list[Live | Cached]:

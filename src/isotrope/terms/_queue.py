@@ -1,7 +1,5 @@
 """A term over lists, with a queue of a teacher's vectors in the place of the batch."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch
@@ -30,20 +28,34 @@ class Projection(nn.Linear):
         return super().forward(F.normalize(scores.views.stack[0].to(self.weight), dim=-1))
 
 
+class ListTerm:
+    """A term over the lists of a batch, or of a queue: `of_lists` of cosines (N, K) of student and teacher -> ()."""
+
+    one_view = True
+    teacher: str
+    queue: int
+
+    def build(self, context: BuildContext) -> Any:
+        return OverQueue(self, context) if self.queue else self
+
+    def __call__(self, scores: Scores) -> Tensor:
+        return self.of_lists(scores.pairs, scores.teacher(self.teacher))
+
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
 class OverQueue(nn.Module):
     """The lists of a batch over the K latest vectors that a teacher gave to earlier batches.
 
     The student's vector is compared with the queue behind a `Projection`, as the teacher's own vector is. The queue
     starts with random directions (as in MoCo, He et al., 2020). After each step of the optimizer, its batches enter.
-
-    Args:
-        term: has the names ``teacher`` and ``queue``, and ``of_lists`` of cosines (N, K) of student and teacher -> ().
     """
 
     one_view = True
     rows: Tensor  # (K, T) unit rows, the newest first
 
-    def __init__(self, term: Any, context: BuildContext) -> None:
+    def __init__(self, term: ListTerm, context: BuildContext) -> None:
         super().__init__()
         self.term, self.projection = term, Projection(context, term.teacher)
         rows = F.normalize(torch.randn(term.queue, self.projection.out_features), dim=-1)
@@ -54,9 +66,8 @@ class OverQueue(nn.Module):
         taught = scores.views.teachers[self.term.teacher].to(self.rows)  # (N, T)
         self.latest = torch.cat([taught, self.latest.to(taught)])[: len(self.rows)]
         student = F.normalize(self.projection(scores), dim=-1)  # (N, T)
-        return self.term.of_lists(student @ self.rows.T, taught @ self.rows.T)  # type: ignore[no-any-return]
+        return self.term.of_lists(student @ self.rows.T, taught @ self.rows.T)
 
     def after_step(self, objective: Any) -> None:
-        """The batches of the step enter, the oldest leave."""
         self.rows = torch.cat([self.latest, self.rows])[: len(self.rows)]
         self.latest = self.rows[:0]

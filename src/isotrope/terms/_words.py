@@ -1,7 +1,5 @@
 """What a language model says in the place of a hidden word (Devlin et al., NAACL 2019, Sec. 3.1)."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

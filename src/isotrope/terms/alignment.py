@@ -3,8 +3,6 @@
 https://arxiv.org/abs/2005.10242
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch.nn.functional as F

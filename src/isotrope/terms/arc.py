@@ -3,8 +3,6 @@
 https://aclanthology.org/2022.acl-long.336
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Annotated

@@ -3,8 +3,6 @@
 Liu et al., ACL 2023, Sec. 4.3. https://aclanthology.org/2023.acl-long.771
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ Carlsson et al., ICLR 2021, Sec. 3. https://openreview.net/forum?id=Ov_sMNau-PF.
 each positive. Here all other sentences of the batch are negatives.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -3,11 +3,9 @@
 Chuang et al., NAACL 2022, Sec. 3. https://aclanthology.org/2022.naacl-main.311
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -118,8 +116,7 @@ class _Generator(nn.Module):
         learnt = [weight for key, weight in model.named_parameters() if key in new and weight is not table]
         self.learnt, self.hiding = nn.ParameterList(w.requires_grad_(True) for w in learnt), Hiding(tokenizer, ratio)
 
-    def _apply(self, *args: Any, **kwargs: Any) -> _Generator:
-        """To another device or precision, with the frozen model."""
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
         self.frozen[0]._apply(*args, **kwargs)
         return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
 

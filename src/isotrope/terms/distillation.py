@@ -5,8 +5,6 @@ the classes are the sentences of the batch, the logits their cosines. Hinton's f
 other than the contrast's; at equal temperatures, the default, it is 1, and ``weight`` takes its place otherwise.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -3,11 +3,9 @@
 Wu et al., Findings of EMNLP 2022, Sec. 3. https://aclanthology.org/2022.findings-emnlp.223
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -67,8 +65,7 @@ class InfoCSE(WithState):
         self.words = Words(width, token_table(self.frozen[0]))
         averaged(self)
 
-    def _apply(self, *args: Any, **kwargs: Any) -> InfoCSE:
-        """To another device or precision, with the frozen model."""
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
         self.frozen[0]._apply(*args, **kwargs)
         return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
 

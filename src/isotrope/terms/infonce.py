@@ -4,8 +4,6 @@ SimCSE (Gao et al., EMNLP 2021, Eq. 1) = RankCSE Eq. 1; summed over several posi
 extra noise columns and ``keep`` from instance weights it is DCLR Eq. 6. https://aclanthology.org/2021.emnlp-main.552
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

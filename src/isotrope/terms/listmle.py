@@ -3,16 +3,13 @@
 Liu et al., ACL 2023, Sec. 4.4, https://aclanthology.org/2023.acl-long.771, after Xia et al., ICML 2008.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext
-from isotrope.terms._queue import OverQueue, QueueSize
+from isotrope.terms._queue import ListTerm, QueueSize
 from isotrope.terms.listnet import without_positive
-from isotrope.types import AboveZero, NonNegative, Scores
+from isotrope.types import AboveZero, NonNegative
 
 
 def listmle(
@@ -40,7 +37,7 @@ def in_order(cosines: Tensor, teacher: Tensor, drop_positive: bool) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ListMLE:
+class ListMLE(ListTerm):
     """Rank the batch as the teacher does; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse.
 
     ``queue``: not the batch is ranked, but so many texts of earlier batches, among which is no positive
@@ -48,19 +45,11 @@ class ListMLE:
     """
 
     stage = "terms"
-    one_view = True
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     drop_positive: bool = False
     queue: QueueSize = 0
 
-    def build(self, context: BuildContext) -> ListMLE | OverQueue:
-        return OverQueue(self, context) if self.queue else self
-
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """`listmle` with this term's options."""
         return self.weight * listmle(student, teacher, self.temperature, self.drop_positive and not self.queue)
-
-    def __call__(self, scores: Scores) -> Tensor:
-        return self.of_lists(scores.pairs, scores.teacher(self.teacher))

@@ -3,16 +3,13 @@
 Liu et al., ACL 2023, Sec. 4.4, https://aclanthology.org/2023.acl-long.771, after Cao et al., ICML 2007.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext
-from isotrope.terms._queue import OverQueue, QueueSize
-from isotrope.types import AboveZero, NonNegative, Scores
+from isotrope.terms._queue import ListTerm, QueueSize
+from isotrope.types import AboveZero, NonNegative
 
 
 def without_positive(lists: Tensor) -> Tensor:
@@ -41,7 +38,7 @@ def listnet(
 
 
 @dataclass(frozen=True)
-class ListNet:
+class ListNet(ListTerm):
     """Learn the teacher's distribution over the batch; ``weight`` is γ of Eq. 6. BibTeX: liu2023rankcse.
 
     The temperatures τ₂ and τ₃ are those of Table 9 for BERT-base. ``queue``: the list of a sentence is not its batch,
@@ -50,7 +47,6 @@ class ListNet:
     """
 
     stage = "terms"
-    one_view = True
     teacher: str
     temperature: AboveZero = 0.025
     teacher_temperature: AboveZero = 0.0125
@@ -58,13 +54,6 @@ class ListNet:
     drop_positive: bool = True
     queue: QueueSize = 0
 
-    def build(self, context: BuildContext) -> ListNet | OverQueue:
-        return OverQueue(self, context) if self.queue else self
-
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """`listnet` with this term's options."""
         drop = self.drop_positive and not self.queue
         return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, drop)
-
-    def __call__(self, scores: Scores) -> Tensor:
-        return self.of_lists(scores.pairs, scores.teacher(self.teacher))

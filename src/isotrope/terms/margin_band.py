@@ -3,8 +3,6 @@
 Wang and Dou, ICIC 2023, Eqs. 4–5. https://arxiv.org/abs/2201.05979
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -40,9 +38,6 @@ class MarginBand:
         view: of the soft negative, counted as the passes. 0: the first column of negatives that came with the data.
         least: by how much the soft negative is less alike, as a cosine.
         most: by how much at most.
-
-    Raises:
-        UserError: there is no such view or column.
     """
 
     stage = "terms"
@@ -53,7 +48,6 @@ class MarginBand:
 
     @property
     def reads_negatives(self) -> bool:
-        """Whether it is this term that uses the data's negatives."""
         return self.view == 0
 
     def __call__(self, scores: Scores) -> Tensor:

@@ -4,8 +4,6 @@ WhitenedCSE Eq. 8 (Zhuo et al., ACL 2023, Sec. 3.3), which the paper compares wi
 choose. https://aclanthology.org/2023.acl-long.677
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

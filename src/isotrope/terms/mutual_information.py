@@ -3,8 +3,6 @@
 Zhang et al., EMNLP 2020, Sec. 3. https://aclanthology.org/2020.emnlp-main.124
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Yan et al., ACL 2021. https://aclanthology.org/2021.acl-long.393
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474. Its decoder i
 NeurIPS 2017, Sec. 3, https://arxiv.org/abs/1706.03762), with random weights and the student's table of tokens.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Sec. 3, https://aclanthology.org/2022.emnlp-main.826, as its public code has it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -4,14 +4,11 @@ Sec. 3, https://aclanthology.org/2022.findings-emnlp.483, after SEED (Fang et al
 (Limkonchotiwat et al., TACL 2023) has it for training without a larger teacher.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext
-from isotrope.terms._queue import OverQueue
+from isotrope.terms._queue import ListTerm
 from isotrope.types import AboveZero, Count, NonNegative
 
 
@@ -28,7 +25,7 @@ def queue_kl(
 
 
 @dataclass(frozen=True)
-class QueueKL:
+class QueueKL(ListTerm):
     """The student is as near to each text of a queue as its teacher is. BibTeX: limkonchotiwat2022congen.
 
     See `isotrope.terms._queue.OverQueue` for the queue and the projection. ConGen's student reads a second text, a
@@ -42,16 +39,11 @@ class QueueKL:
     """
 
     stage = "terms"
-    one_view = True
     teacher: str
     queue: Count = 2048
     temperature: AboveZero = 0.05
     teacher_temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
-    def build(self, context: BuildContext) -> OverQueue:
-        return OverQueue(self, context)
-
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """`queue_kl` with this term's options."""
         return self.weight * queue_kl(student, teacher, self.temperature, self.teacher_temperature)

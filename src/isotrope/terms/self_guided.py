@@ -3,8 +3,6 @@
 Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -3,8 +3,6 @@
 Kim et al., ACL 2021, Sec. 4, after Fang and Xie, 2020. https://aclanthology.org/2021.acl-long.197
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from isotrope.terms.nt_xent import nt_xent

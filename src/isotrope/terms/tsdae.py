@@ -5,8 +5,6 @@ encoder that sees no later token. The vector of the damaged sentence stands in t
 paper, encoder and decoder share their weights, and attention to the vector is added to every layer.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, cast

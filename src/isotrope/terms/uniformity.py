@@ -3,8 +3,6 @@
 https://arxiv.org/abs/2005.10242
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Zhang et al., Findings of ACL 2022, Sec. 3. https://aclanthology.org/2022.findings-acl.70
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -38,13 +36,11 @@ def neighbour_contrast(
     not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.
     """
     positive = (a * b).sum(dim=-1, keepdim=True)  # (N, 1)
-    far = ~near
-    across = (b @ a.T).masked_fill(far, -torch.inf)  # (N, N)
-    lists = [torch.cat([positive, across], dim=1)]
-    if both:
-        lists[0] = torch.cat([lists[0], (b @ b.T).masked_fill(far, -torch.inf)], dim=1)
-        lists += [torch.cat([positive, *((a @ x.T).masked_fill(far, -torch.inf) for x in (a, b))], dim=1)]
-    return -torch.stack([(each / temperature).log_softmax(dim=1)[:, 0].mean() for each in lists]).mean()
+    losses = []
+    for anchor in (b, a) if both else (b,):
+        products = [(anchor @ other.T).masked_fill(~near, -torch.inf) for other in ((a, b) if both else (a,))]  # (N, N)
+        losses.append(-(torch.cat([positive, *products], dim=1) / temperature).log_softmax(dim=1)[:, 0].mean())
+    return torch.stack(losses).mean()
 
 
 @dataclass(eq=False, repr=False)

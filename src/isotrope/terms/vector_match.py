@@ -3,8 +3,6 @@
 https://arxiv.org/abs/2301.12005. Here the student's vector has unit length before it is projected.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

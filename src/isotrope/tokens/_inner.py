@@ -1,7 +1,5 @@
 """Which tokens a token step may touch: those of the sentence, not those of its frame or of a prompt."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -3,8 +3,6 @@
 https://aclanthology.org/2021.acl-long.393
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,7 +50,6 @@ class Cutoff:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """For features, the encoder is to read input embeddings instead of token ids."""
         return (KEEP,) if self.unit == "feature" else ()
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:

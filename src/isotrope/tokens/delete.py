@@ -3,8 +3,6 @@
 https://arxiv.org/abs/2104.06979
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -3,9 +3,8 @@
 Devlin et al., NAACL 2019, Sec. 3.1. https://aclanthology.org/N19-1423
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ class Hide:
     ratio: Fraction = 0.15
     hiding: Hiding = field(init=False)
 
-    def build(self, context: BuildContext) -> Hide:
+    def build(self, context: BuildContext) -> Self:
         made = replace(self)
         made.hiding = Hiding(context.needed("tokenizer"), self.ratio)
         return made

@@ -4,8 +4,6 @@ ConSERT: Yan et al., ACL 2021, Sec. 3.2, https://aclanthology.org/2021.acl-long.
 the input instead: no layer sees a token that it cuts off.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,7 +37,6 @@ class LayerCutoff:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The feature that it changes."""
         return (LAYER_TOKENS,) if self.unit == "token" else (LAYER_FEATURES,)
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:

@@ -3,10 +3,8 @@
 Wang and Dou, ICIC 2023, Sec. 3.1. https://arxiv.org/abs/2201.05979
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -64,7 +62,7 @@ class Negate:
     auxiliaries: list[int] = field(init=False)
     negations: list[int] = field(init=False)
 
-    def build(self, context: BuildContext) -> Negate:
+    def build(self, context: BuildContext) -> Self:
         made, tokenizer = replace(self), context.needed("tokenizer")
         made.frame, made.negations = frame_size(tokenizer), _ids(tokenizer, NOT)
         made.auxiliaries = [id for word in AUXILIARIES.split() for id in _ids(tokenizer, word)]

@@ -3,10 +3,8 @@
 Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +44,7 @@ class Phrase:
     breaks: Tensor = field(init=False)  # (W,) bool: stop words and punctuation
     later: Tensor = field(init=False)  # (W,) bool: a part of a word behind its first one
 
-    def build(self, context: BuildContext) -> Phrase:
+    def build(self, context: BuildContext) -> Self:
         made, tokenizer = replace(self), context.needed("tokenizer")
         made.mask_id, (made.breaks, made.later) = mask_id(tokenizer), _kinds(tokenizer)
         return made

@@ -4,8 +4,6 @@ ConSERT: Yan et al., ACL 2021, Sec. 3.2, https://aclanthology.org/2021.acl-long.
 [CLS] and [SEP] in their places.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

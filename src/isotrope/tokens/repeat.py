@@ -1,7 +1,5 @@
 """Word repetition (ESimCSE: Wu et al., COLING 2022, Sec. 3.1), of subwords. https://aclanthology.org/2022.coling-1.342."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

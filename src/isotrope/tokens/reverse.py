@@ -3,8 +3,6 @@
 https://aclanthology.org/2022.emnlp-main.826
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Token shuffling (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1). https://aclanthology.org/2021.acl-long.393."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -3,9 +3,8 @@
 Jiang et al., EMNLP 2022, Sec. 4.2–4.3. https://aclanthology.org/2022.emnlp-main.603
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -59,7 +58,7 @@ class Template:
     old: tuple[int, int] = field(init=False)
     new: tuple[list[int], list[int]] | None = field(init=False)
 
-    def build(self, context: BuildContext) -> Template:
+    def build(self, context: BuildContext) -> Self:
         made, tokenizer = replace(self), context.needed("tokenizer")
         made.old, made.new = frame_size(tokenizer), frame_ids(tokenizer, self.words) if self.words else None
         return made

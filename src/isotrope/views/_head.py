@@ -1,7 +1,5 @@
 """A head of the student's width, whose weights or statistics are its own."""
 
-# Annotations are evaluated here and now (no __future__ import), so that subclasses in other files inherit types.
-
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -23,7 +21,6 @@ class Head(nn.Module):
             self.begin(self.dim)
 
     def build(self, context: BuildContext) -> Self:
-        """With weights for the student's width, if none was given."""
         return self if self.dim else replace(self, dim=context.needed("width"))
 
     def begin(self, dim: int) -> None:

@@ -1,7 +1,5 @@
 """Σ^-1/2 with a backward that is finite at equal eigenvalues, where autograd through ``eigh`` is NaN."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -3,8 +3,6 @@
 Zhuo et al., ACL 2023, Sec. 5.2, Eq. 13. https://aclanthology.org/2023.acl-long.677
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

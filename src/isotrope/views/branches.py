@@ -3,8 +3,6 @@
 Cao et al., Findings of ACL 2022. https://aclanthology.org/2022.findings-acl.248
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -51,6 +49,5 @@ class Branches(Head):
         return replace(views, stack=torch.stack(through), negatives=self.average(views.negatives))
 
     def after_step(self, objective: Any) -> None:
-        """The average follows the projector."""
         follow(self.average, self.projector, decay_at(int(self.steps), self.decay, self.rise))
         self.steps += 1

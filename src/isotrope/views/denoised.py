@@ -3,8 +3,6 @@
 Jiang et al., EMNLP 2022, Sec. 4.3. https://aclanthology.org/2022.emnlp-main.603
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The training-only head of SimCSE: Linear + Tanh on the sentence embedding (Gao et al., EMNLP 2021, Sec. 6.3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from torch import nn

@@ -3,8 +3,6 @@
 Chuang et al., NAACL 2022, Sec. 4.1. https://aclanthology.org/2022.naacl-main.311
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import torch

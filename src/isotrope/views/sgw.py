@@ -3,8 +3,6 @@
 WhitenedCSE (Zhuo et al., ACL 2023, Sec. 3.2 and 5.2). https://aclanthology.org/2023.acl-long.677
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -66,9 +64,6 @@ class SGW(Head):
         running: true: Eq. 13 with the batch at hand, and its gradient. "before": as printed, of the batches before it,
             without gradient. false: the batch's own statistics.
         momentum: β of Eq. 13, which does not state it.
-
-    Raises:
-        UserError: groups do not divide D; copies that cannot differ; a training batch of one sentence.
     """
 
     stage = "views"
