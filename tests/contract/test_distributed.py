@@ -59,6 +59,7 @@ def trained(pairs: Path, model: Path, output: Path, batch: int, dropout: float, 
     return [load_file(f"{output}-{rank}.safetensors") for rank in range(processes)]
 
 
+@pytest.mark.slow
 def test_random_views_stay_in_step_where_the_ranks_texts_have_other_widths(
     tiny_model: Path, pairs: Path, tmp_path: Path
 ) -> None:

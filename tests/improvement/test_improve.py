@@ -83,12 +83,8 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     assert again.record == found.record, "a finished race is not run again"
     with pytest.raises(UserError, match=r"was begun with minutes = 2\.0, not 3\.0: .* --restart"):
         improve(tiny_model, library, output=out, minutes=3, console=QUIET)
-    (out / NOTES).write_text("{")
-    shutil.rmtree(out / "model")
-    redone = improve(tiny_model, library, output=out, **given)
-    assert redone.folder == out, "damaged notes count as missing, and a model that is missing is made again"
     same = improve(tiny_model, library, plan=out, console=QUIET)
-    assert (same.choice, same.record["table"]) == (redone.choice, redone.record["table"]), "the same work"
+    assert (same.choice, same.record["table"]) == (found.choice, found.record["table"]), "the same work"
     with pytest.raises(UserError, match="which is not one for this model"):
         improve(load(tiny_model), library, plan=out, console=QUIET)
 
@@ -151,6 +147,12 @@ def test_ctrl_c_leaves_the_best_so_far_and_the_same_call_goes_on(
     found = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
     assert found.record["finished"]
     assert any("crops" in name for name in found.record["table"])
+    (tmp_path / "out" / NOTES).write_text("{")
+    shutil.rmtree(tmp_path / "out" / "model")
+    with monkeypatch.context() as patched:
+        patched.setattr(Race, "trainings", lambda *_: None)
+        redone = improve(tiny_model, library, output=tmp_path / "out", minutes=2, console=QUIET)
+    assert redone.model is not None, "damaged notes count as missing, and a model that is missing is made again"
 
 
 @pytest.mark.usefixtures("_untrained")

@@ -62,6 +62,7 @@ def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, mo
     assert "1 of 2 cells are finished" in (tmp_path / "out" / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_changes_no_score(finished: Study, small: Path, tmp_path: Path) -> None:
     """A process uses as many threads as the study says, however many run beside it."""
     alone = study(small, output=tmp_path, rows=["SimCSE"], seeds=1, console=quiet()).record
