@@ -11,9 +11,9 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	# torch first and by its exact version: asked for by range, the newest build with gigabytes of CUDA would come
-	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	# what is never imported need not be compiled: that would double the time. torch comes first and by its exact version: asked for by range, the newest build with gigabytes of CUDA would come
+	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $(STAMP)
 
 quickstart: $(STAMP)
