@@ -80,6 +80,8 @@ def test_a_text_in_another_script_is_one_warning_with_the_advice(name: str) -> N
     assert "such as " in unknown_warning(model, [CHINESE])
     assert unknown_warning(model, [ENGLISH, GERMAN]) == ""
     assert unknown_warning(model, [GERMAN] * 3) == "", "umlauts are no other script"
+    model.encode(["a", ENGLISH])
+    assert unknown_warning(model, ["Print a page.", ENGLISH * 3]) == "", "padding is no letter"
 
 
 def test_letters_without_words_are_another_script_too() -> None:

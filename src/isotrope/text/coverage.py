@@ -99,6 +99,7 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
         return ""
     tokenizer = Tokenizer.from_str(backend.to_str())
     tokenizer.enable_truncation(_READ)
+    tokenizer.no_padding()  # which the model has switched on if it has encoded anything
     mark = getattr(own, "unk_token", None) or getattr(tokenizer.model, "unk_token", None)
     unknown = tokenizer.token_to_id(mark) if mark else None
     tokens, letters, strangers = 0, 0, Counter[str]()
