@@ -278,11 +278,15 @@ def runs() -> str:
 
 
 def quickstart() -> str:
-    """What `make quickstart` measured before and after."""
+    """What `make quickstart` measured of each model, the verdict, and what it cost."""
     found = read("quickstart/quickstart")
-    table, verdict = found["table"], found["verdict"]
-    rows = [[name, *(points(table[when][name]) for when in ("before", "after"))] for name in table["before"]]
-    return f"""{grid([f"{found['questions']} questions", "before", "after"], rows)}
+    columns, rows = ["MRR@10", "then whitening", "right page first"], []
+    for name, row in found["table"].items():
+        scores = [points(row[column]) if column in row else "included" for column in columns]
+        rows.append([f"{name}: {found['choice']}" if name == "improve" else name, *scores])
+    verdict, minutes = found["verdict"], found["seconds"] / 60
+    cost = f"{found['documents']:,} documents, {found['steps']} steps of each method, {minutes:.1f} minutes on"
+    return f"""{grid([f"{found['questions']} questions, × 100", *columns], rows)}
 
 {found["model"]} → {found["choice"]}: {change(verdict)} MRR@10, *{verdict["word"]}*. No label was used.
-{found["documents"]:,} documents, {found["seconds"] / 60:.1f} minutes on {found["environment"]["cores"]} cores."""
+{cost} {found["environment"]["cores"]} cores."""

@@ -25,7 +25,7 @@ ROOT = DOCS.parent
 Block = Callable[[], str]
 # page -> its blocks, each by its name
 PAGES: dict[str, dict[str, Block]] = {
-    "README.md": {"methods": compared.methods},
+    "README.md": {"quickstart": measured.quickstart, "methods": compared.methods},
     "docs/guide.md": {"guide": partial(compared.guide, compared.IN_GUIDE)},
     "docs/improve.md": {"policies": measured.policies},
     "docs/compress.md": {"kept": measured.kept},

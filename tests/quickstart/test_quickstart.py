@@ -14,15 +14,17 @@ from rich.console import Console
 
 from isotrope.cli.main import main
 from isotrope.encoder import load
+from isotrope.encoder.embed import cut
 from isotrope.errors import Stopped, UserError
-from isotrope.quickstart.run import PLAN, _searched, quickstart, quickstart_page, shipped_pages
+from isotrope.quickstart.run import FIRST, MRR, PLAN, READ, WHITENED, quickstart, quickstart_page, ranked, shipped_pages
 from isotrope.report.outcome import Outcome
 
 PAGES = shipped_pages()[:200]
 
 
 def run(output: Path | None, **options: Any) -> Outcome:
-    plan = {**PLAN, "trials": PLAN["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
+    improving = {**PLAN["improve"], "trials": PLAN["improve"]["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
+    plan = {"steps": 2, "improve": improving}
     console = Console(quiet=True)
     return quickstart(output, plan=plan, collection=PAGES, console=console, **options)
 
@@ -44,25 +46,42 @@ def test_the_collection_ships_with_its_licence() -> None:
     assert (folder / "tldr.jsonl.xz").stat().st_size < 3e6
 
 
-def test_the_result_holds_what_two_models_find(finished: Outcome) -> None:
+def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     record = json.loads((finished.folder / "result.json").read_text())
+    asked = [page["asked"] for page in PAGES if page["asked"]]
     right = np.array([place for place, page in enumerate(PAGES) if page["asked"]])
-    for when, model in (("before", load("isotrope/tiny")), ("after", finished.model)):
-        texts = [f"{page['title']} {page['text']}" for page in PAGES]
-        cosines = model.similarity(model.encode([PAGES[at]["asked"] for at in right]), model.encode(texts)).numpy()
-        first = float(np.mean(cosines.argmax(axis=1) == right))
-        assert record["table"][when]["the right page is the first"] == pytest.approx(first, abs=0.02)
-        places, _ = _searched(model, PAGES, right)
-        assert record["table"][when]["MRR@10"] == pytest.approx(np.mean(np.where(places <= 10, 1 / places, 0)))
+    models = {
+        "isotrope/tiny": load("isotrope/tiny"),
+        "isotrope/tiny, pooling first_last": load("isotrope/tiny", "first_last"),
+        "SimCSE": load(finished.folder / "simcse" / "model"),
+        "RankCSE": load(finished.folder / "rankcse-listnet" / "model"), "improve": finished.model,
+    }  # fmt: skip
+    assert list(record["table"]) == list(models)
+    for name, model in models.items():
+        row = record["table"][name]
+        with cut(model, READ):
+            queries = model.encode(asked)
+            pages = model.encode([f"{page['title']} {page['text']}" for page in PAGES])
+        ranks, hits = ranked(queries, pages, right)
+        assert row[MRR] == pytest.approx(np.mean(ranks), abs=0.01)
+        assert row[FIRST] == pytest.approx(np.mean(hits[:, 0] == right), abs=0.02)
+        assert (WHITENED in row) == (name != "improve")
     verdict = finished.verdict
-    assert verdict.scores == tuple(record["table"][when]["MRR@10"] for when in ("before", "after"))
+    assert verdict.scores == tuple(record["table"][name][MRR] for name in ("isotrope/tiny", "improve"))
     assert verdict.judge == f"{len(right)} questions that no candidate has seen"
+
+
+def test_no_question_is_learnt_from_and_the_report_shows_them(finished: Outcome) -> None:
     rows = [json.loads(line) for line in (finished.folder / "documents.jsonl").read_text().splitlines()]
     assert rows == [{"title": page["title"], "text": page["text"]} for page in PAGES], "no question, no name"
     page = (finished.folder / "report.html").read_text()
-    assert page == quickstart_page(record).html()
-    for words in ("soft whitening", "the right page is the first", record["shown"][0]["question"]):
+    assert page == quickstart_page(finished.record).html()
+    for words in ("soft whitening", FIRST, "RankCSE", finished.record["shown"][0]["question"][:30]):
         assert words in page
+    for of in finished.record["shown"]:
+        before, after = (any("✓" in hit for hit in hits) for hits in of["found"])
+        assert before != after
+        assert [hit for hit in of["found"][1] if not hit.startswith("→ ") and hit not in of["found"][0]] == []
 
 
 def test_the_same_call_gives_the_same_result_and_makes_a_deleted_model_again(finished: Outcome, tmp_path: Path) -> None:
@@ -101,5 +120,13 @@ def test_the_command_shows_the_verdict_and_what_to_type_next(
     with suppress(SystemExit):
         main()
     shown = capsys.readouterr().out
-    for words in ("MRR@10", "verdict: ", "no candidate has seen", "isotrope improve YOUR-MODEL", "report.html"):
-        assert words in shown
+    for words in (
+        "MRR@10",
+        "verdict: ",
+        "the right page first",
+        "no candidate has seen",
+        "isotrope improve YOUR-MODEL",
+        "report.html",
+    ):
+        assert words in " ".join(shown.split())
+    assert max(map(len, shown.replace(str(finished.folder), "").splitlines())) <= 100

@@ -18,20 +18,22 @@ if TYPE_CHECKING:
     output=Word("Folder for the documents, the new model and the report."),
 )
 def quickstart(found: Outcome) -> None:
-    """Improve a raw model for 3,600 pages about commands, without labels, and judge it by questions.
+    """Make a raw model better for 3,600 pages about commands, without labels, and judge it by questions.
 
     The pages ship with isotrope. Nothing is downloaded.
     """
-    from isotrope.quickstart.run import quickstart_tables
+    from textwrap import fill
+
+    from isotrope.quickstart.run import advice, quickstart_tables
     from isotrope.report.outcome import MODEL, REPORT
     from isotrope.report.tables import print_table
 
     console = plain_console()
     for table in quickstart_tables(found.record):
         print_table(table, console)
-    console.print(f"chosen from {len(found.record['improved']['table'])} candidates: {found.record['choice']}")
-    console.print(f"verdict: {found.verdict}")
     minutes, seconds = divmod(round(found.record["seconds"]), 60)
+    for line in (f"verdict: {found.verdict.word}: {found.verdict.evidence}", advice(found.record)):
+        console.print(fill(line, 100))
     console.print(f"took {minutes} min {seconds} s")
     console.print(f"model:  {found.folder / MODEL}")
     console.print(f"report: {found.folder / REPORT}")
