@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -18,11 +16,7 @@ from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
-from isotrope.released.zero_logit import ZeroLogit
-from isotrope.scores.instance_weight import InstanceWeight
-from isotrope.scores.noise import Noise
-from isotrope.terms.infonce import InfoNCE
-from isotrope.types import Batch, Scores, Views
+from isotrope.types import Batch
 
 SETTINGS = [
     "views.sgw.groups=16",
@@ -73,20 +67,6 @@ def test_deleting_any_step_or_term_changes_the_loss(tiny_model: Path, dropped: s
     assert abs(total(*rest, columns) - whole) > 2e-5
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(2, 9), st.integers(1, 3), st.sampled_from([InstanceWeight, ZeroLogit]), st.integers(0, 10_000))
-def test_without_noise_and_above_one_dclr_is_infonce(
-    count: int, positives: int, kind: type[InstanceWeight], seed: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    stack = torch.randn(1 + positives, count, 6, generator=generator, dtype=torch.float64)
-    rows = F.normalize(torch.randn(count, 6, generator=generator, dtype=torch.float64), dim=-1)
-    batch = Batch(torch.arange(count), generator)
-    plain = Scores.from_views(Views(batch, stack, stack.new_zeros(count, 0, 6), {"guide": rows}))
-    dclr = kind("guide", 1.0 + 1e-6, noise=True)(Noise(ratio=0.0)(plain))
-    assert InfoNCE()(dclr).item() == InfoNCE()(plain).item()
-
-
 SATURATED = ["simcse", "whitenedcse", "dclr", "rankcse-listnet", "rankcse-listmle", "all-three"]
 
 
@@ -117,26 +97,3 @@ def test_saturated_in_half_precision(name: str, dropout: float, text: str, tiny_
     gradients = [weight.grad for weight in objective.parameters() if weight.grad is not None]
     assert gradients
     assert all(torch.isfinite(gradient).all() for gradient in gradients)
-
-
-QUICK = ["whitened-dclr", "dclr-rank"]  # each preset trains in the slow tests of the next file
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_presets_train_with_every_term_logged(name: str, tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    overrides = ["views.sgw.groups=16"] if name.startswith("whitened") else []
-    overrides += [
-        "train.batch_size=16", "train.epochs=1", "train.eval_steps=2", "encoder.pooling=mean", "train.save_steps=6",
-    ]  # fmt: skip
-    teachers = {label: [str(tiny_model)] for label in read_preset(name).teachers}
-    run = isotrope.train(
-        corpus_file, output=tmp_path / "run", preset=name, model=str(tiny_model), teachers=teachers, dev="none",
-        labels="none", sentences=64, overrides=overrides,
-    )  # fmt: skip
-    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
-    logged = [record for record in records if "loss" in record]
-    assert logged
-    for record in logged:
-        terms = [record[term] for term in read_preset(name).terms]
-        assert all(torch.isfinite(torch.tensor(terms)))
-        assert sum(terms) == pytest.approx(record["loss"], abs=1e-2)

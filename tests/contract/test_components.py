@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,46 +29,28 @@ MODELS = {"tsdae", "diffcse", "mutual_information", "infocse", "masked_words", "
 LENGTHS = {"ct", "vascl", "self_guided", "translated", *MODELS}
 # Drop a part of their gradients, as the released code and MixCSE do: they are not those of their values.
 PARTIAL = {("views", "released.detach"), ("scores", "mixed")}
+CHECKS: dict[Callable[[str, str], None], list[tuple[str, str]]] = {
+    contract.says_what_it_is: EVERY,
+    contract.has_shapes_and_gradients: DATA,
+    contract.goes_on_from_its_state: DATA,
+    contract.leaves_its_inputs_alone: DATA,
+    contract.does_not_see_the_order_of_sentences: SMOOTH,
+    contract.stays_finite_where_it_saturates: SMOOTH,
+    contract.is_as_good_in_single_precision: SMOOTH,
+}
 
 
-@pytest.mark.parametrize(("stage", "kind"), EVERY)
-def test_says_what_it_is(stage: str, kind: str) -> None:
-    contract.says_what_it_is(stage, kind)
-
-
-@pytest.mark.parametrize(("stage", "kind"), DATA)
-def test_shapes_and_gradients(stage: str, kind: str) -> None:
-    contract.has_shapes_and_gradients(stage, kind)
+@pytest.mark.parametrize(
+    ("check", "stage", "kind"),
+    [pytest.param(check, *each, id="-".join([check.__name__, *each])) for check in CHECKS for each in CHECKS[check]],
+)
+def test_every_component(check: Callable[[str, str], None], stage: str, kind: str) -> None:
+    check(stage, kind)
 
 
 @pytest.mark.parametrize(("stage", "kind"), [each for each in SMOOTH if each not in PARTIAL])
 def test_gradient_is_that_of_finite_differences(stage: str, kind: str) -> None:
     contract.has_the_gradient_of_differences(stage, kind, kind in MODELS, **HELD.get(kind, {}))
-
-
-@pytest.mark.parametrize(("stage", "kind"), SMOOTH)
-def test_permutation_of_the_batch(stage: str, kind: str) -> None:
-    contract.does_not_see_the_order_of_sentences(stage, kind)
-
-
-@pytest.mark.parametrize(("stage", "kind"), DATA)
-def test_state_is_saved_and_restored(stage: str, kind: str) -> None:
-    contract.goes_on_from_its_state(stage, kind)
-
-
-@pytest.mark.parametrize(("stage", "kind"), SMOOTH)
-def test_saturation(stage: str, kind: str) -> None:
-    contract.stays_finite_where_it_saturates(stage, kind)
-
-
-@pytest.mark.parametrize(("stage", "kind"), SMOOTH)
-def test_single_precision(stage: str, kind: str) -> None:
-    contract.is_as_good_in_single_precision(stage, kind)
-
-
-@pytest.mark.parametrize(("stage", "kind"), DATA)
-def test_inputs_stay(stage: str, kind: str) -> None:
-    contract.leaves_its_inputs_alone(stage, kind)
 
 
 @pytest.mark.parametrize("kind", kinds("terms"))

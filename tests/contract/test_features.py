@@ -21,7 +21,6 @@ from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
 from isotrope.tokens.layer_cutoff import LayerCutoff
 from isotrope.tokens.position_shuffle import PositionShuffle
-from isotrope.tokens.repeat import Repeat
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", {"max_position_embeddings": 40}),
@@ -79,22 +78,6 @@ def test_erased_features_in_every_family_equal_other_weights(family: SentenceTra
     assert not torch.allclose(found, plain, atol=1e-3)
 
 
-def test_feature_cutoff_in_an_objective(family: SentenceTransformer) -> None:
-    """One pass of three changes, beside a step that makes its pass wider; the erased features get no gradient."""
-    columns = [family.preprocess(sentences(4))]
-    steps = [(Cutoff("feature", 0.5), [1]), (Repeat(max_length=32), [2])]
-    objective = Objective(family, {"infonce": InfoNCE()}, tokens=steps, passes=3)
-    views = objective.encode(columns, None)
-    plain = Objective(family, {"infonce": InfoNCE()}, passes=3).encode(columns, None)
-    same = [torch.allclose(views.stack[p], plain.stack[p], atol=1e-5) for p in range(3)]
-    assert same == [True, False, False]
-    one = Objective(family, {"infonce": InfoNCE()}, tokens=[(Cutoff("feature", 1.0), [0])], passes=1)
-    gradient = torch.autograd.grad(
-        one.encode(columns, None).stack.sum(), family[0].auto_model.get_input_embeddings().weight
-    )[0]
-    assert gradient.abs().max() == 0
-
-
 def test_every_family_takes_what_consert_changes(family: SentenceTransformer) -> None:
     """Unchanged, it is the plain encoder; erased or moved, it is not; another pass sees none of it."""
     columns = [family.preprocess(sentences(4))]
@@ -124,16 +107,6 @@ def test_fillers_of_a_packed_batch_do_not_move_what_is_erased(tiny_model: Path) 
         expected, found = embed(plain, dict(changed)), embed(packed, dict(changed))
     assert seen[0] > int(column["attention_mask"].sum()), "there are fillers"
     assert torch.allclose(found, expected, atol=1e-5)
-
-
-def test_passes_are_stacked_and_the_shorter_ones_padded() -> None:
-    short = {"input_ids": torch.tensor([[1, 2], [3, 0]]), "attention_mask": torch.tensor([[1, 1], [1, 0]]), "task": "x"}
-    long = {"input_ids": torch.tensor([[4, 5, 6], [7, 0, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 0, 0]])}
-    both = stacked([short, long])
-    assert both["input_ids"].tolist() == [[1, 2, 0], [3, 0, 0], [4, 5, 6], [7, 0, 0]]
-    assert both["attention_mask"].tolist() == [[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 0, 0]]
-    assert both["task"] == "x"
-    assert short["input_ids"].shape == (2, 2), "the passes themselves stay"
 
 
 def test_a_stack_of_passes_has_the_embeddings_of_each(family: SentenceTransformer) -> None:

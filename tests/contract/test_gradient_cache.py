@@ -139,22 +139,6 @@ def test_bf16_is_as_near_as_the_full_batch(tiny_model: Path) -> None:
     assert 0 < error(parts) < 1.1 * error(whole)
 
 
-def test_loss_scaling_and_sums_of_several_losses_reach_every_part(tiny_model: Path) -> None:
-    model = student(tiny_model)
-    objective = build_objective(read_preset("simcse"), model)
-    features = columns(model, 2)
-    plain = step(objective, features)[1]
-    scaled = cached(objective, features, scale=64.0)[1]
-    assert max(float((scaled[name] / 64 - plain[name]).abs().max()) for name in plain) < 1e-5
-    other = columns(model, 4)[2:]
-    expected = {name: grad + plain[name] for name, grad in step(objective, other)[1].items()}
-    objective.zero_grad()
-    objective.mini_batch_size = PART
-    sum(objective(batch)["infonce"] for batch in (features, other)).backward()
-    found = {name: p.grad for name, p in objective.named_parameters() if p.grad is not None}
-    assert max(float((found[name] - expected[name]).abs().max()) for name in expected) < 1e-5
-
-
 def test_forward_keeps_embeddings_alone(tiny_model: Path) -> None:
     """No more than a mini-batch is in the encoder at a time, in both runs, and what it computes there is not kept."""
     model = student(tiny_model)

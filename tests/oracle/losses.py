@@ -120,16 +120,16 @@ def replaced_tokens(logits: Tensor, replaced: Tensor, mask: Tensor) -> list[floa
     return found
 
 
-def mutual_information(products: Tensor, of: list[int]) -> float:
+def mutual_information(products: Tensor, own: Tensor) -> float:
     """Mean softplus of the negative products with the own sentence, and of the products with all others (float64)."""
-    own, others = [], []
-    for row, sentence in zip(products.double().tolist(), of, strict=True):
-        for number, value in enumerate(row):
-            if number == sentence:
-                own.append(math.log(1 + math.exp(-value)))
+    near, others = [], []
+    for row, mine in zip(products.double().tolist(), own.tolist(), strict=True):
+        for value, same in zip(row, mine, strict=True):
+            if same:
+                near.append(math.log(1 + math.exp(-value)))
             else:
                 others.append(math.log(1 + math.exp(value)))
-    return sum(own) / len(own) + sum(others) / len(others)
+    return sum(near) / len(near) + sum(others) / len(others)
 
 
 def margin_band(anchor: Tensor, positive: Tensor, soft: Tensor, least: float, most: float) -> float:
@@ -170,7 +170,7 @@ def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> float:
     return total / own.shape[1]
 
 
-def neighbour_contrast(a: Tensor, b: Tensor, near: list[list[int]], temperature: float, both: bool) -> float:
+def neighbour_contrast(a: Tensor, b: Tensor, near: Tensor, temperature: float, both: bool) -> float:
     """Mean over views of -log of the positive's share beside a sentence's neighbours (float64)."""
 
     def power(x: list[float], y: list[float]) -> float:
@@ -179,7 +179,8 @@ def neighbour_contrast(a: Tensor, b: Tensor, near: list[list[int]], temperature:
     first, second, total, count = a.tolist(), b.tolist(), 0.0, 0
     for own, other in ((second, first), (first, second))[: 2 if both else 1]:
         for i, row in enumerate(own):
-            negatives = sum(power(row, other[j]) + (power(row, own[j]) if both else 0.0) for j in near[i])
+            beside = [j for j, is_near in enumerate(near[i].tolist()) if is_near]
+            negatives = sum(power(row, other[j]) + (power(row, own[j]) if both else 0.0) for j in beside)
             positive = power(row, other[i])
             total, count = total - math.log(positive / (positive + negatives)), count + 1
     return total / count

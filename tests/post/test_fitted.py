@@ -37,13 +37,6 @@ def test_the_target_is_what_is_encoded():
     assert z.dtype == np.float32
 
 
-def test_a_fit_that_was_asked_for_stays():
-    encoder = Whitening(k=3).behind(Rows())
-    texts = sentences(40)
-    encoder.fit(texts)
-    np.testing.assert_allclose(encoder.encode(texts[:20]), encoder.encode(texts)[:20], atol=1e-6)
-
-
 def test_a_corpus_is_read_once_and_as_far_as_asked(tmp_path):
     texts, path = sentences(60), tmp_path / "corpus.txt.gz"
     with gzip.open(path, "wt") as file:

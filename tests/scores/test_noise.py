@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn import draw, scores
-from isotrope import Objective, component, load
+from isotrope import component
 from isotrope.errors import UserError
 from isotrope.scores.noise import Noise, ascend, gradient, non_uniformity
 from isotrope.terms.infonce import InfoNCE
@@ -59,33 +58,6 @@ def test_small_steps_never_lower_the_loss(count: int, vectors: int, scale: float
     assert torch.allclose(ascend(noise, scale * anchor.flip(0), -positive, 0.1, 1e-4, 1), moved, rtol=0, atol=1e-12)
 
 
-def test_sigma_is_the_spread_of_the_draw() -> None:
-    """Eq. 1. Cosines do not see it, but an absolute step does."""
-    still, moved = ([Noise(steps=steps, step_size=0.5, sigma=sigma)(scores(draw(2, 9, 400))) for sigma in (1.0, 0.1)]
-                    for steps in (0, 4))  # fmt: skip
-    assert still[1].extra.std().item() == pytest.approx(0.1, rel=0.05)
-    assert torch.allclose(still[1].extra, 0.1 * still[0].extra)
-    assert torch.allclose(still[1].cosines, still[0].cosines)
-    ways = [(after.cosines - before.cosines).norm() for before, after in zip(still, moved, strict=True)]
-    assert ways[1] > 5 * ways[0]
-    with pytest.raises(UserError, match=r"scores\.noise\.sigma"):
-        component("scores", "noise", sigma=0)
-
-
-def test_noise_reaches_every_positive_and_every_anchor() -> None:
-    plain = scores(draw(3, 4, 6))
-    noisy = Noise(ratio=2.5, step_size=0.5)(plain)
-    assert noisy.extra.shape == (10, 6)
-    assert noisy.keep.equal(torch.ones(4, 14, dtype=torch.float64))
-    for positive in range(2):
-        assert noisy.pairs[positive].equal(plain.pairs[positive])
-        expected = F.normalize(plain.views.stack[0], dim=1) @ F.normalize(noisy.extra, dim=1).T
-        assert torch.allclose(noisy.cosines[positive, :, 4:], expected)
-        one = scores(plain.views.stack[[0, 1 + positive]]).with_extra(noisy.extra)
-        assert torch.allclose(one.cosines[0], noisy.cosines[positive])
-    assert InfoNCE()(noisy) > InfoNCE()(plain)
-
-
 def test_options() -> None:
     stack = draw(2, 4, 48)
     start = Noise(steps=0)(scores(stack)).extra
@@ -108,14 +80,3 @@ def test_gradient_of_the_loss(steps: int) -> None:
     (found,) = torch.autograd.grad(InfoNCE(0.2)(step(scores(stack))), stack)
     (expected,) = torch.autograd.grad(InfoNCE(0.2)(scores(stack).with_extra(fixed)), stack)
     assert torch.equal(found, expected)
-
-
-def test_autocast_does_not_reach_the_scores(tiny_model: Path) -> None:
-    steps = [Noise(step_size=0.1, relative=True)]
-    objective = Objective(load(tiny_model, device="cpu"), {"infonce": InfoNCE()}, scores=steps)
-    stack = draw(2, 6, 16, dtype=torch.bfloat16)
-    plain = objective.loss(scores(stack).views, objective.scores, objective.terms)["infonce"]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = objective.loss(scores(stack).views, objective.scores, objective.terms)["infonce"]
-    assert cast.dtype == torch.float32
-    assert cast.item() == plain.item()

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ import isotrope
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.store import disk
-from isotrope.store.cache import UNUSED
 from isotrope.store.mark import DRAFT
 from isotrope.text.corpus import Texts
 from teaching import Progress, batch, files, known, teacher
@@ -149,35 +147,7 @@ class TestCache:
         assert np.array_equal(found[0], found[1])
         assert np.array_equal(found[0], found[2])
 
-    def test_makes_room_after_thirty_days_without_use(
-        self, corpus: Texts, tiny_model: Path, other_model: Path, cache: Path
-    ) -> None:
-        def put(model: Path, **options: Any) -> str:
-            before = files(cache)
-            teacher("cached", known(corpus), model=str(model), **options)
-            return next(iter(files(cache) - before), "")
 
-        old, used, fresh = put(tiny_model), put(tiny_model, pooling="cls"), put(tiny_model, max_length=9)
-        draft = f".0.vectors{DRAFT}"
-        (cache / draft).touch()
-        long_ago = time.time() - UNUSED - 60
-        for name in (old, used, draft):
-            os.utime(cache / name, (long_ago, long_ago))
-        assert put(tiny_model, pooling="cls") == "", "opening it is a use"
-        new = put(other_model)
-        assert files(cache) == {used, fresh, new}
-        assert not (cache / draft).exists()
-
-    @pytest.mark.parametrize("size", [0, 1000, 128 + 128 * 600])
-    def test_a_damaged_file_counts_as_missing(self, corpus: Texts, tiny_model: Path, cache: Path, size: int) -> None:
-        whole = np.array(teacher("cached", known(corpus), model=str(tiny_model)).vectors)
-        file = next(cache.glob("*/vectors.npy"))
-        os.truncate(file, size)
-        if size > 1000:
-            file.write_bytes(bytes(size))
-        progress = Progress()
-        assert np.array_equal(teacher("cached", known(corpus, progress=progress), model=str(tiny_model)).vectors, whole)
-        assert progress[0] == 0
 
     def test_asks_for_space_first(self, corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)

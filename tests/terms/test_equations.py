@@ -16,6 +16,7 @@ from isotrope.terms.alignment import alignment
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency
 from isotrope.terms.ct import ct
+from isotrope.terms.diffcse import diffcse
 from isotrope.terms.distillation import distillation
 from isotrope.terms.group import group_contrast
 from isotrope.terms.infonce import infonce
@@ -23,12 +24,15 @@ from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet
 from isotrope.terms.margin_band import margin_band
 from isotrope.terms.multi_positive_inside import multi_positive_inside
+from isotrope.terms.mutual_information import mutual_information
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.terms.peer_lists import peer_lists
 from isotrope.terms.queue_kl import queue_kl
 from isotrope.terms.self_guided import self_guided
 from isotrope.terms.triplet import triplet
+from isotrope.terms.tsdae import tsdae
 from isotrope.terms.uniformity import uniformity
+from isotrope.terms.vascl import neighbour_contrast
 from isotrope.terms.vector_match import vector_match
 from oracle import debiased, losses, ranking
 from oracle import distillation as distilled
@@ -65,17 +69,8 @@ for shape in [(5, 5), (5, 9), (2, 5, 5), (3, 4, 7)]:
         for keep in (kept, torch.ones_like(kept)):
             add("infonce", infonce, losses.infonce, [cosines_of(*shape)], [keep], 0.7, inside)
 for shape in [(1, 5, 5), (2, 4, 7), (4, 3, 3)]:
-    for weight, printed in ((1.0, False), (0.4, False), (1.0, True), (0.4, True)):
-        add(
-            "inside",
-            multi_positive_inside,
-            losses.multi_positive_inside,
-            [cosines_of(*shape)],
-            [],
-            0.3,
-            weight,
-            printed,
-        )
+    for last in ((0.3, 1.0, False), (0.3, 0.4, False), (0.3, 1.0, True), (0.3, 0.4, True)):
+        add("inside", multi_positive_inside, losses.multi_positive_inside, [cosines_of(*shape)], [], *last)
 for count in (2, 6):
     for margin in (0.0, 0.1745, 1.0):
         add("arc", arc, losses.arc, [cosines_of(count, count)], [], 0.3, margin)
@@ -93,22 +88,32 @@ for count in (1, 3):
     add("self_guided", self_guided, losses.self_guided, [draw(5, 4)], [draw(count, 5, 4, seed=1)], 0.2)
 for shape in [(1, 1), (4, 9), (9, 4)]:
     add("queue_kl", queue_kl, distilled.queue_kl, [cosines_of(*shape)], [cosines_of(*shape, seed=1)], 0.3, 0.2)
+real = (torch.arange(5) < torch.tensor([[5], [3], [2]])).long()
+target = torch.tensor([[1, 2, 3, 4, 5], [1, 6, 2, 0, 0], [1, 3, 0, 0, 0]])
+changed, own = draw(3, 5, seed=1) > 0, torch.tensor([0, 0, 0, 1, 2, 2, 2])[:, None] == torch.arange(3)
+add("tsdae", tsdae, losses.next_tokens, [draw(3, 4, 7)], [target, real])
+add("diffcse", diffcse, losses.replaced_tokens, [draw(3, 5)], [changed, real])
+add("windows", lambda *x: sum(map(torch.mean, mutual_information(*x))), losses.mutual_information, [draw(7, 3)], [own])
+near = torch.zeros(4, 4, dtype=torch.bool).scatter(1, torch.tensor([[1, 2], [0, 3], [3, 0], [2, 1]]), True)
+for both in (True, False):
+    add("neighbours", neighbour_contrast, losses.neighbour_contrast, rows(4, 3), [near], 0.9, both)
 for measure in ("cosine", "l2"):
     add("vector_match", vector_match, distilled.vector_match, [draw(5, 7)], [draw(5, 7, seed=1)], measure)
 
 
 def value(equation: Equation, given: list[Tensor], settings: tuple[Any, ...]) -> Any:
-    """InfoNCE has its temperature before the candidates that stay."""
+    """The loss, or the sum of several. InfoNCE has its temperature before the candidates that stay."""
     if equation in (infonce, losses.infonce):
         return equation(given[0], 0.3, given[1], *settings)
-    return equation(*given, *settings)
+    found = equation(*given, *settings)
+    return sum(found) if isinstance(found, list) or getattr(found, "ndim", 0) else found
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_loops(name: str, dtype: torch.dtype, tolerance: float) -> None:
     ours, loops, free, fixed, settings = CASES[name]
-    given = [x.to(dtype) for x in (*free, *fixed)]
+    given = [x.to(dtype) if x.is_floating_point() else x for x in (*free, *fixed)]
     expected = value(loops, given, settings)
     assert value(ours, given, settings).item() == pytest.approx(expected, rel=tolerance, abs=tolerance)
 

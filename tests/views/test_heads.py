@@ -37,16 +37,6 @@ def test_it_is_a_matrix_product_and_a_tanh_on_every_embedding() -> None:
     assert after.teachers is given.teachers, "a teacher has its own space"
 
 
-@pytest.mark.parametrize("std", [0.02, 0.1])
-def test_it_starts_as_every_new_layer_of_bert_does(std: float) -> None:
-    """256² weights: their standard deviation is known to 0.3 %."""
-    torch.manual_seed(0)
-    head = MLP(std, dim=256)
-    assert head.linear.weight.std().item() == pytest.approx(std, rel=0.02)
-    assert abs(head.linear.weight.mean().item()) < 5 * std / 256
-    assert not head.linear.bias.any()
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_equals_the_layers_by_hand(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)
