@@ -147,8 +147,6 @@ class TestCache:
         assert np.array_equal(found[0], found[1])
         assert np.array_equal(found[0], found[2])
 
-
-
     def test_asks_for_space_first(self, corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)
         progress = Progress()

@@ -24,7 +24,6 @@ from teaching import batch, known, teacher
 
 
 class TestEmbeddings:
-
     def test_with_prompts_are_kept_apart(self, corpus: Texts, prompted_model: Path) -> None:
         options = {"models": [str(prompted_model)] * 2, "weights": [1, 0]}
         plain, own = (teacher("mixture", known(corpus), prompt=words, **options)(batch(1, 2))
@@ -172,7 +171,6 @@ class TestMixture:
     @pytest.mark.parametrize(("options", "said"), [
         ({"models": []}, r"teachers.mixture.models = \[\] is not possible"),
         ({"models": ["a", "b"], "weights": [1]}, r"teachers.mixture.weights = \[1.0\] for 2 models"),
-        ({"models": ["a"], "weights": [0]}, "some above 0"),
         ({"models": ["a"], "weights": [-1]}, r"teachers.mixture.weights.0 = -1"),
         ({"models": ["a"], "pooling": ["cls", "cls"]}, "pooling = .* for 1 models"),
         ({"models": ["a"], "pooling": ["best"]}, "teachers.mixture.pooling.0 = 'best'"),

@@ -62,7 +62,7 @@ def test_what_cannot_be_read_is_refused(tiny_model: Path) -> None:
         made([made.model.preprocess(sentences(4))])
     made = objective(tiny_model)
     made.terms["masked_words"].view = 2
-    with pytest.raises(UserError, match="masked_words reads pass 2, and the student reads 0"):
+    with pytest.raises(UserError, match=r"terms.masked_words = \[2\] is not possible: the views are 0 to 0"):
         made([made.model.preprocess(sentences(4))])
 
 
@@ -91,7 +91,7 @@ def test_the_whole_term_by_hand_mutual_information(tiny_model: Path) -> None:
 
 def test_what_does_not_fit_is_refused(tiny_model: Path) -> None:
     student = load(tiny_model, "mean", device="cpu")
-    made = Objective(student, {"mi": MutualInformation()}, passes=1, context=BuildContext(width=8)).train()
+    made = Objective(student, {"mi": MutualInformation()}, passes=1, context=BuildContext(8, student=student)).train()
     with pytest.raises(UserError, match="this model has others"):
         made([student.preprocess(sentences(4))])
 

@@ -56,8 +56,6 @@ class EncoderName:
         if "@" in source and not _exists(source):
             source, _, pooling = source.rpartition("@")
             check_pooling(pooling)
-        if not source:
-            raise UserError(f"{name!r} names no model", "write MODEL, MODEL@pooling or MODEL+whitening")
         for before, after in pairwise(steps):
             if before.fit == TARGET != after.fit:
                 problem = f"{name}: fitted on {after.fit} behind a step that is fitted on the target"

@@ -58,11 +58,6 @@ class Sif(PostStep):
     a: AboveZero = 1e-3
     remove: int = Field(default=1, ge=0)
 
-    def check(self) -> None:
-        super().check()
-        if self.freq is not None and not Path(self.freq).is_file():
-            raise UserError(f"freq = {self.freq} does not exist", "name a file with a word and its count a line")
-
     def behind(self, base: Encoder) -> FittedEncoder:
         assert isinstance(base, WordVectors)  # see isotrope.post.names.check_name
         return _SifEncoder(base, self)

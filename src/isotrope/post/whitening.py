@@ -46,10 +46,8 @@ def whitening(
 def check_size(rows: int, dim: int, k: int | None, exponent: float = FULL_WHITENING, shrink: bool = False) -> int:
     """How many dimensions are wanted of ``dim``: ``k``, by default all. There must be rows enough for them."""
     wanted = dim if k is None else k
-    if wanted > dim:
-        raise UserError(f"whitening to k = {k} of {dim} dimensions", f"choose k up to {dim}")
-    if rows < fewest_rows(dim, k, exponent, shrink):
-        problem = f"{rows} sentences cannot whiten {wanted} dimensions"
+    if wanted > dim or rows < fewest_rows(dim, k, exponent, shrink):
+        problem = f"{rows} sentences cannot whiten {wanted} dimensions of {dim}"
         other = " or exponent 0 (centring alone)" if k is None else ""
         raise UserError(problem, f"fit on more than {wanted} sentences, or choose a smaller k{other}")
     return wanted

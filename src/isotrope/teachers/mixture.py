@@ -46,8 +46,6 @@ class Mixture:
             if isinstance(values, tuple) and values and len(values) != len(self.models):
                 problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
                 raise UserError(problem, "give one entry a model, or leave it out")
-        if self.weights and not sum(self.weights):
-            raise UserError("teachers.mixture.weights are all 0", "give some above 0")
 
     def build(self, context: BuildContext) -> Teacher:
         return _Mixed([model.build(context) for model in self._single()], self.weights or [1.0] * len(self.models))

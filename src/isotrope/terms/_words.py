@@ -20,9 +20,7 @@ def noise_of_pass(views: Views, number: int) -> Tensor:
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:
     """The tokens that token steps have changed in a pass (n, L) bool. One that is shown as it is, is not hidden."""
-    if number not in views.readings:
-        problem = f"{term} reads pass {number}, and the student reads {', '.join(map(str, views.readings))}"
-        raise UserError(problem, f"set views.passes = {number + 1}, or name another pass")
+    views.named([number], f"the view of terms.{term}")
     reading = views.readings[number]
     text, read = reading.text["input_ids"], reading.read["input_ids"]
     if text.shape != read.shape:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
+from isotrope.contract.features import token_table
 from isotrope.terms._words import own_states
 from isotrope.types import Count, NonNegative, Scores
 
@@ -45,6 +46,7 @@ class MutualInformation(WithState):
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
+        token_table(context.needed("student"))  # it has states of tokens
         self.width = int(context.needed("width"))
         self.windows = nn.ModuleList(nn.Conv1d(self.width, self.channels, w, padding="same") for w in self.widths)
         averaged(self)
