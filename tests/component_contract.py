@@ -1,7 +1,5 @@
 """What every component must keep to: the checks for any (stage, kind). tests/contract runs them on all there are."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -1,7 +1,5 @@
 """The papers' ablations are settings: every row resolves, builds, and gives a finite loss and gradient."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.resources import files
 from pathlib import Path

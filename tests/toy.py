@@ -1,7 +1,5 @@
 """A pretraining that takes seconds."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -26,6 +26,8 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # weights
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Exponent = Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)]  # of whitening: 0.5 is full
 Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]  # a number that may be none, or that of a pass
+Counts = Annotated[tuple[Count, ...], Field(min_length=1)]  # also the numbers of views behind the anchor
 
 
 Vector = npt.NDArray[np.float64]  # (N,)

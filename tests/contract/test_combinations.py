@@ -1,7 +1,5 @@
 """The papers together: each step and term of a combination counts; presets train and log every term."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every component that a room holds, those in ``released/`` among them, held to one contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Several processes: own draws for own sentences, one full batch for all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the encoder reads: stacked passes, and token embeddings of which some dimensions are erased."""
 
-from __future__ import annotations
-
 from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any

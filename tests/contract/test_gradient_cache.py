@@ -1,7 +1,5 @@
 """Gradient caching: the full batch's loss and gradients from mini-batches, for every objective and trainer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

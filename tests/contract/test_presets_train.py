@@ -5,8 +5,6 @@ RoBERTa, groups of as many channels; sentences have 16 tokens. The teachers are 
 shapes.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import lzma

@@ -1,7 +1,5 @@
 """What components share: the context that they are built with, hidden words, moving averages."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from isotrope.contract.hiding import Hiding, noise_of_rows
+from isotrope.contract.hiding import Hiding
 from isotrope.contract.moving import decay_at, follow
 
 PAD, CLS, SEP, MASK, WORDS = 0, 1, 2, 3, 500
@@ -39,14 +37,6 @@ def test_a_share_is_hidden_and_shown_in_three_ways() -> None:
     assert abs(masked.float().mean() - 0.8) < 0.03
     assert abs(kept.float().mean() - 0.1) < 0.03
     assert shown.max() < WORDS
-
-
-def test_the_numbers_of_a_sentence_depend_on_its_seed_alone() -> None:
-    mask = torch.tensor([[1, 1, 1, 0], [0, 0, 1, 1]])
-    noise = noise_of_rows(mask, [7, 8])
-    assert (noise[mask == 0] == 1).all(), "padding is never hidden"
-    assert torch.equal(noise_of_rows(torch.tensor([[0, 0, 1, 1, 1]]), [7])[0, 2:], noise[0, :3])
-    assert torch.equal(noise_of_rows(mask.flip(0), [8, 7]), noise.flip(0))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])

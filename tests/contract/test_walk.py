@@ -1,7 +1,5 @@
 """The walk of corpus and preset through a training: each door between two rooms is passed once, in this order."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Iterator

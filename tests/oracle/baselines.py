@@ -1,7 +1,5 @@
 """The baselines by plain loops, from their papers, for the tests of the fast versions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """BM25 by plain loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

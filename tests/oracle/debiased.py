@@ -1,7 +1,5 @@
 """DCLR's equations by plain loops, written from the paper (Eqs. 2–6), and distillation by its definition."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Distillation from a teacher's queue and from its vectors by plain loops, for the tests of the fast versions."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

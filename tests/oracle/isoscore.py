@@ -1,7 +1,5 @@
 """IsoScore by the steps of its Algorithm 1, one after the other (Rudman et al., Findings of ACL 2022)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The equations by plain loops, written from the papers, for the tests of the fast versions."""
 
-from __future__ import annotations
-
 import math
 
 import torch

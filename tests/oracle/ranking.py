@@ -1,7 +1,5 @@
 """RankCSE's equations and Wang and Isola's by plain loops, for the tests of the fast versions."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Ranking lists, Kendall's coefficients and NDCG by plain loops, straight from their definitions."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, permutations
 

@@ -1,7 +1,5 @@
 """What public code does instead of its paper, by plain loops, written from the description in docs/fidelity.md."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Whitening by plain loops over groups, with numpy, for the tests of the fast version."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """Frozen inner layers, a pass each, against transformers itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A moving average of the student, in a pass of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

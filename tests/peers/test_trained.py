@@ -1,7 +1,5 @@
 """A second encoder, trained beside the student."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

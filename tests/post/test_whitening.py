@@ -1,7 +1,5 @@
 """Whitening, removal, shortening and ranks equal their definitions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What released code does instead of its paper, against loops, and how it departs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which candidates an anchor sees: hard negatives, a queue of keys, mixtures; and which views are positives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -15,7 +13,7 @@ from isotrope import component
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.scores.hard_negatives import HardNegatives
-from isotrope.scores.key_queue import KeyQueue, pushed
+from isotrope.scores.key_queue import KeyQueue
 from isotrope.scores.mixed import Mixed, mix_negatives
 from isotrope.scores.positives import Positives
 from isotrope.terms.infonce import InfoNCE
@@ -30,11 +28,6 @@ def test_every_anchor_sees_all_of_them() -> None:
     assert torch.allclose(after.cosines[0, :, 4:], F.normalize(stack[0], dim=1) @ F.normalize(negatives, dim=1).T)
     expected = losses.infonce(losses.cosines(stack[0], torch.cat([stack[1], negatives])), 0.05)
     assert abs(InfoNCE()(after).item() - expected) < 1e-9
-
-
-def test_without_negatives_nothing_changes() -> None:
-    plain = scores(draw(2, 4, 6))
-    assert HardNegatives()(plain).cosines.equal(plain.cosines)
 
 
 def test_other_views_leave_the_contrast_and_stay_in_the_batch() -> None:
@@ -54,17 +47,6 @@ def test_views_that_do_not_exist_are_refused() -> None:
     for wrong in ([], [0]):
         with pytest.raises(UserError, match=r"scores\.positives\.views"):
             component("scores", "positives", views=wrong)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 9), st.lists(st.integers(1, 4), max_size=4), st.integers(0, 10_000))
-def test_the_last_keys_stay(size: int, batches: list[int], seed: int) -> None:
-    queue, every = torch.zeros(0, 3, dtype=torch.float64), []
-    for number, count in enumerate(batches):
-        keys = draw(count, 3, seed=seed + number)
-        queue = pushed(queue, keys, size)
-        every += keys.tolist()
-    assert queue.tolist() == every[-size:]
 
 
 def test_a_batch_meets_earlier_keys_and_not_its_own() -> None:

@@ -1,7 +1,5 @@
 """DCLR's weights and Eq. 6 through the classes: loops, golden numbers, variants."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

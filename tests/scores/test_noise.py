@@ -1,7 +1,5 @@
 """DCLR's noise negatives against loops, autograd, the golden numbers and their own mathematics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

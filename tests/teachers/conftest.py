@@ -1,7 +1,5 @@
 """A corpus, a second model, and a cache of each test's own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

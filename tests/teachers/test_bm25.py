@@ -1,7 +1,5 @@
 """BM25 as a teacher equals a naive BM25."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

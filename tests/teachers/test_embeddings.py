@@ -1,7 +1,5 @@
 """Embeddings of a corpus: kept once, never stale, resumed after a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -22,7 +20,7 @@ from isotrope.errors import UserError
 from isotrope.store import disk
 from isotrope.store.mark import DRAFT
 from isotrope.text.corpus import Texts
-from teaching import Progress, batch, files, known, teacher
+from teaching import Progress, files, known, teacher
 
 
 class TestCache:
@@ -127,25 +125,6 @@ class TestCache:
         assert progress[0] == max(0, length - 128) // (128 * 100) * 100
         assert np.array_equal(resumed.vectors, undisturbed)
         assert whole.stat().st_size == 128 + 128 * 600
-
-    def test_is_written_by_one_process_while_others_wait(self, corpus: Texts, tiny_model: Path, tmp_path: Path) -> None:
-        children = []
-        for number in range(3):
-            if not (child := os.fork()):
-                try:
-                    progress = Progress()
-                    found = teacher("cached", known(corpus, progress=progress), model=str(tiny_model))(batch(0, 599))
-                    np.save(tmp_path / f"{number}.npy", found.numpy())
-                    (tmp_path / f"{number}.txt").write_text(str(len(progress)))
-                finally:
-                    os._exit(0)
-            children.append(child)
-        for child in children:
-            os.waitpid(child, 0)
-        assert sorted((tmp_path / f"{number}.txt").read_text() for number in range(3)) == ["0", "0", "7"]
-        found = [np.load(tmp_path / f"{number}.npy") for number in range(3)]
-        assert np.array_equal(found[0], found[1])
-        assert np.array_equal(found[0], found[2])
 
     def test_asks_for_space_first(self, corpus: Texts, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(disk, "free_bytes", lambda folder: 70_000)

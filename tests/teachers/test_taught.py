@@ -1,7 +1,5 @@
 """Teachers: a model's own embeddings, kept once or encoded anew, of the student before training, and mixed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contrasts, beyond their equations: bounds, symmetries, edges, and which views they name."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every equation of a term against loops, its gradient against differences, and the golden numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

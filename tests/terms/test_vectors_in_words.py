@@ -1,7 +1,5 @@
 """DiffCSE and InfoCSE: a sentence's vector among its words, by hand; what is hidden and replaced; what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

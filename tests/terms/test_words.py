@@ -1,7 +1,5 @@
 """Terms that ask for words of the text: against loops, by hand, through gradient caching; what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from torch import Tensor
 
 from conftest import sentences
 from drawn import draw
@@ -21,7 +18,7 @@ from isotrope.contract.features import token_table
 from isotrope.errors import UserError
 from isotrope.terms.masked_words import MaskedWords
 from isotrope.terms.mutual_information import MutualInformation
-from isotrope.terms.paser import PaSeR, said, signals
+from isotrope.terms.paser import PaSeR, said
 from isotrope.terms.tsdae import TSDAE
 from isotrope.tokens.delete import Delete
 from oracle import losses as oracle
@@ -102,17 +99,6 @@ def objective_paser(model: Path, size: int | None = None, left: bool = False) ->
     torch.manual_seed(0)
     tokens = [(EveryThird(), [1])]
     return Objective(student, {"paser": PaSeR(layers=2)}, tokens=tokens, mini_batch_size=size).train()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_signals_equal_the_loop(dtype: torch.dtype) -> None:
-    whole, rest = draw(3, 4, dtype=dtype), draw(3, 4, seed=1, dtype=dtype)
-    found = signals(whole, rest)
-    for row in range(3):
-        for place in range(4):
-            a, b = whole[row, place], rest[row, place]
-            assert found[row, :, place].tolist() == [a * b, a - b, a, b]
-    assert torch.autograd.gradcheck(signals, (draw(3, 4).requires_grad_(), draw(3, 4, seed=1).requires_grad_()))
 
 
 def test_what_is_to_be_said_by_hand() -> None:
@@ -214,12 +200,6 @@ def test_without_words_it_is_refused() -> None:
     model = SentenceTransformer(modules=[StaticEmbedding(load("isotrope/tiny").tokenizer, embedding_dim=8)])
     with pytest.raises(UserError, match="the model has no table of them"):
         TSDAE().build(BuildContext.of(model))
-
-
-def test_each_width_has_a_decoder(tiny_model: Path) -> None:
-    made = objective_tsdae(load(tiny_model, "mean", device="cpu"), dims=[8, 32])
-    losses: dict[str, Tensor] = made([made.model.preprocess(sentences(4))])
-    assert set(losses) == {"tsdae@8", "tsdae@32"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Cutoff of tokens, spans and features, before and behind the embedding layer: what is erased no encoder sees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tokens in another order, fewer or twice: the words and the frame stay, every order is as likely."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

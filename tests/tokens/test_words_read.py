@@ -1,7 +1,5 @@
 """Words that are hidden, negated, or put around the text, against the tokenizer itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

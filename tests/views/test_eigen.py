@@ -1,7 +1,5 @@
 """Eigenvectors of small matrices by one rotation, and Σ^-1/2: against eigh, and their gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

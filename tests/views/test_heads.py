@@ -1,7 +1,5 @@
 """Heads and means of views, against their layers by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,8 +1,8 @@
 """What the encoder reads: the features of several passes, erased parts of its embeddings, and other positions."""
 
 import inspect
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -83,30 +83,33 @@ def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = 
         if _padding(encoder) is not None:  # these count positions from the ids, and would no longer see the padding
             features.setdefault(POSITIONS, _positions(encoder, ids))
         features["inputs_embeds"] = table(ids) * keep  # (N, L, d)
-    with _layer_erased(encoder, features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None), features):
+    with _layer_erased(encoder, features):
         given = model(features)
     return tuple(given[name] for name in wanted)
 
 
-@contextmanager
-def _layer_erased(
-    encoder: Any, tokens: Tensor | None, dimensions: Tensor | None, features: dict[str, Any]
-) -> Iterator[None]:
-    """While it lasts, the output of the encoder's embedding layer is multiplied by tokens (N, L) and (N, 1, d)."""
+def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextManager[None]:
+    """While it lasts, the output of the encoder's embedding layer is multiplied by two features."""
+    tokens, dimensions = features.pop(LAYER_TOKENS, None), features.pop(LAYER_FEATURES, None)
     if tokens is None and dimensions is None:
-        yield
-        return
+        return nullcontext()
     mask = features["attention_mask"].bool()
     keep = torch.ones(1, device=mask.device) if tokens is None else tokens[..., None]  # (N, L, 1)
     keep = (keep if dimensions is None else keep * dimensions).expand(*mask.shape, -1)  # (N, L, 1 or d)
 
-    def erase(_: nn.Module, __: Any, states: Tensor) -> Tensor:
+    def erase(states: Tensor) -> Tensor:
         rows = keep
-        if states.shape[:2] != mask.shape:  # packed, (1, T, d): real tokens one behind another, then fillers
+        if states.shape[:2] != mask.shape:  # packed: real tokens one behind another, then fillers
             rows = F.pad(keep[mask], (0, 0, 0, states.shape[1] - int(mask.sum())))[None]
         return states * rows.to(states)
 
-    hook = encoder.embeddings.register_forward_hook(erase)
+    return embeddings_changed(encoder, erase)
+
+
+@contextmanager
+def embeddings_changed(encoder: Any, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """While it lasts, what the encoder's embedding layer gives is changed: (N, L, d), or (1, T, d) if it is packed."""
+    hook = encoder.embeddings.register_forward_hook(lambda _module, _inputs, states: change(states))
     try:
         yield
     finally:

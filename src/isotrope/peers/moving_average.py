@@ -6,16 +6,15 @@ ACL 2022, https://aclanthology.org/2022.findings-acl.248.
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.gradient_cache import read_in_parts
 from isotrope.contract.moving import decay_at, follow
-from isotrope.types import Fraction
+from isotrope.types import Fraction, Whole
 
 
 @dataclass(eq=False, repr=False)
@@ -30,7 +29,7 @@ class MovingAverage(WithState):
 
     stage = "peers"
     decay: Fraction = 0.995
-    rise: Annotated[int, Field(ge=0)] = 0
+    rise: Whole = 0
     dropout: bool = False
 
     def begin(self, context: BuildContext) -> None:

@@ -39,12 +39,6 @@ def smooth_inverse_frequency(counts: Mapping[str, float], a: float) -> Callable[
     return lambda word: a / (a + counts.get(word.lower(), 0.0) / total)
 
 
-def common_directions(vectors: Matrix, count: int) -> Matrix:
-    """The first ``count`` right singular vectors (count, D) of vectors (N, D), not centred."""
-    _, directions = np.linalg.eigh(vectors.T @ vectors)
-    return np.asarray(directions[:, ::-1][:, :count].T)
-
-
 class Sif(PostStep):
     """``+sif``: weights a / (a + p(word)), then the common directions taken away. BibTeX: arora2017sif.
 
@@ -63,8 +57,9 @@ class Sif(PostStep):
         return _SifEncoder(base, self)
 
     def fitted(self, vectors: Matrix) -> Transform:
-        common = common_directions(vectors, self.remove)
-        return lambda x: x - x @ common.T @ common
+        directions = np.linalg.eigh(vectors.T @ vectors)[1][:, ::-1]  # right singular vectors; nothing is centred
+        common = directions[:, : self.remove]  # (D, k)
+        return lambda x: x - x @ common @ common.T
 
 
 class _SifEncoder(FittedEncoder):

@@ -4,14 +4,12 @@ https://aclanthology.org/2022.acl-long.423
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
-from isotrope.types import AboveZero, NonNegative, Scores
+from isotrope.types import AboveZero, NonNegative, Scores, Whole
 
 
 def non_uniformity(noise: Tensor, anchor: Tensor, positive: Tensor, temperature: float) -> Tensor:
@@ -64,7 +62,7 @@ class Noise:
 
     stage = "scores"
     ratio: NonNegative = 1.0
-    steps: Annotated[int, Field(ge=0)] = 4
+    steps: Whole = 4
     step_size: AboveZero = 1e-3
     relative: bool = False
     temperature: AboveZero = 0.05

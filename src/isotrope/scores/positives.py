@@ -4,11 +4,8 @@ A key for a queue is no positive (ESimCSE: Wu et al., COLING 2022, Sec. 3.2, htt
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated
 
-from pydantic import Field
-
-from isotrope.types import Count, Scores
+from isotrope.types import Counts, Scores
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,7 @@ class Positives:
     """
 
     stage = "scores"
-    views: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    views: Counts = (1,)
 
     def __call__(self, scores: Scores) -> Scores:
         scores.views.named(self.views, "scores.positives.views")

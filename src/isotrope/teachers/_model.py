@@ -8,14 +8,13 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 import xxhash
-from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -31,14 +30,14 @@ from isotrope.store.disk import check_space
 from isotrope.store.mark import DRAFT
 from isotrope.store.rows import GrowingArray
 from isotrope.text.sample import RowIds
-from isotrope.types import Batch
+from isotrope.types import Batch, Whole
 
 INITIAL = "initial"  # the name of the student as it was before training
 BATCH = 64  # sentences a forward pass
 
 Pooling = Literal[("own", *LAYERS)]  # type: ignore[valid-type]
 TRAIN = "train"  # the length that the student reads in training
-Length = Annotated[int, Field(ge=0)] | Literal["train"]
+Length = Whole | Literal["train"]
 Precision = Literal["fp32", "bf16"]
 
 _LAYOUT = 2  # version of the file's layout; part of the key

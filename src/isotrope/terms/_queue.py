@@ -1,16 +1,13 @@
 """A term over lists, with a queue of a teacher's vectors in the place of the batch."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext
 from isotrope.types import Scores
-
-QueueSize = Annotated[int, Field(ge=0)]  # 0: the batch
 
 
 class Projection(nn.Linear):

@@ -14,7 +14,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
-from isotrope.contract.features import language_model, token_table
+from isotrope.contract.features import embeddings_changed, language_model, token_table
 from isotrope.contract.hiding import Hiding
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import locate
@@ -75,7 +75,7 @@ class DiffCSE(WithState):
         mask = text["attention_mask"].bool()
         lengths = mask.sum(dim=1)
 
-        def begin(_: nn.Module, __: Any, states: Tensor) -> Tensor:
+        def begin(states: Tensor) -> Tensor:
             states, first = states.clone(), vectors.to(states)
             if states.shape[:2] == mask.shape:
                 states[torch.arange(len(mask)), mask.long().argmax(dim=1)] = first
@@ -83,12 +83,9 @@ class DiffCSE(WithState):
                 states[0, lengths.cumsum(dim=0) - lengths] = first
             return states
 
-        hook = self.second.embeddings.register_forward_hook(begin)
-        try:
-            read = {name: text[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in text}
+        read = {name: text[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in text}
+        with embeddings_changed(self.second, begin):
             return self.second(**read).last_hidden_state  # type: ignore[no-any-return]
-        finally:
-            hook.remove()
 
 
 class _Generator(nn.Module):

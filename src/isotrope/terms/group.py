@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrope.terms.infonce import infonce
-from isotrope.types import AboveZero, NonNegative, Scores
+from isotrope.types import AboveZero, NonNegative, Scores, Whole
 
-Numbers = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=2)]  # of an anchor and its positives
+Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and its positives
 
 
 def group_list(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.terms._queue import ListTerm, QueueSize
+from isotrope.terms._queue import ListTerm
 from isotrope.terms.listnet import without_positive
-from isotrope.types import AboveZero, NonNegative
+from isotrope.types import AboveZero, NonNegative, Whole
 
 
 def listmle(
@@ -49,7 +49,7 @@ class ListMLE(ListTerm):
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
     drop_positive: bool = False
-    queue: QueueSize = 0
+    queue: Whole = 0  # the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         return self.weight * listmle(student, teacher, self.temperature, self.drop_positive and not self.queue)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.terms._queue import ListTerm, QueueSize
-from isotrope.types import AboveZero, NonNegative
+from isotrope.terms._queue import ListTerm
+from isotrope.types import AboveZero, NonNegative, Whole
 
 
 def without_positive(lists: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class ListNet(ListTerm):
     teacher_temperature: AboveZero = 0.0125
     weight: NonNegative = 1.0
     drop_positive: bool = True
-    queue: QueueSize = 0
+    queue: Whole = 0  # the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         drop = self.drop_positive and not self.queue

@@ -4,14 +4,12 @@ Wang and Dou, ICIC 2023, Eqs. 4–5. https://arxiv.org/abs/2201.05979
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
 from isotrope.errors import UserError
-from isotrope.types import NonNegative, Scores
+from isotrope.types import NonNegative, Scores, Whole
 
 
 def margin_band(
@@ -41,7 +39,7 @@ class MarginBand:
     """
 
     stage = "terms"
-    view: Annotated[int, Field(ge=0)] = 2
+    view: Whole = 2
     least: NonNegative = 0.1
     most: NonNegative = 0.3
     weight: NonNegative = 1e-3

@@ -4,17 +4,16 @@ Giorgi et al., ACL 2021, Sec. 3, after Devlin et al., NAACL 2019. https://aclant
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
 from isotrope.terms._words import Words, hidden_in, own_states
-from isotrope.types import NonNegative, Scores
+from isotrope.types import NonNegative, Scores, Whole
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +30,7 @@ class MaskedWords(WithState):
     stage = "terms"
     one_view = True
     token_states = True
-    view: Annotated[int, Field(ge=0)] = 0
+    view: Whole = 0
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:

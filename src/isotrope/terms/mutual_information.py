@@ -4,18 +4,16 @@ Zhang et al., EMNLP 2020, Sec. 3. https://aclanthology.org/2020.emnlp-main.124
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import average_over_ranks, averaged, gather_rows, mean_of_all, process_rank
 from isotrope.contract.features import token_table
 from isotrope.terms._words import own_states
-from isotrope.types import Count, NonNegative, Scores
+from isotrope.types import Count, Counts, NonNegative, Scores
 
 
 def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,7 +39,7 @@ class MutualInformation(WithState):
     stage = "terms"
     one_view = True
     token_states = True
-    widths: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 3, 5)
+    widths: Counts = (1, 3, 5)
     channels: Count = 256
     weight: NonNegative = 1.0
 

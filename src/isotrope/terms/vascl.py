@@ -4,16 +4,14 @@ Zhang et al., Findings of ACL 2022, Sec. 3. https://aclanthology.org/2022.findin
 """
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.terms.nt_xent import nt_xent
-from isotrope.types import AboveZero, Count, NonNegative, Scores
+from isotrope.types import AboveZero, Count, NonNegative, Scores, Whole
 
 
 def neighbourhood(rows: Tensor, count: int) -> Tensor:
@@ -61,7 +59,7 @@ class VaSCL(WithState):
     temperature: AboveZero = 0.05
     neighbours: Count = 16
     radius: AboveZero = 15.0
-    steps: Annotated[int, Field(ge=0)] = 1
+    steps: Whole = 1
     features: Count = 128
     weight: NonNegative = 1.0
 

@@ -5,14 +5,13 @@ Cao et al., Findings of ACL 2022. https://aclanthology.org/2022.findings-acl.248
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from isotrope.contract.moving import decay_at, follow
-from isotrope.types import Count, Fraction, Views
+from isotrope.types import Counts, Fraction, Views, Whole
 from isotrope.views._head import Head, new_linear
 
 
@@ -30,9 +29,9 @@ class Branches(Head):
     """
 
     stage = "views"
-    slow: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    slow: Counts = (1,)
     decay: Fraction = 0.85
-    rise: Annotated[int, Field(ge=0)] = 0
+    rise: Whole = 0
 
     def begin(self, dim: int) -> None:
         self.projector = nn.Sequential(new_linear(dim), nn.LayerNorm(dim))

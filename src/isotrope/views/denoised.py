@@ -5,13 +5,11 @@ Jiang et al., EMNLP 2022, Sec. 4.3. https://aclanthology.org/2022.emnlp-main.603
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from isotrope.types import Count, Views
+from isotrope.types import Counts, Views
 
 
 def denoise(
@@ -33,7 +31,7 @@ class Denoised:
     """
 
     stage = "views"
-    templates: Annotated[tuple[Count, ...], Field(min_length=1)] = (2,)
+    templates: Counts = (2,)
 
     def __call__(self, views: Views) -> Views:
         views.named([*self.templates, len(self.templates)], "views.denoised.templates")
