@@ -30,7 +30,7 @@ from isotrope.evaluation.retrieval import evaluate_domain
 from isotrope.evaluation.self_made import compare_on_documents
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import load_domain
-from isotrope.evaluation.sets.labels import read_domain
+from isotrope.evaluation.sets.labels import read_judged
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.significance import Comparison, compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -103,7 +103,7 @@ def main() -> None:
     lines = (fold(fields)[0] for source in find_sources([arguments.corpus]) for _, fields in rows(source, Columns()))
     sentences = list(dict.fromkeys(line for line, _ in zip(lines, range(SENTENCES + HELD_OUT), strict=False) if line))
     domains = [load_domain(arguments.data, "SciFact", "test")]
-    domains += [read_domain(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")]
+    domains += [read_judged(Path(arguments.data) / "domain" / name) for name in ("cacm", "npl")]
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     result = []
     for name, pooling in MODELS.items():

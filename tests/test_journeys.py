@@ -1,7 +1,7 @@
 """The ways of a new user, each from text to result through the real command line. They are offline and small.
 
-1 a text file · 2 a folder of Markdown · 3 a table · 4 pairs that judge · 5 paragraphs · 6 whitening · 7 vectors of a
-file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
+1 a text file · 2 a folder of Markdown · 3 a table · 4 own labels that judge · 5 paragraphs · 6 whitening · 7 vectors of
+a file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
 used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study · 16 a notebook · 17 German and Chinese; and the
 presets.
 """
@@ -137,6 +137,25 @@ def test_4_own_pairs_judge(user: User) -> None:
     said = user.types("evaluate model run/model --labels pairs.tsv --compare --json scores.json --table scores.md")
     assert {"model", "run/model"} == json.loads(Path("scores.json").read_text()).keys()
     assert "pairs" in Path("scores.md").read_text()
+
+
+def test_4_own_questions_and_triples_judge(user: User) -> None:
+    """A table of a help desk, with names of its own; every command that gives a verdict takes it in the same way."""
+    texts = sentences(90, seed=3)
+    rows = [
+        (f"{text.split()[0]} {text.split()[2]}", text, other)
+        for text, other in zip(texts[:45], texts[45:], strict=True)
+    ]
+    pandas.DataFrame(rows, columns=["Frage", "Antwort", "falsch"]).to_csv("desk.csv", index=False)
+    asked = "--labels desk.csv --columns Frage,Antwort"
+    judged = re.compile(r"judged by 4\d queries of desk")
+    assert judged.search(user.types(f"train notes.txt --model model --sentences 96 --output run {asked} {QUICK}"))
+    assert "queries of desk" in Path("run/model/README.md").read_text(encoding="utf-8")
+    assert judged.search(user.types(f"whiten model notes.txt --output white {asked},falsch"))
+    assert "nDCG@10" in user.types(f"evaluate model white/model --compare {asked}")
+    assert "has no column 'Fragen'" in user.types(
+        "whiten model notes.txt --output w --labels desk.csv --columns Fragen,Antwort", 2
+    )
 
 
 def test_5_paragraphs_are_longer_than_the_model_reads(user: User) -> None:

@@ -219,7 +219,7 @@ PAIRS: dict[str, Mistake] = {
         lambda b: b.train("--dev", b.file("x/dev.tsv", ROWS), "--dev", b.file("y/dev.tsv", ROWS)),
         "two dev sets are called 'dev' … rename a file",
     ),
-    "unknown test set": (lambda b: b.train("--labels", "stsc"), "labels = 'stsc' is unknown … sts, stsb or none"),
+    "unknown test set": (lambda b: b.train("--labels", "stsc"), "labels = 'stsc' is unknown … mean 'sts'? … a file"),
     "dev without data": (lambda b: b.train("--dev", "stsb"), "no data folder given … --data"),
     "data missing": (lambda b: b.train("--dev", "stsb", "--data", "no/data"), "no/data does not exist … --data"),
 }  # fmt: skip

@@ -164,6 +164,12 @@ def test_ones_own_labels_judge_alone(tiny_model: Path, library: Path, tmp_path: 
     found = improve(tiny_model, library, minutes=1, labels=own, console=QUIET)
     assert list(found.record["table"]["keep"]) == ["own"]
     assert found.verdict.judge == "12 queries of own"
+    graded = [{"a": f"king {'day ' * n}", "b": f"queen {'day ' * n}", "mark": n % 3} for n in range(24)]
+    frame = pandas.DataFrame(graded)
+    found = improve(tiny_model, library, minutes=1, labels=frame, columns="a,b,mark", console=QUIET)
+    assert (found.verdict.judge, found.verdict.measure) == ("24 graded pairs of labels", "Spearman × 100")
+    shown = isotrope.evaluate(load(tiny_model), "sts", frame, columns="a,b,mark")["labels"]["spearman"]["test"]
+    assert found.record["table"]["keep"]["labels"] == pytest.approx(shown, abs=1e-5)
 
 
 def test_documents_that_change_during_the_race_end_it_without_a_result(

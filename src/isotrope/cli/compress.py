@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         "static (one vector a token), or a model."
     ),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
-    labels=Word("Graded pairs that judge too: sts, stsb, none; default: as train."),
 )
 def compress(found: Compression) -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.

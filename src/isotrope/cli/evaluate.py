@@ -21,10 +21,6 @@ MODELS = Word("Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=
 
 @command(
     models=MODELS,
-    labels=Word(
-        "Your own labels: a .tsv, .csv or .jsonl file of graded pairs (first, second, score), questions (question, "
-        "answer) or texts (text, label), or a folder with queries and qrels; again for more."
-    ),
     json_file=Word("Write all results to this .json file.", "json"),
 )
 def evaluate(
@@ -34,6 +30,7 @@ def evaluate(
     tasks: str | None = None,
     data: str | None = None,
     labels: Sequence[str] = (),
+    columns: str | None = None,
     pooling: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
@@ -68,7 +65,7 @@ def evaluate(
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
     check_widths(models, steps, pooling, prompts)
-    asked = EvaluationRequest.read(suite, tasks, data, [read_labels(path) for path in labels])
+    asked = EvaluationRequest.read(suite, tasks, data, [read_labels(path, columns) for path in labels])
     targets = [table_files.check_table_file(path) for path in table]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:

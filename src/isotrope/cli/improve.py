@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 @command(
     "isotrope.improvement.improve:improve",
     minutes=Word("Time for the whole command; default: 20.", low=0.1),
-    labels=Word("Queries and judgements, or labelled texts, that judge: as in evaluate --labels."),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )
 def improve(found: Improvement) -> None:

@@ -54,6 +54,12 @@ VOCABULARY = {
     ),
     "data": Word("The data folder; it holds senteval/.", variable="ISOTROPE_DATA"),
     "seed": Word("Seed of all random numbers.", low=0, high=2**31 - 1),
+    "labels": Word(
+        "Labels of your own, which judge: a file of graded pairs (first, second, score), questions (question, answer), "
+        "triples (anchor, positive, negative) or texts (text, label), or a folder with queries and qrels; "
+        "also sts, stsb or none where a model is trained, and stsb or sickr in whiten."
+    ),
+    "columns": Word("Of the labels' table: its columns, in this order: question,answer.", many=False),
     "sentences": Word("Use a random sample of so many texts; default: all.", low=2),
     "text": Word("In tables: the column of the texts; default: the only one, or text."),
     "title": Word("In tables: the column of the titles; default: title, if any."),

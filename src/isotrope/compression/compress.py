@@ -31,6 +31,7 @@ from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, only_cosines
 from isotrope.training.inputs import RunInputs, RunSettings, read_inputs, training_text
+from isotrope.training.pairs import given_labels
 from isotrope.training.processes import refuse_several
 from isotrope.training.train import Run, run_training
 
@@ -69,7 +70,8 @@ def compress(
     preset: str | Path = PRESET,
     sentences: int | None = None,
     dev: str | Sequence[str] | None = None,
-    labels: str | Path | None = None,
+    labels: Any = None,
+    columns: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     overrides: Iterable[str] = (),
     text: str | None = None,
@@ -95,7 +97,8 @@ def compress(
         preset: a method with a teacher.
         sentences: train on a random sample of this size; None takes all that is not held out.
         dev: what chooses the checkpoint: see `RunSettings`.
-        labels: graded pairs that judge too, as `isotrope.train` takes them.
+        labels: what judges too, as `isotrope.train` takes it, and so are the columns.
+        columns: of the labels, in a table.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
         overrides: ``key=value`` over the preset's keys.
         text: the column of the texts, in tables.
@@ -118,8 +121,8 @@ def compress(
     teachers = {_label(read_preset(preset, overrides)): [teacher]}
     settings = RunSettings(
         corpus=isotrope.text.open(documents, text=text, title=title, split=split), output=output, preset=preset,
-        model=backbone, teachers=teachers, seed=seed, sentences=sentences, dev=dev, labels=labels, data=data,
-        overrides=tuple(overrides), restart=restart,
+        model=backbone, teachers=teachers, seed=seed, sentences=sentences, dev=dev, data=data,
+        labels=given_labels(labels, columns), overrides=tuple(overrides), restart=restart,
     )  # fmt: skip
     with watch("reading the settings", console):
         inputs = read_inputs(settings)

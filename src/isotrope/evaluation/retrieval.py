@@ -76,7 +76,7 @@ def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class OwnTask:
-    """A domain, as `isotrope.evaluation.sets.labels.read_domain` gives it, whose measure is nDCG@10."""
+    """A domain, as `isotrope.evaluation.sets.labels.read_labels` gives it, whose measure is nDCG@10."""
 
     domain: Domain
 

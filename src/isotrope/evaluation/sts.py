@@ -11,6 +11,7 @@ https://arxiv.org/abs/2104.08821.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from scipy.stats import rankdata
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, load_sts
+from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
 
 Sets = Mapping[str, Mapping[str, Pairs]]  # task → subset or split → pairs
@@ -108,6 +110,41 @@ def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]
         )
         for task, parts in chosen.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class PairTask:
+    """Graded pairs as a task with a number for each case: their mean is Spearman's correlation."""
+
+    pairs: Pairs
+
+    @property
+    def name(self) -> str:
+        """Of the pairs."""
+        return self.pairs.name
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is encoded."""
+        return [*self.pairs.first, *self.pairs.second]
+
+    @property
+    def size(self) -> int:
+        """Pairs."""
+        return len(self.pairs)
+
+    def part(self, count: int) -> PairTask:
+        """At most ``count`` pairs, evenly spread."""
+        return PairTask(self.pairs.rows(np.array(evenly(self.size, count))))
+
+    def score(self, encoder: Encoder) -> Vector:
+        """The product of each pair's two ranks in standard units, by cosine and by grade: (N,)."""
+        cosines = Embedded(encoder, self.texts).cosines(self.pairs)
+        if _is_constant(cosines):
+            return np.zeros(self.size)
+        ranks = [rankdata(values) for values in (cosines, self.pairs.gold)]
+        a, b = ((of - of.mean()) / of.std() for of in ranks)
+        return np.asarray(a * b)
 
 
 def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:

@@ -174,7 +174,12 @@ SUITES: Mapping[str, Suite] = {
 
 
 def run(
-    encoder: Encoder | str | Path, suite: str, data: Any, tasks: Sequence[str] | None = None, setting: str = "test"
+    encoder: Encoder | str | Path,
+    suite: str,
+    data: Any,
+    tasks: Sequence[str] | None = None,
+    setting: str = "test",
+    columns: str | Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a model on a suite: task -> result, in fractions, ready for JSON.
 
@@ -198,11 +203,12 @@ def run(
             your own, as `isotrope.evaluation.sets.labels.read_labels` takes them; the one task is named after them.
         tasks: some of the suite's tasks; None: all.
         setting: one of the suite's settings.
+        columns: the columns of your own labels, in a table: "question,answer".
 
     Raises:
         UserError: an unknown suite, task or setting; bad data; an encoder that does not give (n, D) finite numbers.
     """
-    own = read_labels(data) if _are_labels(data) else None
+    own = read_labels(data, columns) if _are_labels(data) else None
     if own is not None and tasks:
         raise UserError(f"tasks {tasks} beside your own labels", "leave them out")
     chosen = checked_tasks(suite, tasks, setting)

@@ -21,8 +21,7 @@ from isotrope.encoder.locate import check_hub, is_bare, locate
 from isotrope.encoder.origin import Base
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.labels import read_domain
+from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Notes
 from isotrope.improvement.candidates import POST_STEPS, Start, raw_poolings, recipes
@@ -74,6 +73,7 @@ def improve(
     output: str | Path | None = None,
     minutes: float | None = None,
     labels: Any = None,
+    columns: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     seed: int = 0,
     pooling: str | None = None,
@@ -96,8 +96,8 @@ def improve(
         documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame: see `isotrope.text.open`.
         output: a folder for the model, the report and the work; None: a temporary one, which the result keeps.
         minutes: the time for all of it; None: 20. A race that is stopped and goes on keeps its count.
-        labels: labelled queries or texts of the user's own, which then judge: see
-            `isotrope.evaluation.sets.labels.read_domain`.
+        labels: labels of your own, which then judge alone: see `isotrope.evaluation.sets.labels.read_labels`.
+        columns: the columns of the labels, in a table: "question,answer".
         data: the folder that holds ``senteval/``, for what the choice changes on STS-B and SICK-R; None takes
             ISOTROPE_DATA. Without one, only the 330 graded pairs that ship are compared.
         seed: of all random numbers.
@@ -120,7 +120,7 @@ def improve(
     check_pooling(pooling)
     where = located(model)
     check_hub(locate(where))  # before the documents are read
-    own = None if labels is None else read_domain(labels)
+    own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
         plan = read_record(Path(plan) / "result.json", ["plan"], "name the folder of a finished improvement")["plan"]
@@ -163,7 +163,7 @@ class _Work:
     job: Job
     model: str
     opened: Opened
-    labels: Domain | None
+    labels: Labels | None
     guards: Sets
     console: Console
 

@@ -16,11 +16,12 @@ import numpy as np
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, are_short, make_document_tasks, usable_documents
 from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import Labels, in_words
+from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
-from isotrope.evaluation.sts import Sets, main_pairs, similarities
+from isotrope.evaluation.sts import PairTask, Sets, main_pairs, similarities
 from isotrope.improvement.measure import Task
 from isotrope.text.collection import Documents
 from isotrope.text.document_rows import Document
@@ -78,7 +79,9 @@ def held_out_count(documents: Documents, seed: int) -> int:
 def judge_in_words(tasks: Sequence[Judge]) -> tuple[str, str]:
     """What judges and what it measures, as a `Verdict` says it."""
     size = max((task.size for task in tasks), default=0)
-    if any(isinstance(task, OwnTask) for task in tasks):
+    if isinstance(tasks[0], PairTask):
+        return f"{size:,} graded pairs of {tasks[0].name}", "Spearman × 100"
+    if isinstance(tasks[0], OwnTask):
         return f"{size:,} queries of {tasks[0].name}", "nDCG@10 × 100"
     measure = "MRR@10 × 100" if len(tasks) == 1 else f"mean of {len(tasks)} tasks × 100"
     return f"{size:,} of your own documents", measure
@@ -90,8 +93,13 @@ def _judging_count(documents: Sequence[Document]) -> int:
     return min(MOST_HELD_OUT, round(HELD_OUT * LONG / max(1.0, float(np.mean(words or [1])))))
 
 
-def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) -> Judges:
-    """Tasks from held-out documents; with ``domain``, the user's labels alone.
+def task_of(labels: Labels) -> Judge:
+    """The task that labels are: Spearman's correlation of graded pairs, or nDCG@10 of queries."""
+    return PairTask(labels) if isinstance(labels, Pairs) else OwnTask(labels)
+
+
+def judges_of(held_out: Sequence[Document], labels: Labels | None, seed: int) -> Judges:
+    """Tasks from held-out documents; with ``labels``, these alone.
 
     "half → half" is left out where two others judge.
 
@@ -100,9 +108,9 @@ def judges_of(held_out: Sequence[Document], domain: Domain | None, seed: int) ->
     """
     titled = sum(bool(document.title) for document in held_out) >= TITLED * len(held_out)
     short = are_short(held_out)
-    if domain is not None:
-        own = OwnTask(domain)
-        return Judges([own], titled, short, [f"{own.name}: your own labels, nDCG@10 of {own.size:,} queries"])
+    if labels is not None:
+        own = task_of(labels)
+        return Judges([own], titled, short, [f"{own.name}: your own labels, {in_words(labels)}"])
     made = make_document_tasks(held_out, seed, most=_judging_count(held_out))
     if not made.tasks:
         why = next((line for line in made.told if line.startswith(HALVES)), made.told[0])

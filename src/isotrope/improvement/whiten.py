@@ -26,13 +26,17 @@ from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.embed import Known
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents, measure_in_words
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.significance import Comparison
+from isotrope.evaluation.significance import Comparison, compare_tasks
 from isotrope.evaluation.significance import compare as compare_pairs
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement
+from isotrope.improvement.judges import task_of
 from isotrope.post.fitted import with_linear
 from isotrope.post.whitening import SOFT_WHITENING, Whitening, check_size, fewest_rows, whitening
 from isotrope.report.card import Card, Data, Step
@@ -46,13 +50,14 @@ from isotrope.store.records import Record
 from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.opened import Given
 from isotrope.text.sample import Sample
-from isotrope.training.pairs import dev_names, dev_pairs
+from isotrope.training.pairs import DEV_SETS, dev_names, dev_pairs
 from isotrope.types import Encoder
 
 KIND, NEW = "whitening", "the whitened model"
 HELD_OUT = 2_000  # texts at most that the comparison keeps from the fit
 USUAL = {"k": None, "exponent": SOFT_WHITENING, "seed": 0, "pooling": None, "prompt": None, "split": None}
 HOW_GRADED = "Pairs: Spearman's correlation × 100 between cosines and graded similarity."
+HOW_SEARCHED = "Queries: nDCG@10 × 100 of the texts that each finds."
 HOW_TESTED = "A paired bootstrap tests the change. It covers the choice of pairs and texts."
 
 
@@ -70,7 +75,8 @@ def whiten(
     pooling: str | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
-    labels: str | Sequence[str] = (),
+    labels: Any = (),
+    columns: str | Sequence[str] | None = None,
     data: str | Path | None = None,
     compare: bool = True,
     restart: bool = False,
@@ -95,7 +101,9 @@ def whiten(
         pooling: as `isotrope.load` takes it, and so are the next two.
         prompt: words before every text, in the fit and in the new model.
         prompt_name: the same, by its name in the model.
-        labels: graded pairs that judge: ``stsb``, ``sickr``, files (.tsv, .csv).
+        labels: what judges: ``stsb``, ``sickr``, or labels of your own, as
+            `isotrope.evaluation.sets.labels.read_labels` takes them; a list of strings names several sets of pairs.
+        columns: of your own labels, in a table: "question,answer".
         data: the folder that holds ``senteval/``, for sets by name.
         compare: compare also on tasks made from texts that are kept from the fit.
         restart: forget what an earlier call left in the output.
@@ -108,7 +116,7 @@ def whiten(
     console = console or plain_console(quiet=True)
     if not 0 <= exponent <= 0.5:
         raise UserError(f"exponent = {exponent}", "choose 0 (centring alone) to 0.5 (full whitening)")
-    judging = dev_pairs(dev_names([labels] if isinstance(labels, str) else labels), data)
+    judging = _judges(labels, columns, data)
     where = located(model)
     with watch("loading", console):
         encoder = load(where, pooling, prompt=prompt, prompt_name=prompt_name)
@@ -119,7 +127,7 @@ def whiten(
     asked = {"k": k, "exponent": exponent, "seed": seed, "pooling": pooling, "split": opened.split}
     identity = {
         **asked, "model": files_checksum(where), "documents": corpus.key, "sentences": sentences, "compare": compare,
-        "prompt": used_prompt(encoder), "labels": {name: pairs.checksum() for name, pairs in judging.items()},
+        "prompt": used_prompt(encoder), "labels": {name: each.checksum() for name, each in judging.items()},
     }  # fmt: skip
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
@@ -138,7 +146,7 @@ def whiten(
         fitted_on, held = drawn[: len(drawn) - kept][:sentences], drawn[len(drawn) - kept :]
         wanted = check_size(len(fitted_on), dim, k, exponent)
         tasks = tasks_of_texts(held)
-        judged = [sentence for pairs in judging.values() for sentence in (*pairs.first, *pairs.second)]
+        judged = [text for each in judging.values() for text in task_of(each).texts]
         texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts), *judged]))
         job.begin()
         console.print(threads_line())
@@ -161,6 +169,15 @@ def whiten(
         save(encoder, job.folder / MODEL, card=card.markdown(job.folder / MODEL))
         write_text(job.folder / REPORT, whitening_page(record).html())
         return Improvement(job, job.finish(record), whitening_page)
+
+
+def _judges(labels: Any, columns: Any, data: str | Path | None) -> dict[str, Labels]:
+    """What judges, by name."""
+    each = [labels] if isinstance(labels, str) else labels
+    names = dev_names(each) if isinstance(each, list | tuple) and all(isinstance(one, str) for one in each) else []
+    known = [name for name in names if name in DEV_SETS]
+    own = [read_labels(one, columns) for one in (names or ([labels] if len(labels) else [])) if one not in DEV_SETS]
+    return {**dev_pairs(known, data), **{one.name: one for one in own}}
 
 
 def whitening_page(record: Mapping[str, Any]) -> Page:
@@ -187,37 +204,49 @@ def fitted_line(record: Mapping[str, Any]) -> str:
 
 
 def _compared(
-    old: Encoder, new: Encoder, tasks: Sequence[SelfMadeTask], judging: Mapping[str, Pairs], model: str
+    old: Encoder,
+    new: Encoder,
+    tasks: Sequence[SelfMadeTask],
+    judging: Mapping[str, Labels],
+    model: str,
 ) -> Record:
     """The comparisons, and the verdict. Labels come before tasks that nobody labelled."""
-    sets = {name: {"test": pairs} for name, pairs in judging.items()}
+    sets = {name: {"test": pairs} for name, pairs in judging.items() if isinstance(pairs, Pairs)}
+    searched = [each for each in judging.values() if isinstance(each, Domain)]
     found: dict[str, Comparison] = {}
     if sets:
         before, after = (main_pairs(sets, similarities(encoder, sets)) for encoder in (old, new))
         found["pairs"] = compare_pairs(before, after)
+    if searched:
+        first, then = ({one.name: OwnTask(one).score(encoder) for one in searched} for encoder in (old, new))
+        found["queries"] = compare_tasks(first, then)
     if tasks:
         found["self_made"] = compare_on_documents(old, new, tasks)
     measure = measure_in_words(tasks) if tasks else ""
     if not found:
-        advice = f"Keep {model} until you have compared the two, best by labelled pairs (--labels)."
+        advice = f"Keep {model} until you have compared the two, best by labels (--labels)."
         verdict = Verdict.not_tested(before=model, after=NEW, advice=advice)
     elif sets:
-        judge = f"{sum(map(len, judging.values())):,} graded pairs of {', '.join(judging)}"
+        judge = f"{sum(len(each['test']) for each in sets.values()):,} graded pairs of {', '.join(sets)}"
         verdict = Verdict.of(found["pairs"], before=model, after=NEW, judge=judge, measure="Spearman × 100")
+    elif searched:
+        judge = ", ".join(map(in_words, searched))
+        verdict = Verdict.of(found["queries"], before=model, after=NEW, judge=judge, measure="nDCG@10 × 100")
     else:
         judge = f"{max(task.size for task in tasks):,} of your own documents"
         verdict = Verdict.of(found["self_made"], before=model, after=NEW, judge=judge, measure=measure)
-        verdict = replace(verdict, advice=f"{verdict.advice} Labelled pairs (--labels) would judge better.")
+        verdict = replace(verdict, advice=f"{verdict.advice} Labels (--labels) would judge better.")
     table = {
         task: {"before": of.before, "after": of.after} for each in found.values() for task, of in each.per_task.items()
     }
-    compared = {kind: asdict(found[kind]) if kind in found else None for kind in ("pairs", "self_made")}
+    compared = {kind: asdict(found[kind]) if kind in found else None for kind in ("pairs", "queries", "self_made")}
     return {**compared, "measure": measure, "verdict": verdict.record(), "table": table}
 
 
 def _evidence(record: Mapping[str, Any]) -> Table:
-    found = [record[kind] for kind in ("pairs", "self_made") if record[kind]]
+    found = [record[kind] for kind in ("pairs", "queries", "self_made") if record[kind]]
     notes = [HOW_GRADED] if record["pairs"] else []
+    notes += [HOW_SEARCHED] if record["queries"] else []
     if record["self_made"]:
         used = record["held_out"]["used"]
         notes.append(f"Parts of texts: {record['measure']}, on {used:,} texts that the fit did not see; ungraded.")

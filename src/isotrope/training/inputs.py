@@ -16,6 +16,8 @@ from isotrope.encoder.locate import is_bare, locate
 from isotrope.encoder.prompts import Prompts
 from isotrope.encoder.student import check_student
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
 from isotrope.preset.head import check_head
@@ -45,7 +47,7 @@ class RunSettings:
     output: str | Path | None = None
     preset: str | Path | None = None
     model: str | None = None
-    labels: str | Path | None = None
+    labels: str | Labels | None = None
     dev: str | Sequence[str] | None = None
     data: str | Path | None = None
     seed: int = 0
@@ -90,7 +92,9 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded."""
     preset = _preset(settings)
     data = settings.data or os.environ.get("ISOTROPE_DATA") or None
-    judging, selecting = named_pairs(settings.dev, preset.train.select, settings.labels, data)
+    searched = settings.labels if isinstance(settings.labels, Domain) else None
+    labels = "none" if isinstance(settings.labels, Domain) else settings.labels
+    judging, selecting = named_pairs(settings.dev, preset.train.select, labels, data)
     corpus = training_text(settings, preset)
     keys, processes = _settings_of(preset), process_count()
     if _draws_nothing(preset):  # then the batch of all processes together decides
@@ -101,7 +105,8 @@ def read_inputs(settings: RunSettings) -> RunInputs:
         "teachers": {label: [_checksum(model) for model in _models(table)] for label, table in preset.teachers.items()},
         "documents": corpus.key,
         "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
-        "labels": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()},
+        "labels": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()}
+        | ({searched.name: searched.checksum()} if searched else {}),
         "seed": settings.seed,
         "sentences": settings.sentences,
         "processes": processes,

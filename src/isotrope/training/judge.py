@@ -12,8 +12,11 @@ from isotrope.console.progress import watch
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import is_bare, public_name
 from isotrope.errors import UserError
+from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import in_words
 from isotrope.evaluation.sets.senteval import STS_TASKS
-from isotrope.evaluation.significance import compare
+from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import Sets, main_pairs, score, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.preset.head import head_classes
@@ -21,7 +24,7 @@ from isotrope.preset.outside import cited_by_loss
 from isotrope.preset.preset import Preset, component_classes
 from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, with_average
+from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, verdict_table, with_average
 from isotrope.report.tables import Table
 from isotrope.training.fit import TrainingOutcome
 from isotrope.training.folder import Time, only_cosines
@@ -30,7 +33,7 @@ from isotrope.training.processes import process_count, process_number
 
 AFTER = "the new model"
 COLUMNS = ("before", "after", "difference", "low", "high", "p")  # of the table
-WITHOUT_LABELS = "Give graded pairs (--labels FILE.tsv, or --data) to have it tested."
+WITHOUT_LABELS = "Give labels (--labels FILE, or --data) to have it tested."
 
 
 def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
@@ -86,6 +89,8 @@ def given_words(preset: Preset) -> str:
 def _verdict(plan: TrainingPlan) -> dict[str, Any]:
     """The verdict, and the scores behind it."""
     given, sets = given_words(plan.preset), plan.judging
+    if isinstance(plan.settings.labels, Domain):
+        return _searched(plan, plan.settings.labels, given)
     if not sets:
         verdict = Verdict.not_tested(before=given, after=AFTER, advice=WITHOUT_LABELS)
         return {"verdict": verdict.record(), "table": {}}
@@ -99,6 +104,18 @@ def _verdict(plan: TrainingPlan) -> dict[str, Any]:
         "before": score(sets, before),
         "after": score(sets, after),
     }
+
+
+def _searched(plan: TrainingPlan, domain: Domain, given: str) -> dict[str, Any]:
+    """The verdict of labelled queries. The model that was given is still there, so it is asked now."""
+    if process_number() != 0:
+        return {}
+    task = OwnTask(domain)
+    with watch("encoding", plan.console, in_words(domain)):
+        old, new = (task.score(model) for model in (load(plan.preset.encoder.backbone, frozen=True), plan.model))
+    found = compare_means(old, new)
+    verdict = Verdict.of(found, before=given, after=AFTER, judge=in_words(domain), measure="nDCG@10 × 100")
+    return {"verdict": verdict.record(), "table": {domain.name: {key: asdict(found)[key] for key in COLUMNS}}}
 
 
 SET = "set for this run"
@@ -125,10 +142,10 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         limits=list(_limits(plan)),
     )
     card = Card.of(preset.encoder.backbone).then(step, plan.model)
-    if not (comparison := result.get("comparison")):
-        return card
     verdict = Verdict.from_record(result["verdict"])
     verdict = replace(verdict, before=_before(card, verdict.before))
+    if not (comparison := result.get("comparison")):
+        return card.judged(verdict, verdict_table(verdict)) if verdict.scores else card
     how = [HOW_GRADED, HOW_TESTED, *([HEAD_KEPT] if "head" in result else [])]
     return card.judged(verdict, Table("", ["", *COMPARED], comparison_rows(with_average(comparison)), notes=how))
 

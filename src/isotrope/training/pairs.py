@@ -12,7 +12,7 @@ import numpy as np
 from isotrope.errors import UserError, one_of
 from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.known import data_folder
-from isotrope.evaluation.sets.labels import read_pairs
+from isotrope.evaluation.sets.labels import Labels, read_labels, read_pairs
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.sets.transfer import load_transfer
@@ -29,6 +29,7 @@ DEV_SETS = {
     "sickr": "SICKRelatedness",
 }
 TRANSFER_DEV = "transfer-dev"
+JUDGING = ("sts", "stsb", "stsb-dev", "none")  # sets that judge, by name
 SHIPPED_DEV = {*DEV_SETS, TRANSFER_DEV}  # these judge no run: see `judges`
 
 
@@ -89,11 +90,11 @@ def _dev_set(name: str, data: str | Path | None) -> Pairs:
 
 
 def judges(
-    labels: str | Path | None, dev: Mapping[str, Pairs], data: str | Path | None
+    labels: str | Pairs | None, dev: Mapping[str, Pairs], data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs]]:
     """The pairs that judge a run, and the dev sets that remain for the selection.
 
-    ``labels`` is ``sts`` (the seven test sets), ``stsb`` (its test split), a file, or ``none``. None splits the user's
+    ``labels`` is ``sts`` (the seven test sets), ``stsb`` (its test split), pairs, or ``none``. None splits the user's
     own dev pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well. So
     ``stsb-dev`` is only for figures that a paper draws from STS-B's dev pairs.
     """
@@ -106,26 +107,29 @@ def judges(
     if labels == "none":
         return {}, dict(dev)
     if labels is not None:
-        return {pairs.name: {"test": pairs} for pairs in [_own_labels(str(labels), dev)]}, dict(dev)
+        pairs = read_pairs(labels)
+        if pairs.checksum() in {each.checksum() for each in dev.values()}:
+            remedy = "leave labels out: then half of it selects, and half judges"
+            raise UserError(f"{pairs.name} both selects and judges", remedy)
+        return {pairs.name: {"test": pairs}}, dict(dev)
     kept, held = {}, {}
     for name, pairs in dev.items():
         order = Permutation(len(pairs), 0)[np.arange(len(pairs))]
-        kept[name], held[name] = (_take(pairs, np.sort(half)) for half in np.array_split(order, 2))
+        kept[name], held[name] = (pairs.rows(np.sort(half)) for half in np.array_split(order, 2))
     return {name: {"test": pairs} for name, pairs in held.items()}, kept
 
 
-def _own_labels(name: str, dev: Mapping[str, Pairs]) -> Pairs:
-    """The user's pairs that judge."""
-    if not (name.endswith((".tsv", ".csv")) or Path(name).is_file()):
-        raise UserError(f"labels = {name!r} is unknown", "choose a .tsv file, sts, stsb or none")
-    pairs = read_pairs(name)
-    if pairs.checksum() in {each.checksum() for each in dev.values()}:
-        raise UserError(f"{name} both selects and judges", "leave labels out: then half of it selects, and half judges")
-    return pairs
+def given_labels(labels: Any, columns: str | Sequence[str] | None = None) -> str | Labels | None:
+    """The labels that judge a run: a set's name as it is; anything else as `read_labels` reads it."""
+    if labels is None or (isinstance(labels, str) and labels in JUDGING):
+        return labels
+    if isinstance(labels, str) and not Path(labels).suffix and not Path(labels).exists():
+        raise UserError(f"labels = {labels!r} is unknown", one_of(labels, JUDGING, ", a file, or a folder"))
+    return read_labels(labels, columns)
 
 
 def named_pairs(
-    dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Path | None, data: str | Path | None
+    dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Pairs | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
     names: Sequence[str] | None = [dev] if isinstance(dev, str) else dev
@@ -136,7 +140,3 @@ def named_pairs(
         labels = "sts" if data else "none"
     judging, kept = judges(labels, dev_pairs(pair_names(names), data), data)
     return judging, {**kept, **({TRANSFER_DEV: _transfer_dev(data)} if TRANSFER_DEV in names else {})}
-
-
-def _take(pairs: Pairs, rows: np.ndarray[Any, Any]) -> Pairs:
-    return Pairs(pairs.name, [pairs.first[i] for i in rows], [pairs.second[i] for i in rows], pairs.gold[rows])

@@ -23,6 +23,7 @@ from isotrope.training.folder import KIND, RunFolder
 from isotrope.training.inputs import RunSettings, read_inputs
 from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
+from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
 from isotrope.training.processes import process_count, process_number, with_others
 
@@ -44,7 +45,8 @@ def train(
     *,
     preset: str | Path | None = None,
     model: GivenModel | None = None,
-    labels: str | Path | None = None,
+    labels: Any = None,
+    columns: str | Sequence[str] | None = None,
     dev: str | Sequence[str] | None = None,
     output: str | Path | None = None,
     data: str | Path | None = None,
@@ -73,8 +75,10 @@ def train(
         preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a sentence-embedding
             model, ``simcse`` for a raw language model.
         model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None: the preset's.
-        labels: graded pairs that judge the result: a .tsv file, ``sts`` (seven test sets), ``stsb``, ``none``. None
-            takes ``sts`` if a data folder is known, else half of the user's own dev pairs.
+        labels: what judges the result: labels of your own (see `isotrope.evaluation.sets.labels.read_labels`), ``sts``
+            (seven test sets), ``stsb``, ``none``. None takes ``sts`` if a data folder is known, else half of the
+            user's own dev pairs.
+        columns: the columns of such labels, in a table: "question,answer".
         dev: what chooses the checkpoint: pairs (``stsb``, ``sickr``, .tsv files), or ``transfer-dev``, the seven
             transfer tasks. With several, their mean chooses. ``none`` keeps the last checkpoint. None takes the
             preset's sets if a data folder is known, else ``none``.
@@ -110,7 +114,8 @@ def train(
             keep_duplicates=keep_duplicates,
         ),
         output=output, preset=preset, model=None if model is None else located(model),
-        labels=labels, dev=dev, data=data, seed=seed, sentences=sentences, overrides=tuple(overrides), prompt=prompt,
+        labels=given_labels(labels, columns), dev=dev, data=data, seed=seed, sentences=sentences,
+        overrides=tuple(overrides), prompt=prompt,
         prompt_name=prompt_name, positive_prompt=positive_prompt, teachers=_located(teachers or {}),
         held_out=held_out, log_to=tuple(log_to), restart=restart,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import datasets
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.labels import in_words, read_domain, read_labels, read_pairs
+from isotrope.evaluation.sets.labels import in_words, read_labels, read_pairs
 
 LINES = [f"sentence {n}\tanother {n}\t{n / 2}" for n in range(12)]
 TREC = {
@@ -55,8 +55,6 @@ def test_graded_pairs_are_read_as_they_are(tmp_path: Path) -> None:
     assert (pairs.name, len(pairs), in_words(pairs)) == ("own", 12, "12 graded pairs of own")
     assert (pairs.first[3], pairs.second[3]) == ("sentence 3", "another 3")
     np.testing.assert_array_equal(pairs.gold, np.arange(12) / 2)
-    with pytest.raises(UserError, match="12 graded pairs of own"):
-        read_domain(tmp_path / "own.tsv")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_tables_in_memory_are_read_like_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", [TREC, BEIR], ids=["trec", "beir"])
 def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, str]) -> None:
-    domain = read_domain(write(tmp_path / "shop", **layout))
+    domain = read_labels(write(tmp_path / "shop", **layout))
     assert (domain.name, in_words(domain)) == ("shop", "3 queries of shop")
     assert domain.queries == ["fruit", "mineral", "nothing"]
     assert domain.corpus == ["an apple", "a pear", "a stone"]
@@ -111,7 +109,7 @@ def test_a_folder_has_queries_and_judgements(tmp_path: Path, layout: dict[str, s
 def test_texts_with_classes(tmp_path: Path) -> None:
     write(tmp_path, mine__tsv="a\tx\nb\tx\nc\ty\nd\tx\n", mine__csv='label,text\nx,"a, b"\nx,b\ny,c\nx,d\n')
     for name, first in (("mine.tsv", "a"), ("mine.csv", "a, b")):
-        domain = read_domain(tmp_path / name)
+        domain = read_labels(tmp_path / name)
         assert (domain.name, domain.queries, domain.own) == ("mine", [first, "b", "c", "d"], True)
         np.testing.assert_array_equal(domain.grades.toarray()[0], [0, 1, 0, 1])
     with pytest.raises(UserError, match="4 queries of mine"):
@@ -120,10 +118,26 @@ def test_texts_with_classes(tmp_path: Path) -> None:
 
 def test_questions_with_answers(tmp_path: Path) -> None:
     write(tmp_path, mine__tsv="q1\ta1\nq2\ta2\nq3\ta1\n", named__csv="answer,n,question\na1,1,q1\na1,2,q2\na2,3,q3\n")
-    domain = read_domain(tmp_path / "mine.tsv")
+    domain = read_labels(tmp_path / "mine.tsv")
     assert (domain.queries, domain.corpus, domain.labels) == (["q1", "q2", "q3"], ["a1", "a2"], None)
     np.testing.assert_array_equal(domain.grades.toarray(), [[1, 0], [0, 1], [1, 0]])
-    assert read_domain(tmp_path / "named.csv").corpus == ["a1", "a2"]
+    assert read_labels(tmp_path / "named.csv").corpus == ["a1", "a2"]
+
+
+def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
+    write(tmp_path, triples__csv="anchor,positive,negative\nq1,a1,w1\nq2,4 cats,a1\n")
+    write(tmp_path, faq__csv="n,Frage,Antwort,falsch,Note\n1,q1,a1,w1,3\n2,q2,4 cats,a1,5\n")
+    domain = read_labels(tmp_path / "triples.csv")
+    assert (domain.queries, domain.corpus) == (["q1", "q2"], ["a1", "4 cats", "w1"])
+    np.testing.assert_array_equal(domain.grades.toarray(), [[1, 0, 0], [0, 1, 0]])
+    frame = pandas.read_csv(tmp_path / "faq.csv")
+    for source in (tmp_path / "faq.csv", frame, datasets.Dataset.from_pandas(frame)):
+        assert read_labels(source, "Frage, Antwort, falsch").corpus == domain.corpus
+        assert read_labels(source, ["Frage", "Antwort"]).corpus == ["a1", "4 cats"]
+    rows = [{"links": f"a {n}", "rechts": f"b {n}", "Note": n} for n in range(12)]
+    assert read_pairs(read_labels(pandas.DataFrame(rows), "links,rechts,Note")).gold.tolist() == [*range(12)]
+    with pytest.raises(UserError, match=r"has no column 'Fragen': choose from n, Frage, Antwort, falsch, Note"):
+        read_labels(tmp_path / "faq.csv", "Fragen,Antwort")
 
 
 @pytest.mark.parametrize(

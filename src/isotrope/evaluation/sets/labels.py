@@ -1,12 +1,14 @@
 """The user's labels, which judge models: `read_labels` is the one door, and it looks at what it is given.
 
     three columns, the last a number    graded pairs: first, second, score
+    three columns else                  triples: a question, its answer, and a text that is no answer
     two columns, few values in the last texts and their classes: text, label
     two columns else                    questions and their answers
     a folder                            corpus, queries and judgements (qrels), in the layout of TREC or of BEIR
 
 A table is a file (.tsv, .csv, .jsonl), a pandas DataFrame, a `datasets.Dataset` or a list of rows. A first line of a
-file may name the columns. If it holds names of `NAMED`, these columns are read and all others are passed over.
+file may name the columns. Where the caller names columns, or where the line holds names of `NAMED`, these columns are
+read and all others are passed over.
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ Row = tuple[str, Sequence[str]]  # its place, its cells
 
 FEWEST_PAIRS = 10  # below this many pairs a rank correlation is noise
 NAMED = (
-    ("first", "second", "score"), ("sentence1", "sentence2", "score"), ("text", "label"), ("question", "answer"),
-    ("query", "answer"),
+    ("first", "second", "score"), ("sentence1", "sentence2", "score"), ("anchor", "positive", "negative"),
+    ("text", "label"), ("question", "answer"), ("query", "answer"), ("anchor", "positive"),
 )  # fmt: skip
 
-_TABLE = "give a line for each pair (first, second, score), text (text, label) or question (question, answer)"
+_TABLE = (
+    "give a line for each pair (first, second, score), text (text, label), question (question, answer) or triple "
+    "(anchor, positive, negative)"
+)
 _FOLDER = (
     "give corpus.tsv and queries.tsv (id, tab, text) or .jsonl (_id, text, perhaps title), and qrels.txt "
     "(query, 0, text, grade) or qrels/test.tsv (query, text, grade)"
@@ -41,19 +46,24 @@ _FILL = "fill or delete the line"
 _QRELS = ("qrels.txt", "qrels.tsv", "qrels/test.tsv")
 
 
-def read_labels(source: Any) -> Labels:
+def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labels:
     """Read labels of any kind from a file, a folder or a table in memory. Labels that are read already come back.
 
     They are named after the file or folder; a table in memory is called "labels".
+
+    Args:
+        source: see above.
+        columns: names of the two or three columns of a table, in their order; a string names them with commas.
     """
     if isinstance(source, Pairs | Domain):
         return source
+    named = [name.strip() for name in (columns.split(",") if isinstance(columns, str) else columns or ())]
     if not isinstance(source, str | Path):
-        return _of_table("labels", "the labels", [*_rows_of(source)])
+        return _of_table("labels", "the labels", [*_rows_of(source)], named)
     path = Path(source)
     if not path.exists():
         raise UserError(f"{path} does not exist", "name a table of labels, or a folder with corpus, queries and qrels")
-    return read_judged(path) if path.is_dir() else _of_table(path.stem, str(path), [*_lines_of(path)])
+    return read_judged(path) if path.is_dir() else _of_table(path.stem, str(path), [*_lines_of(path)], named)
 
 
 def read_pairs(source: Any) -> Pairs:
@@ -61,14 +71,6 @@ def read_pairs(source: Any) -> Pairs:
     labels = read_labels(source)
     if not isinstance(labels, Pairs):
         raise UserError(f"{source} holds {in_words(labels)}", "give graded pairs: first, second, score")
-    return labels
-
-
-def read_domain(source: Any) -> Domain:
-    """`read_labels`, where only queries with something to find will do; UserError for graded pairs."""
-    labels = read_labels(source)
-    if not isinstance(labels, Domain):
-        raise UserError(f"{source} holds {in_words(labels)}", "give questions with answers, or texts with labels")
     return labels
 
 
@@ -104,15 +106,18 @@ def read_judged(folder: Path) -> Domain:
     return relevant(folder.name, queries, corpus, judged)
 
 
-def _of_table(name: str, where: str, rows: list[Row]) -> Labels:
+def _of_table(name: str, where: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     """What the rows are, by their columns."""
     if not rows:
         raise UserError(f"{where}: 0 rows", _TABLE)
     head = [cell.strip().lower() for cell in rows[0][1]]
-    names = next((names for names in NAMED if {*names} <= {*head}), None)
+    if missing := [column for column in asked if column.lower() not in head]:
+        raise UserError(f"{rows[0][0]} has no column {missing[0]!r}", f"choose from {', '.join(rows[0][1])}")
+    known = next((names for names in NAMED if {*names} <= {*head}), ())
+    names = [column.lower() for column in asked] or list(known)
     chosen = [head.index(column) for column in names] if names else range(len(head))
     if len(chosen) not in (2, 3):
-        raise UserError(f"{rows[0][0]}: {len(head)} column(s) instead of 2 or 3", _TABLE)
+        raise UserError(f"{rows[0][0]}: {len(chosen)} column(s) instead of 2 or 3", f"{_TABLE}, or name them (columns)")
     if names or (len(head) == 3 and _is_word(head[2])):
         rows = rows[1:]
     cut: list[Row] = []
@@ -123,11 +128,12 @@ def _of_table(name: str, where: str, rows: list[Row]) -> Labels:
         for column, cell in zip(names or ("first", "second"), cut[-1][1], strict=False):
             if not cell and column != "score":
                 raise UserError(f"{place}: the {column} cell is empty", _FILL)
-    if len(chosen) == 3:
+    triples = len(chosen) == 3 and bool(names) and (names[2] == "negative" or (asked and not _is_number(cut)))
+    if len(chosen) == 3 and not triples:
         return _graded(name, where, cut)
-    texts, others = [cells[0] for _, cells in cut], [cells[1] for _, cells in cut]
+    texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
     classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
-    return same_class(name, texts, others) if classes else _answered(name, texts, others)
+    return same_class(name, texts, others) if classes and not wrong else _answered(name, texts, others, wrong)
 
 
 def _graded(name: str, where: str, rows: list[Row]) -> Pairs:
@@ -139,14 +145,21 @@ def _graded(name: str, where: str, rows: list[Row]) -> Pairs:
     return Pairs(name, [cells[0] for _, cells in rows], [cells[1] for _, cells in rows], np.array(scores))
 
 
-def _answered(name: str, questions: list[str], answers: list[str]) -> Domain:
-    """Each question finds its answers among all answers."""
-    if len({*answers}) < 2:
-        raise UserError(f"{name}: {len({*answers})} answer(s)", "give at least two, or there is nothing to search")
+def _answered(name: str, questions: list[str], answers: list[str], wrong: list[str]) -> Domain:
+    """Each question finds its answers among all answers and all that is wrong."""
+    texts = dict.fromkeys([*answers, *wrong])
+    if len(texts) < 2:
+        raise UserError(f"{name}: {len(texts)} answer(s)", "give at least two, or there is nothing to search")
     grades = dict.fromkeys(zip(questions, answers, strict=True), 1)
-    return relevant(
-        name, dict(zip(questions, questions, strict=True)), dict(zip(answers, answers, strict=True)), grades
-    )
+    return relevant(name, {question: question for question in questions}, {text: text for text in texts}, grades)
+
+
+def _is_number(rows: Sequence[Row]) -> bool:
+    """Whether the first row's last cell is a number: then the rows are graded."""
+    try:
+        return bool(rows) and float(rows[0][1][2]) is not None
+    except ValueError:
+        return False
 
 
 def _is_word(cell: str) -> bool:

@@ -26,6 +26,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    def rows(self, places: npt.NDArray[np.int64]) -> Pairs:
+        """Those at these places (n,)."""
+        first, second = ([texts[place] for place in places] for texts in (self.first, self.second))
+        return Pairs(self.name, first, second, self.gold[places])
+
     def checksum(self) -> str:
         """xxh3 (128 bits, hexadecimal) of the sentences and scores, in their order."""
         total = xxhash.xxh3_128(json.dumps([self.first, self.second]).encode())
