@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from conftest import sentences
 from isotrope import Objective, component, load
-from isotrope.contract import gradient_cache
+from isotrope.contract import features as reading
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.infonce import InfoNCE
 from isotrope.types import Batch
@@ -107,14 +107,14 @@ def test_dropout_is_the_same_in_both_runs(
         model[0].auto_model.activation_checkpointing_enable()
     objective = build_objective(read_preset("simcse"), model)
     features = columns(model, 1)
-    torch_checkpoint = gradient_cache.checkpoint
+    torch_checkpoint = reading.checkpoint
     found = cached(objective, features)
     after = torch.rand(3)
-    monkeypatch.setattr(gradient_cache, "checkpoint", _one_graph)
+    monkeypatch.setattr(reading, "checkpoint", _one_graph)
     expected = cached(objective, features)
     assert torch.equal(after, torch.rand(3)), "backward leaves torch's generator where forward left it"
     assert difference(found, expected) < 1e-6
-    monkeypatch.setattr(gradient_cache, "checkpoint", partial(torch_checkpoint, preserve_rng_state=False))
+    monkeypatch.setattr(reading, "checkpoint", partial(torch_checkpoint, preserve_rng_state=False))
     assert difference(cached(objective, features), expected) > 1e-3
 
 

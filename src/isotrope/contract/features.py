@@ -1,4 +1,4 @@
-"""What the encoder reads: the features of several passes, erased parts of its embeddings, and other positions."""
+"""What the encoder reads: several passes, erased parts of its embeddings, other positions; at once, or in parts."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from isotrope.errors import UserError
@@ -86,6 +87,36 @@ def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = 
     with _layer_erased(encoder, features):
         given = model(features)
     return tuple(given[name] for name in wanted)
+
+
+def read_in_parts(
+    model: nn.Module, features: dict[str, Any], size: int | None, wanted: Sequence[str] = (EMBEDDING,)
+) -> tuple[Tensor, ...]:
+    """`outputs`, ``size`` rows at a time, by gradient caching; None or N <= size: all at once.
+
+    Gao et al., RepL4NLP 2021 (GradCache), https://arxiv.org/abs/2101.06983. The parts go through the encoder one after
+    another, and only what is wanted of them is kept. The loss is computed from all. Backward encodes each part once
+    more, with the random state and the precision that it had. This is torch's checkpoint with the whole encoder as its
+    segment. So it works for every loss, with scaling, accumulation, several processes, and checkpoints inside the
+    encoder.
+    """
+    count = len(features["input_ids"])
+    if size is None or count <= size:
+        return outputs(model, features, wanted)
+    if features["input_ids"].is_mps:
+        remedy = "leave it out, or train on a CPU or a CUDA device"
+        raise UserError(f"mini_batch_size = {size} cannot repeat its dropout on an Apple GPU", remedy)
+    parts = []
+    for start in range(0, count, size):
+        # Weights cast by autocast would be shared by all parts, and their gradients be summed in half precision.
+        torch.clear_autocast_cache()
+        part = {key: value[start : start + size] for key, value in features.items() if isinstance(value, Tensor)}
+        parts.append(checkpoint(_outputs, model, features | part, wanted, use_reentrant=False))
+    return tuple(torch.cat(each) for each in zip(*parts, strict=True))
+
+
+def _outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str]) -> tuple[Tensor, ...]:
+    return outputs(model, dict(features), wanted)  # the encoder's modules write into it, and it is read again
 
 
 def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextManager[None]:

@@ -45,7 +45,7 @@ class Objective(Described, Stepping):
             depend on the process too.
         context: what components are built with, by their ``build(context)``. The default is what the student tells.
         mini_batch_size: sentences that go through the encoder at a time; each pass counts. Loss and gradients stay
-            those of the whole batch (`isotrope.contract.gradient_cache`). It costs a second forward. None: all.
+            those of the whole batch (`isotrope.contract.features.read_in_parts`). It costs a second forward. None: all.
 
     Raises:
         UserError: the model, a component or a setting is not possible. In the first training step: the data cannot be

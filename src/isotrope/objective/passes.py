@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from isotrope.contract.features import EMBEDDING, STATES, in_rows, stacked, whole
-from isotrope.contract.gradient_cache import read_in_parts
+from isotrope.contract.features import EMBEDDING, STATES, in_rows, read_in_parts, stacked, whole
 from isotrope.types import Reading, TokenStep
 
 TextColumn = dict[str, Any]  # one text column of a batch: input_ids (N, L), attention_mask (N, L), …

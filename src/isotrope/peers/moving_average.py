@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
-from isotrope.contract.gradient_cache import read_in_parts
+from isotrope.contract.features import read_in_parts
 from isotrope.contract.moving import decay_at, follow
 from isotrope.types import Fraction, Whole
 

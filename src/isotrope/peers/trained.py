@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged
-from isotrope.contract.gradient_cache import read_in_parts
+from isotrope.contract.features import read_in_parts
 
 
 class Trained(WithState):
