@@ -126,7 +126,7 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
             {"positive_prompt": "p"},
             "positive_prompt has no effect .* positives only from a column",
         ),
-        ("rankcse-listnet", {}, "is a preset, which is not trained yet: train it, then add --teacher"),
+        ("rankcse-listnet", {}, "is a preset, which is not trained yet: add --train-teachers"),
         ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
         (
             "simcse",

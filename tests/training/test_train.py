@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 import isotrope
 from conftest import sentences
 from datasets import Dataset
+from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
@@ -128,6 +129,19 @@ def test_each_file_is_opened_once(tiny_model: Path, corpus_file: Path, cached: P
     small_run(tiny_model, corpus_file, tmp_path / "run", **SHORT)
     opened_by_test.clear()
     assert opened.count(str(corpus_file)) == 1
+
+
+def test_a_teacher_that_is_a_preset_is_trained_first(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    """As if it had been trained by itself and named; the same call goes on with both."""
+    given = {"preset": "rankcse-listnet", "labels": "none", "dev": "none", "sentences": 64}
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", train_teachers=True, **given)
+    teacher = tmp_path / "run.teachers" / "simcse" / "model"
+    assert json.loads((teacher.parent / "result.json").read_text())["preset"] == "simcse"
+    named = small_run(tiny_model, corpus_file, tmp_path / "named", teachers={"simcse": teacher}, **given)
+    assert model_checksum(run.model) == model_checksum(named.model)
+    before = (tmp_path / "run" / "result.json").stat().st_mtime_ns
+    small_run(tiny_model, corpus_file, tmp_path / "run", train_teachers=True, **given)
+    assert (tmp_path / "run" / "result.json").stat().st_mtime_ns == before
 
 
 def test_text_that_changes_under_a_training_ends_it(

@@ -119,23 +119,32 @@ def _preset(settings: RunSettings) -> Preset:
     given = {"backbone": settings.model, "prompt": settings.prompt, "prompt_name": settings.prompt_name}
     given["positive_prompt"] = settings.positive_prompt
     chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
-    preset = _with_teachers(
-        read_preset(settings.preset or fitting_preset(settings.model), [*settings.overrides, *chosen]),
-        settings.teachers,
-    )
+    preset = _chosen(settings, chosen)
     check_third_parties(preset)
     check_head(preset)
     check_fsdp(preset)
     backbone = preset.encoder.backbone
     for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
         if name in preset_names():
-            needed = "--model RUN/model" if name == backbone else f"--teacher {name}=RUN/model"
-            raise UserError(f"{name} is a preset, which is not trained yet", f"train it, then add {needed}")
+            remedy = f"add --train-teachers to train it first, or --teacher {name}=RUN/model if you have it"
+            remedy = "train it, then add --model RUN/model" if name == backbone else remedy
+            raise UserError(f"{name} is a preset, which is not trained yet", remedy)
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
     _refuse_without_effect(settings, preset)
     return preset
+
+
+def _chosen(settings: RunSettings, more: Iterable[str] = ()) -> Preset:
+    preset = read_preset(settings.preset or fitting_preset(settings.model), [*settings.overrides, *more])
+    return _with_teachers(preset, settings.teachers)
+
+
+def untrained_teachers(settings: RunSettings) -> list[str]:
+    """The presets among a preset's teachers: they name models that nobody has trained yet."""
+    named = [model for table in _chosen(settings).teachers.values() for model in _models(table)]
+    return [name for name in dict.fromkeys(named) if name in preset_names()]
 
 
 def fitting_preset(model: str | None) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 
 import isotrope.text
 from isotrope.console.plain import plain_console
@@ -20,7 +22,7 @@ from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
-from isotrope.training.inputs import RunSettings, read_inputs
+from isotrope.training.inputs import RunSettings, read_inputs, untrained_teachers
 from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
@@ -57,6 +59,7 @@ def train(
     prompt_name: str | None = None,
     positive_prompt: str | None = None,
     teachers: Mapping[str, GivenModel | Sequence[GivenModel]] | None = None,
+    train_teachers: bool = False,
     text: str | None = None,
     title: str | None = None,
     held_out: int = 0,
@@ -91,6 +94,8 @@ def train(
         prompt_name: the same, by the name of one of the model's own prompts.
         positive_prompt: words before positives and hard negatives; None: as before all texts.
         teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
+        train_teachers: train the presets among the teachers first, on the same text and from the same model. Their
+            folders are in ``OUTPUT.teachers``.
         text: the column of the texts, in tables; None: ``text``, or the only one of strings.
         title: the column of the documents' titles, in tables; None: ``title`` if there is one.
         held_out: random documents to leave out of training: `isotrope.text.collection.Documents.split` with this seed.
@@ -119,7 +124,25 @@ def train(
         prompt_name=prompt_name, positive_prompt=positive_prompt, teachers=_located(teachers or {}),
         held_out=held_out, log_to=tuple(log_to), restart=restart,
     )  # fmt: skip
-    return run_training(settings, console)
+    taught = _trained_teachers(settings, console) if train_teachers else {}
+    return run_training(replace(settings, teachers={**settings.teachers, **_located(taught)}), console)
+
+
+def _trained_teachers(settings: RunSettings, console: Console | None) -> dict[str, SentenceTransformer]:
+    """Name of a preset -> the teacher that was trained with it, if the preset of the student names any."""
+    if process_count() > 1:
+        raise UserError("train_teachers needs one process", "train the teachers by themselves, and name them")
+    names, trained = untrained_teachers(settings), dict[str, SentenceTransformer]()
+    shown = console or plain_console()
+    shared = tuple(setting for setting in settings.overrides if setting.startswith(("train.", "encoder.")))
+    for place, name in enumerate(names, start=1):
+        shown.print(f"training {place} of {len(names) + 1}: the teacher {name}")
+        output = settings.output and Path(f"{settings.output}.teachers", name)
+        teacher = replace(settings, preset=name, output=output, overrides=shared, labels="none", teachers={})
+        trained[name] = run_training(teacher, console).model
+    if names:
+        shown.print(f"training {len(names) + 1} of {len(names) + 1}: the student")
+    return trained
 
 
 def _located(teachers: Mapping[str, GivenModel | Sequence[GivenModel]]) -> dict[str, list[str]]:
