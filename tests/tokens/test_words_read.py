@@ -21,8 +21,9 @@ from isotrope.errors import UserError
 from isotrope.objective.passes import encode_columns
 from isotrope.tokens.negate import Negate
 from isotrope.tokens.phrase import Phrase, phrases
+from isotrope.tokens.template import hide_text, reframe
 from isotrope.views.denoised import Denoised
-from token_batches import read, seeded
+from token_batches import features, read, seeded
 
 
 def test_words_of_anchors_alone_are_hidden(tiny_model: Path) -> None:
@@ -144,6 +145,18 @@ def test_a_part_of_a_word_is_no_stop_word() -> None:
     assert marks == [[0, 0, 1, 1, 1, 0, 0, 0], [0, 0, 1, 0, 1, 1, 0, 0]], "the river, «the·ory»; river, «new·ory»"
     with pytest.raises(UserError, match="the model has no word"):
         Phrase().build(BuildContext(tokenizer=SimpleNamespace(mask_token_id=None)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans(), st.integers(1, 3), st.integers(1, 3))
+def test_frames_by_loops(counts: list[int], left: bool, before: int, behind: int) -> None:
+    batch = features(counts, left)
+    first, last = torch.arange(100, 100 + before), torch.arange(200, 200 + behind)
+    ids, mask = reframe(batch["input_ids"], batch["attention_mask"], (1, 1), (first, last))
+    found = read({"input_ids": ids, "attention_mask": mask})
+    assert found == [[*first.tolist(), *tokens[1:-1], *last.tolist()] for tokens in read(batch)]
+    bare = read({"input_ids": ids, "attention_mask": hide_text(mask, before, behind)})
+    assert bare == [[*first.tolist(), *last.tolist()]] * len(counts)
 
 
 def test_another_template_is_what_the_tokenizer_makes_of_it(tiny_model: Path) -> None:
