@@ -11,7 +11,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	# what is never imported need not be compiled: that would double the time. torch comes first and by its exact version: asked for by range, the newest build with gigabytes of CUDA would come
+	@# what is never imported need not be compiled: that would double the time. torch comes first and by its exact version: asked for by range, the newest build with gigabytes of CUDA would come
 	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	touch $(STAMP)

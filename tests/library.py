@@ -49,4 +49,5 @@ def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
         "table": {"keep": {"a": 0.2, "b": 0.3}, "soft": {"a": 0.4, "b": 0.3}, "<b>odd": {"a": 0.1, "b": 0.1}},
         "gains": {"soft": gain, "<b>odd": {**gain, "gain": -0.15, "p": 1.0, "allowed": False}},
         "similarity": None,
+        "searched": None,
     } | more

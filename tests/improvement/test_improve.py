@@ -69,6 +69,9 @@ def test_the_best_candidate_is_a_plain_model_with_its_evidence(
     assert (found.verdict.word, found.verdict.judge) == ("better", "70 of your own documents")
     assert found.verdict.p <= 0.05
     assert float(found.table.loc["keep", "title → body"]) == found.record["table"]["keep"]["title → body"]
+    searched = found.record["searched"]
+    assert searched["queries"] == 70
+    assert searched["first"][0] < searched["first"][1], "as the scores say"
     saved = found.save(tmp_path / "saved")
     np.testing.assert_allclose(
         SentenceTransformer(str(saved), device="cpu").encode(["the king"]), found.model.encode(["the king"]), atol=1e-6

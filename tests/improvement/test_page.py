@@ -18,9 +18,10 @@ from library import race_record, write_library
 def test_the_table_has_every_candidate_the_best_mean_first() -> None:
     table = candidates_table(race_record())
     assert [row[0] for row in table.rows] == ["→ soft", "keep", "<b>odd"]
-    assert table.header == ["candidate", "a", "b", "mean", "gain", "95 %", "p"]
-    assert table.rows[0][1:] == ["40.00", "30.00", "35.00", "+10.00", "+5.00 … +15.00", "0.001"]
-    assert table.rows[1][4:] == ["", "", ""]
+    assert table.header == ["candidate", "mean", "gain", "95 %", "p", "a", "b"]
+    assert table.rows[0][1:] == ["35.00", "+10.00", "+5.00 … +15.00", "0.001", "40.00", "30.00"]
+    assert table.rows[1][2:5] == ["", "", ""]
+    assert table.mark(0, 1) == "best"
     assert "a: 60 documents" in table.notes
 
 
@@ -43,6 +44,10 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     ):
         assert words in html
     assert "Use the new model: it scores 35.0 of 100, before 25.0, judged by 60 of your own documents." in html
+    shown = [{"query": "a ship", "before": ["a car"], "after": ["→ ✓ a boat"]}]
+    found = choice_page(race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})).html()
+    assert "in 62 of 100 searches among your documents the right text comes first, before in 55." in found
+    assert "→ ✓ a boat" in found
     assert html.count("<rect") == len(race_record()["gains"])
     assert "stopped before its end" in choice_page(race_record(finished=False)).html()
     empty = choice_page(race_record("keep", table={}, gains={})).html()

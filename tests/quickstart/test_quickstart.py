@@ -16,7 +16,7 @@ from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut
 from isotrope.errors import Stopped, UserError
-from isotrope.quickstart.run import FIRST, MRR, PLAN, READ, WHITENED, quickstart, quickstart_page, ranked, shipped_pages
+from isotrope.quickstart.run import FIRST, MRR, PLAN, READ, WHITENED, quickstart, quickstart_page, shipped_pages
 from isotrope.report.outcome import Outcome
 
 PAGES = shipped_pages()[:200]
@@ -62,9 +62,10 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
         with cut(model, READ):
             queries = model.encode(asked)
             pages = model.encode([f"{page['title']} {page['text']}" for page in PAGES])
-        ranks, hits = ranked(queries, pages, right)
-        assert row[MRR] == pytest.approx(np.mean(ranks), abs=0.01)
-        assert row[FIRST] == pytest.approx(np.mean(hits[:, 0] == right), abs=0.02)
+        cosines = model.similarity(queries, pages).numpy()
+        places = 1 + (cosines > cosines[np.arange(len(right)), right][:, None]).sum(axis=1)
+        assert row[MRR] == pytest.approx(np.mean(np.where(places <= 10, 1 / places, 0)), abs=0.01)
+        assert row[FIRST] == pytest.approx(np.mean(places == 1), abs=0.02)
         assert (WHITENED in row) == (name != "improve")
     verdict = finished.verdict
     assert verdict.scores == tuple(record["table"][name][MRR] for name in ("isotrope/tiny", "improve"))
@@ -76,12 +77,8 @@ def test_no_question_is_learnt_from_and_the_report_shows_them(finished: Outcome)
     assert rows == [{"title": page["title"], "text": page["text"]} for page in PAGES], "no question, no name"
     page = (finished.folder / "report.html").read_text()
     assert page == quickstart_page(finished.record).html()
-    for words in ("soft whitening", FIRST, "RankCSE", finished.record["shown"][0]["question"][:30]):
+    for words in ("soft whitening", FIRST, "RankCSE", finished.record["shown"][0]["query"][:30]):
         assert words in page
-    for of in finished.record["shown"]:
-        before, after = (any("✓" in hit for hit in hits) for hits in of["found"])
-        assert before != after
-        assert [hit for hit in of["found"][1] if not hit.startswith("→ ") and hit not in of["found"][0]] == []
 
 
 def test_the_same_call_gives_the_same_result_and_makes_a_deleted_model_again(finished: Outcome, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank, shares_behind
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import Comparison, compare_draws, compare_means
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
@@ -43,6 +44,13 @@ class SelfMadeTask:
         """A: how many candidates are an answer."""
         return len(np.unique(self.answers))
 
+    @property
+    def domain(self) -> Domain:
+        """The queries and what each shall find."""
+        shape = len(self.queries), len(self.candidates)
+        grades = csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.answers)), shape=shape)
+        return Domain(self.name, self.queries, self.candidates, grades)
+
     def part(self, count: int) -> SelfMadeTask:
         """At most ``count`` of the answers, evenly spread, with all their queries, as the only candidates."""
         answers = np.unique(self.answers)
@@ -60,12 +68,10 @@ class SelfMadeTask:
         With ``all_places``, the share of the other candidates that come behind the answer: 0.5 is chance.
         """
         embedded = Embedded(encoder, self.texts)
-        shape = len(self.queries), len(self.candidates)
-        grades = csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.answers)), shape=shape)
         if self.all_places:
             scores = shares_behind(embedded(self.queries), embedded(self.candidates), self.answers)
         else:
-            ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), grades, CUTOFF)
+            ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), self.domain.grades, CUTOFF)
             scores = reciprocal_rank(ranked, CUTOFF)
         _, place = np.unique(self.answers, return_inverse=True)
         return np.asarray(np.bincount(place, scores) / np.bincount(place))

@@ -21,11 +21,13 @@ from isotrope.encoder.locate import check_hub, is_bare, locate
 from isotrope.encoder.origin import Base
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Notes
 from isotrope.improvement.candidates import POST_STEPS, Start, raw_poolings, recipes
-from isotrope.improvement.decide import AS_IS, choose_candidate, mean_score, race_verdict
+from isotrope.improvement.decide import AS_IS, choose_candidate, judging, mean_score, race_verdict
+from isotrope.improvement.examples import MOST, searched
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
     Judges,
@@ -224,10 +226,20 @@ class _Work:
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
         self.guards, seconds = affordable_pairs(self.guards, race.clock.seconds, race.notes.speed)
-        seconds += SAVING + words_read(race.fitted_on) / race.notes.speed
+        words, search = words_read(race.fitted_on), self._search(race)
+        if search:
+            words += 2 * words_read([*search.queries, *search.corpus])
+        seconds += SAVING + words / race.notes.speed
         race.clock.kept_back = min(seconds, race.clock.seconds / 4)
         for line in race.told:
             self.console.print(line)
+
+    def _search(self, race: Race) -> Domain | None:
+        """The searches of which some are shown; None: graded pairs judge, and nothing is searched."""
+        shown = judging(task.name for task in race.tasks)[0]
+        task = next(task for task in race.tasks if task.name == shown)
+        some = task if len(task.texts) <= MOST else task.part(task.size * MOST // len(task.texts))
+        return getattr(some, "domain", None)
 
     def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
         self.opened.check()  # what changed may have been trained on by its own judges
@@ -243,6 +255,7 @@ class _Work:
         verdict = race_verdict(
             race.scores, gains, choice, model=name, judge=judge, measure=measure, needed=race.needed()
         )
+        search = self._search(race)
         self.console.print(f"saving the model: {choice}")
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
@@ -257,6 +270,7 @@ class _Work:
                 general_change(before, after, self.guards if finished else shipped_pairs())
                 if choice != AS_IS else None
             ),
+            "searched": searched(before, after, search) if search and finished and choice != AS_IS else None,
             "environment": environment(),
         }  # fmt: skip
         card = choice_card(race, record, after)

@@ -12,6 +12,7 @@ from isotrope.components.citations import cited_keys
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.candidates import Trial, linear_step
 from isotrope.improvement.decide import AS_IS, judging
+from isotrope.improvement.examples import examples_table
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
 from isotrope.report.bars import interval_bars
@@ -29,7 +30,7 @@ PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness":
 
 
 def candidates_table(record: Mapping[str, Any], title: str = "All candidates, the best mean first") -> Table:
-    """A row a candidate: its scores × 100 on each task, their mean, the gain over the model as it is, 95 %, p."""
+    """A row a candidate: the mean × 100, the gain over the model as it is with 95 % and p, and each task."""
     table, gains = record["table"], record["gains"]
     tasks = list(table[AS_IS])
     judges = judging(tasks)
@@ -44,12 +45,13 @@ def candidates_table(record: Mapping[str, Any], title: str = "All candidates, th
             else [""] * 3
         )
         scores = [f"{100 * table[name][task]:.2f}" for task in tasks]
-        rows.append([("→ " if name == record["choice"] else "") + name, *scores, f"{100 * means[name]:.2f}", *told])
+        rows.append([("→ " if name == record["choice"] else "") + name, f"{100 * means[name]:.2f}", *told, *scores])
     columns = [[table[name][task] for name in order] for task in tasks]
-    columns.append([means[name] for name in order])
+    marks = best_marks([[means[name] for name in order]], [False])
+    marks |= best_marks(columns, [False] * len(columns), first=5)
     notes = ["→ marks the choice. " + RULE, *record["judged_by"]]
-    header = ["candidate", *tasks, "mean", "gain", "95 %", "p"]
-    return Table(title, header, rows, best_marks(columns, [False] * len(columns)), notes=notes)
+    header = ["candidate", "mean", "gain", "95 %", "p", *tasks]
+    return Table(title, header, rows, marks, notes=notes)
 
 
 def choice_page(record: Mapping[str, Any]) -> Page:
@@ -61,22 +63,33 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     drawn = interval_bars(bars, record["choice"])
     return Page(
         title=f"Improve: {record['model']}",
-        lead=[what_to_do(verdict), *_lead(record)],
+        lead=[what_to_do(record), *_lead(record)],
         verdict=verdict,
-        tables=[*_switch(verdict), *([candidates_table(record)] if record["table"] else [])],
+        tables=[*_shown(record), *_switch(verdict), *([candidates_table(record)] if record["table"] else [])],
         figures=[PageFigure("gains", "Gain of every candidate", drawn, caption)] if bars else [],
         details=_left_out(record),
     )
 
 
-def what_to_do(verdict: Verdict) -> str:
+def what_to_do(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
+    verdict, found = Verdict.from_record(record["verdict"]), record["searched"]
     if verdict.scores is None:
         return "Keep your model: nothing could be tested."
-    old, new = (f"{100 * score:.1f}" for score in verdict.scores)
-    if verdict.word == "better":
-        return f"Use the new model: it scores {new} of 100, before {old}, judged by {verdict.judge}."
-    return "Keep your model: no candidate was found to be better."
+    if verdict.word != "better":
+        return "Keep your model: no candidate was found to be better."
+    old, new = (round(100 * share) for share in (found["first"] if found else (0, 0)))
+    if new > old:
+        found_first = f"in {new} of 100 searches among your documents the right text comes first, before in {old}."
+        return f"Use the new model: {found_first}"
+    old_score, new_score = (f"{100 * score:.1f}" for score in verdict.scores)
+    return f"Use the new model: it scores {new_score} of 100, before {old_score}, judged by {verdict.judge}."
+
+
+def _shown(record: Mapping[str, Any]) -> list[Table]:
+    """Searches as both models answer them; nothing if the model is kept."""
+    found = record["searched"]
+    return [examples_table(found["shown"])] if found and found["shown"] else []
 
 
 def _switch(verdict: Verdict) -> list[Table]:

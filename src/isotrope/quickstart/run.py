@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from rich.console import Console
+from scipy.sparse import csr_array
 from sentence_transformers import SentenceTransformer
 
 from isotrope.console.plain import plain_console
@@ -26,9 +25,12 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import files_checksum
 from isotrope.encoder.embed import Vectors, cut, search_vectors
+from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.candidates import POST_STEPS, linear_step
+from isotrope.improvement.examples import examples, examples_table, first_hits
 from isotrope.improvement.improve import improve
 from isotrope.improvement.page import candidates_table
 from isotrope.report.outcome import MODEL, REPORT, Outcome
@@ -39,11 +41,11 @@ from isotrope.store.job import Job
 from isotrope.store.records import Record
 from isotrope.training.processes import environment
 from isotrope.training.train import train
+from isotrope.types import Vector
 
 KIND, START, POOLING = "quickstart", "isotrope/tiny", "first_last"
 THREADS = 2  # on every machine: sums in another order would give other figures
 READ = 64  # tokens of a page that the judged models read
-SHOWN, HITS = 5, 3  # questions, and pages that each finds
 # As in the study that compares the methods on this model (studies/first.toml): equal for both.
 SETTINGS = (
     f"encoder.pooling={POOLING}", "terms.infonce.temperature=0.2", "train.batch_size=64", "train.epochs=1",
@@ -140,14 +142,8 @@ def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
         [name, *("included" if score is None else f"{100 * score:.2f}" for score in row)]
         for name, row in zip(names.values(), scores, strict=True)
     ]
-    shown = [[fill(of["question"], 40), *("\n".join(hits) for hits in of["found"])] for of in record["shown"]]
-    return [
-        Table(f"{record['questions']:,} questions search {record['documents']:,} pages, × 100", ["", *COLUMNS], rows),
-        Table(
-            "Questions that only one model answers; ✓ the right page, → a new one",
-            ["question", "before", "after"], shown, words=3,
-        ),
-    ]  # fmt: skip
+    title = f"{record['questions']:,} questions search {record['documents']:,} pages, × 100"
+    return [Table(title, ["", *COLUMNS], rows), examples_table(record["shown"], between=" · ")]
 
 
 def _made(
@@ -178,40 +174,29 @@ def _made(
             model, documents, output=job.folder / "improved", plan=plan["improve"], seed=seed, console=quiet
         )
     models["improve"] = found.model
-    asked, texts = [row["asked"] for row in rows if row["asked"]], [f"{row['title']} {row['text']}" for row in rows]
-    right = np.array([place for place, row in enumerate(rows) if row["asked"]])
-    console.print(f"judging all models by {len(right):,} questions that none has seen")
+    texts, asked = [f"{row['title']} {row['text']}" for row in rows], [row["asked"] for row in rows if row["asked"]]
+    right = [place for place, row in enumerate(rows) if row["asked"]]
+    grades = csr_array((np.ones(len(right)), (np.arange(len(right)), right)), shape=(len(right), len(rows)))
+    domain = Domain("questions", asked, [row["name"] for row in rows], grades)
+    console.print(f"judging all models by {len(asked):,} questions that none has seen")
     table, ranks, hits = dict[str, dict[str, float]](), {}, {}
     for name, encoder in models.items():
         with watch("judging", console, name), cut(encoder, READ):
             queries, pages = search_vectors(encoder, asked, texts)
-        ranks[name], hits[name] = ranked(queries, pages, right)
+        ranks[name], hits[name] = _ranks(queries, pages, domain), first_hits(queries, pages)
         table[name] = {MRR: float(np.mean(ranks[name])), FIRST: float(np.mean(ranks[name] == 1))}
         if name != "improve":
             mean, matrix = linear_step(POST_STEPS["full whitening"]).linear(np.asarray(pages, dtype=np.float64))
-            whitened, _ = ranked((queries - mean) @ matrix, (pages - mean) @ matrix, right)
+            whitened = _ranks((queries - mean) @ matrix, (pages - mean) @ matrix, domain)
             table[name][WHITENED] = float(np.mean(whitened))
     verdict = Verdict.of(
         compare_means(ranks[model], ranks["improve"], seed=seed), before=model, after=found.choice,
-        judge=f"{len(right):,} questions that no candidate has seen", measure="MRR@10 × 100",
+        judge=f"{len(asked):,} questions that no candidate has seen", measure="MRR@10 × 100",
     )  # fmt: skip
-    old, new = hits[model], hits["improve"]
-    answered = [(each == right[:, None]).any(axis=1) for each in (old, new)]
-    changed = np.flatnonzero(answered[0] != answered[1])
-    some = changed[np.linspace(0, len(changed) - 1, min(SHOWN, len(changed))).astype(int)]
-
-    def named(at: int, pages: npt.NDArray[np.int64], known: npt.NDArray[np.int64]) -> list[str]:
-        return [
-            f"{'' if page in known else '→ '}{rows[page]['name']}{' ✓' if page == right[at] else ''}" for page in pages
-        ]
-
     record = {
         "model": model, "choice": found.choice, "verdict": asdict(verdict), "documents": len(rows),
-        "questions": len(right), "seed": seed, "steps": plan["steps"], "table": table,
-        "shown": [
-            {"question": asked[at],
-             "found": [named(at, old[at], old[at]), named(at, new[at], old[at])]} for at in some
-        ],
+        "questions": len(asked), "seed": seed, "steps": plan["steps"], "table": table,
+        "shown": examples(domain, hits[model], hits["improve"]),
         "improved": found.record, "seconds": time.monotonic() - began, "environment": environment(),
     }  # fmt: skip
     found.save(job.folder / MODEL)
@@ -219,11 +204,6 @@ def _made(
     return job.finish(record)
 
 
-def ranked(
-    queries: Vectors, pages: Vectors, right: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Of each question (Q,) the reciprocal rank of its page if that is among ten, else 0; its first pages (Q, HITS)."""
-    one, all_ = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, pages))
-    cosines = one @ all_.T  # (Q, M)
-    places = 1 + (cosines > cosines[np.arange(len(right)), right][:, None]).sum(axis=1)
-    return np.where(places <= 10, 1 / places, 0.0), np.argsort(-cosines, axis=1, kind="stable")[:, :HITS]
+def _ranks(queries: Vectors, pages: Vectors, domain: Domain) -> Vector:
+    """1 / place of each question's page, 0 beyond the tenth: (Q,)."""
+    return reciprocal_rank(rank_corpus(queries, pages, domain.grades, CUTOFF), CUTOFF)

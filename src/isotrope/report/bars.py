@@ -8,8 +8,8 @@ from html import escape
 from isotrope.report.comparison import signed
 from isotrope.report.page import AFTER, BEFORE, INK, MUTED
 
-WIDTH, ROW, EDGE = 480, 46, 8
-LONGEST = 56  # characters that fit above a bar; the table has the whole name
+WIDTH, ROW, EDGE = 400, 46, 8
+LONGEST = 46  # characters that fit above a bar; the table has the whole name
 
 
 def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str = "") -> str:
@@ -37,4 +37,5 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
             f'<line x1="{place(least):.1f}" x2="{place(most):.1f}" y1="{top + 31}" y2="{top + 31}" '
             f'stroke="{INK}" stroke-width="2"/>',
         ]
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}">{"".join(marks)}</svg>'
+    size = f'viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(marks)}</svg>'

@@ -1,0 +1,31 @@
+"""Searches as two models answer them."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.improvement.examples import examples, examples_table, first_hits
+
+
+def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked() -> None:
+    texts = [f"text {number}" for number in range(8)]
+    grades = csr_array(np.eye(4, 8))  # query i shall find text i
+    domain = Domain("mine", [f"query {number}" for number in range(4)], texts, grades)
+    old = np.array([[0, 5, 6], [5, 6, 7], [2, 5, 6], [5, 6, 7]])
+    new = np.array([[5, 0, 6], [6, 1, 4], [5, 6, 7], [5, 6, 4]])
+    shown = examples(domain, old, new)
+    assert [of["query"] for of in shown] == ["query 1", "query 2"], "a gain and a loss; not what both or none answers"
+    assert shown[0]["before"] == ["text 5", "text 6", "text 7"]
+    assert shown[0]["after"] == ["text 6", "→ ✓ text 1", "→ text 4"]
+    assert shown[1]["before"][0] == "✓ text 2"
+    rows = examples_table(shown, " · ").rows
+    assert rows[0] == ["search", "query 1"]
+    assert rows[2] == ["after", "text 6 · → ✓ text 1 · → text 4"]
+
+
+def test_the_first_hits_are_the_nearest_and_a_text_does_not_find_itself() -> None:
+    vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 2.0], [0.5, 0.5]])
+    assert first_hits(vectors[:1], vectors).tolist() == [[0, 1, 3]]
+    assert first_hits(vectors, vectors, own=True)[0].tolist() == [1, 3, 2]
