@@ -10,12 +10,15 @@ from typing import Any
 from isotrope.compression.quality import PAIRS, PARTS
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
+from isotrope.report.bars import interval_bars
 from isotrope.report.comparison import SHORT_NAMES, signed
+from isotrope.report.page import PageFigure
 from isotrope.report.tables import Table
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 
 _MB = 1e6
+FASTER = 1.05  # a smaller ratio of speeds is noise
 _JUDGES = {PARTS: "your own documents that were held out", PAIRS: "graded pairs of English"}
 HOW = (
     "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on texts that were held out of "
@@ -81,7 +84,7 @@ def quality_scores(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 def kept_line(record: Mapping[str, Any]) -> str:
     """What is kept and what it costs, in one line; it says faster and smaller only if it is so."""
     ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
-    faster = f"is {ratio:.1f} times as fast" if ratio > 1.05 else "is not faster"
+    faster = f"is {ratio:.1f} times as fast" if ratio > FASTER else "is not faster"
     smaller = f"has {100 * little / big:.0f} % of its weights" if little < big else "is not smaller"
     return f"keeps {100 * record['kept']:.0f} % of the points of {record['teacher']}, {faster}, and {smaller}"
 
@@ -89,13 +92,13 @@ def kept_line(record: Mapping[str, Any]) -> str:
 def compression_verdict(record: Mapping[str, Any]) -> Verdict:
     """Teacher against student, on the texts that were held out if there are enough, else on graded pairs."""
     kind, found = next(iter(record["quality"].items()))
-    ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
     verdict = Verdict.of(
         Comparison(**found["teacher"]), before=record["teacher"], after="the student", judge=_JUDGES[kind],
         measure="points on average",
     )  # fmt: skip
-    better = ratio > 1.05 or little < big
-    use = f"use it where {record['teacher']} is too slow or too large" if better else f"keep {record['teacher']}"
+    use = (
+        f"use it where {record['teacher']} is too slow or too large" if _gains(record) else f"keep {record['teacher']}"
+    )
     return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained_line(record)}")
 
 
@@ -117,7 +120,40 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     found = RunFolder(Path(run)).result().get("compression")
     if not found:
         return write_report(run, output)
-    return write_report(run, output, verdict=compression_verdict(found), tables=compression_tables(found))
+    tasks = {task: far for kind in found["quality"].values() for task, far in kind["teacher"]["per_task"].items()}
+    drawn = interval_bars({SHORT_NAMES.get(t, t): (f["difference"], f["low"], f["high"]) for t, f in tasks.items()})
+    caption = "The student's points less its teacher's; the line is the 95 % interval."
+    return write_report(
+        run,
+        output,
+        verdict=compression_verdict(found),
+        lead=[f"{student_advice(found)} It {kept_line(found)}."],
+        tables=[*compression_tables(found), *([_switch()] if _gains(found) else [])],
+        figures=[PageFigure("kept", "How far the student is from its teacher", drawn, caption)],
+    )
+
+
+def student_advice(record: Mapping[str, Any]) -> str:
+    """The sentence for a reader who reads only one."""
+    if gains := " and ".join(_gains(record)):
+        return f"Use the student where {gains} matter{'' if ' and ' in gains else 's'} more than the last points."
+    return "Keep your model: the student is neither faster nor smaller."
+
+
+def _gains(record: Mapping[str, Any]) -> list[str]:
+    """What the student saves."""
+    ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
+    return [*(["speed"] if ratio > FASTER else []), *(["memory"] if little < big else [])]
+
+
+def _switch() -> Table:
+    code = [
+        "from sentence_transformers import SentenceTransformer",
+        'model = SentenceTransformer("model")  # the folder beside this page',
+        "vectors = model.encode_document(documents)",
+    ]
+    cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
+    return Table("How to switch", [""], [[line] for line in code], notes=[cost])
 
 
 def _change(found: Mapping[str, Any]) -> str:

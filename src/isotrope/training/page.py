@@ -27,7 +27,13 @@ FEWEST_SENTENCES = 10  # fewer have no distribution
 
 
 def write_report(
-    run: str | Path, output: str | Path | None = None, *, verdict: Verdict | None = None, tables: Sequence[Table] = ()
+    run: str | Path,
+    output: str | Path | None = None,
+    *,
+    verdict: Verdict | None = None,
+    lead: Sequence[str] = (),
+    tables: Sequence[Table] = (),
+    figures: Sequence[PageFigure] = (),
 ) -> Path:
     """Write the report of a run, finished or not: one HTML file without scripts or anything from outside.
 
@@ -36,7 +42,9 @@ def write_report(
         output: the .html file; None takes ``run/report.html``. Its figures lie beside it as .svg and .png, in a folder
             of the same name (``run/report/``).
         verdict: instead of the one on the training.
+        lead: sentences above all others.
         tables: shown before all others.
+        figures: shown before all others.
 
     Returns:
         The path of the page.
@@ -56,10 +64,10 @@ def write_report(
         comparison = record.result.get("comparison")
         shown = Page(
             title=record.folder.resolve().name,
-            lead=[record.preset.description or record.method, *_unfinished(record)],
+            lead=[*lead, record.preset.description or record.method, *_unfinished(record)],
             verdict=verdict or (Verdict.from_record(record.result["verdict"]) if record.result else None),
             tables=[*tables, *([of_run(comparison)] if comparison else []), _facts(record)],
-            figures=drawn,
+            figures=[*figures, *drawn],
             missing=[*why, *_missing(record, missing)],
             details=[
                 *neighbour_tables(record.sample, seen),
