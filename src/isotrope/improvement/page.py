@@ -59,7 +59,9 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     verdict = Verdict.from_record(record["verdict"])
     gains = sorted(record["gains"].items(), key=lambda found: found[1]["gain"], reverse=True)
     bars = {name: (found["gain"], found["low"], found["high"]) for name, found in gains}
-    caption = "Change against your model in points; the line is the 95 % interval. Blue is the choice."
+    caption = "Change against your model in points; the line is the 95 % interval."
+    if record["choice"] in bars:
+        caption += " Blue is the choice."
     drawn = interval_bars(bars, record["choice"])
     return Page(
         title=f"Improve: {record['model']}",

@@ -9,7 +9,7 @@ from isotrope.report.comparison import signed
 from isotrope.report.page import AFTER, BEFORE, INK, MUTED
 
 WIDTH, ROW, EDGE = 400, 46, 8
-LONGEST = 46  # characters that fit above a bar; the table has the whole name
+LONGEST = 44  # characters that fit above a bar; the table has the whole name
 
 
 def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str = "") -> str:
@@ -25,7 +25,7 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
         return EDGE + (value - low) * scale
 
     zero, height = place(0.0), ROW * len(changes)
-    marks = [f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="0" y2="{height}" stroke="{MUTED}"/>']
+    marks = []
     for row, (name, (change, least, most)) in enumerate(changes.items()):
         top = ROW * row
         start, end = sorted((zero, place(change)))
@@ -33,6 +33,7 @@ def interval_bars(changes: Mapping[str, tuple[float, float, float]], chosen: str
         words = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
         marks += [
             f'<text x="{EDGE}" y="{top + 17}" fill="{INK}" font-size="14">{escape(words)} {signed(change)}</text>',
+            f'<line x1="{zero:.1f}" x2="{zero:.1f}" y1="{top + 21}" y2="{top + 41}" stroke="{MUTED}"/>',
             f'<rect x="{start:.1f}" y="{top + 24}" width="{end - start:.1f}" height="14" fill="{colour}"/>',
             f'<line x1="{place(least):.1f}" x2="{place(most):.1f}" y1="{top + 31}" y2="{top + 31}" '
             f'stroke="{INK}" stroke-width="2"/>',
