@@ -10,7 +10,7 @@ from isotrope import text
 from isotrope.encoder import load
 from isotrope.improvement.budget import Notes
 from isotrope.improvement.candidates import Start, Trial
-from isotrope.improvement.page import candidates_table, choice_card, choice_page
+from isotrope.improvement.page import candidates_table, choice_card, choice_page, what_to_do
 from isotrope.improvement.race import Race
 from library import race_record, write_library
 
@@ -48,6 +48,9 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     found = choice_page(race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})).html()
     assert "in 62 of 100 searches among your documents the right text comes first, before in 55." in found
     assert "→ ✓ a boat" in found
+    assert "The gain is small" not in found
+    little = {**race_record()["verdict"], "difference": 0.005}
+    assert "The gain is small, and the switch means that all documents are" in what_to_do(race_record(verdict=little))
     assert html.count("<rect") == len(race_record()["gains"])
     assert "stopped before its end" in choice_page(race_record(finished=False)).html()
     empty = choice_page(race_record("keep", table={}, gains={})).html()

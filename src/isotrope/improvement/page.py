@@ -26,6 +26,7 @@ RULE = (
     "significantly worse on the tasks that do not resemble its training. Of these, the largest gain is chosen. A "
     "paired bootstrap over the queries gives p, corrected for the number of candidates (max-T)."
 )
+SMALL = 0.01  # a gain below one point may not be worth the switch
 PAIRS = {GRADED: "330 graded pairs", "STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}
 
 
@@ -80,12 +81,16 @@ def what_to_do(record: Mapping[str, Any]) -> str:
         return "Keep your model: nothing could be tested."
     if verdict.word != "better":
         return "Keep your model: no candidate was found to be better."
-    old, new = (round(100 * share) for share in (found["first"] if found else (0, 0)))
-    if new > old:
-        found_first = f"in {new} of 100 searches among your documents the right text comes first, before in {old}."
-        return f"Use the new model: {found_first}"
-    old_score, new_score = (f"{100 * score:.1f}" for score in verdict.scores)
-    return f"Use the new model: it scores {new_score} of 100, before {old_score}, judged by {verdict.judge}."
+    old, new = found["first"] if found else (0.0, 0.0)
+    if new - old >= SMALL:
+        before, after = (f"{100 * share:.0f}" for share in (old, new))
+        why = f"in {after} of 100 searches among your documents the right text comes first, before in {before}"
+    else:
+        before, after = (f"{100 * score:.1f}" for score in verdict.scores)
+        why = f"it scores {after} of 100, before {before}, judged by {verdict.judge}"
+    small = verdict.difference is not None and verdict.difference < SMALL
+    cost = " The gain is small, and the switch means that all documents are encoded again." if small else ""
+    return f"Use the new model: {why}.{cost}"
 
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:
