@@ -2,8 +2,8 @@
 
 1 a text file · 2 a folder of Markdown · 3 a table · 4 own labels that judge · 5 paragraphs · 6 whitening · 7 vectors of
 a file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
-used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study · 16 a notebook · 17 German and Chinese; and the
-presets.
+used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study · 16 a notebook · 17 German and Chinese · 18 a
+model of one's own layers · 19 LangChain; and the presets.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import pandas
 import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.modules import Dense, Normalize
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
 import datasets
@@ -356,6 +357,41 @@ def test_16_a_notebook_with_objects(user: User) -> None:
     saved = found["frame"].save("whitened")
     np.testing.assert_allclose(vectors(saved, texts[:9]), found["list"].model.encode(texts[:9]), atol=1e-6)
     assert found["dataset"].report("page.html").read_text(encoding="utf-8").startswith("<!")
+
+
+@pytest.mark.slow
+def test_18_a_model_of_ones_own_layers_is_compressed_and_searched(user: User) -> None:
+    """Dense, unit length and prompts stay in the student; search takes the model's own words."""
+    own = SentenceTransformer("model", device="cpu")
+    own.append(Dense(32, 16))
+    own.append(Normalize())
+    own.prompts = {"query": "song of ", "document": "a short book on "}
+    own.save_pretrained("own")
+    quick = "--dev none --labels none --set train.max_length=64"
+    said = user.types(f"compress own notes.txt --student layers:1 --sentences 160 --output small {quick}")
+    assert "verdict: " in said
+    small = SentenceTransformer("small/model", device="cpu")
+    assert (small.prompts, small.get_embedding_dimension()) == (own.prompts, 16)
+    np.testing.assert_allclose(np.linalg.norm(small.encode(["a river"]), axis=1), 1, atol=1e-5)
+    user.types("encode small/model notes.txt --prompt-name document --output vectors/")
+    assert "the old king" in user.types("search vectors/ 'the old king' --top 2")
+    (found,) = isotrope.search("vectors/", "the old king", top=2)
+    asked = small.encode_query(["the old king"])
+    texts = Path("notes.txt").read_text(encoding="utf-8").splitlines()
+    cosines = (small.encode_document(texts) @ asked.T)[:, 0]
+    assert [hit.row for hit in found] == np.argsort(-cosines)[:2].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("langchain_huggingface"), reason="needs langchain-huggingface")
+def test_19_langchain_takes_the_result(user: User) -> None:
+    from langchain_core.vectorstores import InMemoryVectorStore
+    from langchain_huggingface import HuggingFaceEmbeddings
+
+    user.types("whiten model notes.txt --output whitened --no-compare")
+    texts = Path("notes.txt").read_text(encoding="utf-8").splitlines()[:50]
+    store = InMemoryVectorStore.from_texts(texts, HuggingFaceEmbeddings(model_name="whitened/model"))
+    assert store.similarity_search(texts[7], k=1)[0].page_content == texts[7]
 
 
 def test_17_german_and_chinese_text(user: User) -> None:

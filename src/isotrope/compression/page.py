@@ -12,6 +12,7 @@ from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.bars import interval_bars
 from isotrope.report.comparison import SHORT_NAMES, signed
+from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import PageFigure
 from isotrope.report.tables import Table
 from isotrope.training.folder import RunFolder
@@ -128,7 +129,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
         output,
         verdict=compression_verdict(found),
         lead=[f"{student_advice(found)} It {kept_line(found)}."],
-        tables=[*compression_tables(found), *([_switch()] if _gains(found) else [])],
+        tables=[*compression_tables(found), *([how_to_switch()] if _gains(found) else [])],
         figures=[PageFigure("kept", "How far the student is from its teacher", drawn, caption)],
     )
 
@@ -144,16 +145,6 @@ def _gains(record: Mapping[str, Any]) -> list[str]:
     """What the student saves."""
     ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
     return [*(["speed"] if ratio > FASTER else []), *(["memory"] if little < big else [])]
-
-
-def _switch() -> Table:
-    code = [
-        "from sentence_transformers import SentenceTransformer",
-        'model = SentenceTransformer("model")  # the folder beside this page',
-        "vectors = model.encode_document(documents)",
-    ]
-    cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
-    return Table("How to switch", [""], [[line] for line in code], notes=[cost])
 
 
 def _change(found: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from isotrope.improvement.race import Race
 from isotrope.report.bars import interval_bars
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
+from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks
 
@@ -68,7 +69,11 @@ def choice_page(record: Mapping[str, Any]) -> Page:
         title=f"Improve: {record['model']}",
         lead=[what_to_do(record), *_lead(record)],
         verdict=verdict,
-        tables=[*_shown(record), *_switch(verdict), *([candidates_table(record)] if record["table"] else [])],
+        tables=[
+            *_shown(record),
+            *([how_to_switch()] if verdict.word == "better" else []),
+            *([candidates_table(record)] if record["table"] else []),
+        ],
         figures=[PageFigure("gains", "Gain of every candidate", drawn, caption)] if bars else [],
         details=_left_out(record),
     )
@@ -76,7 +81,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
 
 def what_to_do(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
-    verdict, found = Verdict.from_record(record["verdict"]), record["searched"]
+    verdict, found = Verdict.from_record(record["verdict"]), record.get("searched")
     if verdict.scores is None:
         return "Keep your model: nothing could be tested."
     if verdict.word != "better":
@@ -95,21 +100,8 @@ def what_to_do(record: Mapping[str, Any]) -> str:
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:
     """Searches as both models answer them; nothing if the model is kept."""
-    found = record["searched"]
+    found = record.get("searched")
     return [examples_table(found["shown"])] if found and found["shown"] else []
-
-
-def _switch(verdict: Verdict) -> list[Table]:
-    """The code that loads the new model, and what the switch costs; nothing if the model is kept."""
-    if verdict.word != "better":
-        return []
-    code = [
-        "from sentence_transformers import SentenceTransformer",
-        'model = SentenceTransformer("model")  # the folder beside the report of the run',
-        "vectors = model.encode_document(documents)",
-    ]
-    cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
-    return [Table("How to switch", [""], [[line] for line in code], notes=[cost])]
 
 
 def _left_out(record: Mapping[str, Any]) -> list[Table]:

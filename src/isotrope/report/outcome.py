@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder import load, save
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import Page
+from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 
@@ -69,3 +70,14 @@ def framed(table: Mapping[str, Mapping[str, float]]) -> Any:
     except ImportError:
         return table
     return pandas.DataFrame.from_dict(table, orient="index")
+
+
+def how_to_switch() -> Table:
+    """The code that loads the new model, and what the switch costs."""
+    code = [
+        "from sentence_transformers import SentenceTransformer",
+        f'model = SentenceTransformer("{MODEL}")  # the folder beside the report of the run',
+        "vectors = model.encode_document(documents)",
+    ]
+    cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
+    return Table("How to switch", [""], [[line] for line in code], notes=[cost])
