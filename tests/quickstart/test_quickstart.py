@@ -19,7 +19,7 @@ from isotrope.errors import Stopped, UserError
 from isotrope.quickstart.run import FIRST, MRR, PLAN, READ, WHITENED, quickstart, quickstart_page, shipped_pages
 from isotrope.report.outcome import Outcome
 
-PAGES = shipped_pages()[:200]
+PAGES = shipped_pages()[:120]
 
 
 def run(output: Path | None, **options: Any) -> Outcome:
@@ -50,13 +50,10 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     record = json.loads((finished.folder / "result.json").read_text())
     asked = [page["asked"] for page in PAGES if page["asked"]]
     right = np.array([place for place, page in enumerate(PAGES) if page["asked"]])
-    models = {
-        "isotrope/tiny": load("isotrope/tiny"),
-        "isotrope/tiny, pooling first_last": load("isotrope/tiny", "first_last"),
-        "SimCSE": load(finished.folder / "simcse" / "model"),
-        "RankCSE": load(finished.folder / "rankcse-listnet" / "model"), "improve": finished.model,
-    }  # fmt: skip
-    assert list(record["table"]) == list(models)
+    names = ["isotrope/tiny", "isotrope/tiny, pooling first_last", "SimCSE", "RankCSE", "improve"]
+    assert list(record["table"]) == names
+    taught = load(finished.folder / "rankcse-listnet" / "model")
+    models = {"isotrope/tiny": load("isotrope/tiny"), "RankCSE": taught, "improve": finished.model}
     for name, model in models.items():
         row = record["table"][name]
         with cut(model, READ):

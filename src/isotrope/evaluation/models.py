@@ -20,12 +20,12 @@ from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.ranking import lists_to_rank
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.known import data_folder
-from isotrope.evaluation.sets.labels import Labels
+from isotrope.evaluation.sets.labels import Labels, texts_of
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
-from isotrope.text.coverage import STRANGE, unknown_warning
+from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder
 
 Say = Callable[[str], None]
@@ -171,7 +171,7 @@ def evaluate_models(
         own = asked.searches and has_roles(opened)  # a search uses the model's prompts for queries and documents
         if not (own and asked.only_searches) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
-        texts = [text for labels in asked.labels for text in _read_first(labels)]
+        texts = [text for labels in asked.labels for text in texts_of(labels)]
         if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts)):
             say(warning)
         known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
@@ -216,7 +216,3 @@ def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:
 
 def _of_own(suite: str, encoder: Encoder, labels: Labels) -> dict[str, Any]:
     return {labels.name: SUITES[suite].of_labels(encoder, labels)}
-
-
-def _read_first(labels: Labels) -> list[str]:
-    return (labels.first if isinstance(labels, Pairs) else labels.corpus)[:STRANGE]

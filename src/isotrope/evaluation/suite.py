@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 
 from isotrope.errors import UserError, one_of
 from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
@@ -17,7 +19,7 @@ from isotrope.evaluation.ranking import RANKING_SETTINGS, evaluate_ranking, rank
 from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS
-from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
+from isotrope.evaluation.sets.labels import Labels, in_words, read_labels, texts_of
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
 from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
@@ -25,6 +27,7 @@ from isotrope.evaluation.significance import Comparison, compare, compare_tasks
 from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
 from isotrope.evaluation.transfer import evaluate_transfer
 from isotrope.post.names import open_encoder
+from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder, Vector
 
 Result = Mapping[str, Any]  # of one task
@@ -218,6 +221,8 @@ def run(
     modes = [(module, module.training) for module in opened.modules()] if isinstance(opened, torch.nn.Module) else []
     try:
         if own is not None:
+            if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts_of(own))):
+                warnings.warn(warning, stacklevel=2)
             return {own.name: SUITES[suite].of_labels(opened, own)}
         return SUITES[suite].evaluate(opened, chosen, data, setting)
     finally:

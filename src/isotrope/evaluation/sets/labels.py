@@ -74,6 +74,11 @@ def read_pairs(source: Any) -> Pairs:
     return labels
 
 
+def texts_of(labels: Labels) -> list[str]:
+    """The texts that are searched, or the first of each pair."""
+    return labels.first if isinstance(labels, Pairs) else labels.corpus
+
+
 def in_words(labels: Labels) -> str:
     """What judges, for a reader: "1,379 graded pairs of mine"."""
     count = f"{len(labels):,} graded pairs" if isinstance(labels, Pairs) else f"{len(labels.queries):,} queries"
