@@ -14,8 +14,6 @@ A cell's result is written to docs/results/adapt when it is done and never compu
 "dev" measures SciFact among the abstracts that its train claims cite, at 128 tokens, and STS-B dev alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -12,8 +12,6 @@ ranking: KCC and NDCG of the hash encoder (below), isotrope/tiny and, where it i
 default choices, and their average over the seven sets under every other choice that RankCSE's appendix G leaves open.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import zlib

@@ -14,8 +14,6 @@ STS-B's dev set.
 TSDAE is sentence-transformers' loss, one pass over the documents; it takes architectures like BERT's alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -15,8 +15,6 @@ isotrope/tiny in memory; what it needs beyond that, divided by the lines, is ``b
 from the store with one that sentence-transformers' collator makes from text, in milliseconds of processor time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ the same abstracts. Labels judge each model: nDCG@10 of the 300 test queries, al
 was stopped goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

@@ -7,8 +7,6 @@ Each repetition embeds its share of the sentences: ``ours`` from a text file int
 ``difference`` is the largest between the two, of any number of any vector.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

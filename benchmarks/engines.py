@@ -8,8 +8,6 @@ counts with. Then two Ray workers with one thread each encode the 10⁷ lines, a
 Last, one process with two threads and the two workers take turns on 10⁶ lines: the ratio of their speed.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import lzma

@@ -5,8 +5,6 @@
 What is timed, and how, stands in `sts.py` and `transfer.py`.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

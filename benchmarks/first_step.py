@@ -8,8 +8,6 @@ is the loss a positive at τ = 0.05, and ``gradient`` the norm of the whole loss
 see `isotrope.evaluation.geometry`. All are means over three draws of head, dropout and shuffles.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

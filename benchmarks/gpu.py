@@ -13,8 +13,6 @@ included. ``epoch_minutes`` is a million sentences at that speed, tokens, evalua
 passes; attention, heads, loss and optimizer are not counted, padding and filler tokens neither.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import tempfile

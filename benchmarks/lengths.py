@@ -5,8 +5,6 @@
 Tokens are those of isotrope/minilm, which has BERT's uncased vocabulary; [CLS] and [SEP] count. All lines are read.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

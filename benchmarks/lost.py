@@ -7,8 +7,6 @@ processes. The second process is killed (SIGKILL) when the run has its first che
 all processes have ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -7,8 +7,6 @@ N/m passes at most m sentences through the encoder at a time. The resident memor
 sentences, when model, gradients and the optimizer's state are there, and at the end; ``above`` is what the batch took.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -13,8 +13,6 @@ runs. SGW has two channels a group, as the paper has them. A ratio is a method's
 ``selection``: seconds of one evaluation on STS-B's dev set (DATA holds ``senteval/``) beside those of 125 steps.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

@@ -7,8 +7,6 @@ as encoders have it), positives at cosine .9, τ = .05, four steps. Means over t
 ``degrees`` moved, ``non_uniformity`` (Eq. 2) as a change, ``noise_in_infonce`` = InfoNCE with the noise minus without.
 """
 
-from __future__ import annotations
-
 import json
 
 import torch

@@ -5,8 +5,6 @@
 All sizes take turns, with one thread, on abstracts cut at 128 and 256 tokens and on single sentences.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from functools import partial

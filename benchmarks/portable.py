@@ -9,8 +9,6 @@ vector and the one that the model gave before it was saved, as a part of that ve
 exit code is 1 if a distance is above 1e-4: a model must be equal, or refused.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -7,8 +7,6 @@ A collection has 2,000 documents here: all that are relevant to a query, and oth
 tokens. 500 documents are held out, and the tasks are made from them. The steps are fitted on the others. One run each.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

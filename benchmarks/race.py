@@ -6,8 +6,6 @@ The documents are Wikipedia's articles. The memory is the resident memory of the
 starts, looked at five times a second.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

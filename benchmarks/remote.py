@@ -9,8 +9,6 @@ of the objects: the size of the corpus is no reason for memory that this needs, 
 from the store and from the disk, and the ratio is what the way costs. All are deleted in the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -10,8 +10,6 @@ batched `eigh` a view; and ``groups``, an `eigh` a group. The last two are plain
 eigenvectors alone, of all groups and views at once, by ours up to 2 channels and by LAPACK.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ nDCG@10 on three collections, cut down to 2,500 documents and 300 queries, texts
 fitted on 500, 1,000, 2,000 or all of the documents, with the plain covariance and with the shrunk one.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

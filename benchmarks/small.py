@@ -15,8 +15,6 @@ isotrope/small was made by these two commands. The second one needs about an hou
         --set train.eval_steps=1000 --set teachers.teacher.precision=bf16
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -5,8 +5,6 @@
 The sentences are short, since a short text costs little time. The paragraphs teach search.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import lzma

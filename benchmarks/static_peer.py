@@ -7,8 +7,6 @@ Their teacher is all-MiniLM-L6-v2, and all have 256 dimensions. Ours is trained 
 with its settings: 20,000 sentences of Wikipedia, three epochs. STS and search are measured as in benchmarks/small.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -14,8 +14,6 @@ loss, backward, clipping, AdamW):
 ``ceiling`` is what the padding alone allows: L over the mean number of real tokens. Ratios are of time, other / ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

@@ -7,8 +7,6 @@ batches of 128 padded to the longest, repeated sentences again, and the train sp
 encodes every distinct sentence of the dev and test splits once. Both give the same correlations, which is checked.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path

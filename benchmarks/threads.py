@@ -7,8 +7,6 @@ its settings when it starts. They take turns. ``--beside`` starts processes that
 other users of the machine would. ``load`` is the system's load average before and after. Ratios are computed per round.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

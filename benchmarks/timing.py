@@ -1,7 +1,5 @@
 """Interleaved timing: systems take turns, so that whatever else a machine does meets them alike."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import statistics

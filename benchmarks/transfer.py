@@ -12,8 +12,6 @@ dimensions are means of words' random vectors; of more, a random nonlinear map o
 ``same`` says of how many of the timed fits ours has exactly the original's dev accuracy.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

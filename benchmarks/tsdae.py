@@ -8,8 +8,6 @@ dev pairs, before and after, and the seconds of the training. A result is writte
 call goes on. docs/results/tsdae.json holds them all.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

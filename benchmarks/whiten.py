@@ -9,8 +9,6 @@ its scores are higher than those of the whole collection. Documents are cut at 1
 some texts (500) are held out. Whitening is fitted on the others, and the tasks are made from the held-out texts.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Small real parts: a two-layer BERT with its own tokenizer, text, pairs; the data folder where there is one."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

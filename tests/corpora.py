@@ -1,7 +1,5 @@
 """Files of text for tests: any format, any compression."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

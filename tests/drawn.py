@@ -1,7 +1,5 @@
 """Random batches for tests of equations: always the same, in float64 unless asked otherwise."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Work in another process, which may be killed; it need not import torch again, which takes five seconds."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

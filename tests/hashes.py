@@ -1,7 +1,5 @@
 """An encoder without a model."""
 
-from __future__ import annotations
-
 import numpy as np
 import xxhash
 

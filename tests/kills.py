@@ -4,8 +4,6 @@ The command line runs in forks of one process, which has imported everything alr
 with one clear line (exit code 2) only where that is said below; all others must end with the same bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A small collection of documents with titles, for tests: each document has words of its own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

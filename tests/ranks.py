@@ -3,8 +3,6 @@
 The word ``+`` among the settings begins those of a further training: its output's name ends with its number.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from itertools import groupby

@@ -1,7 +1,5 @@
 """A small random decoder as a sentence encoder, in the shape of Qwen3. It reads from left to right."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

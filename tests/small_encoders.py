@@ -1,7 +1,5 @@
 """Random encoders of every architecture that packing knows."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Trainings of some 20 steps for tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Files to encode in several shards, and what was written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

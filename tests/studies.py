@@ -1,7 +1,5 @@
 """What the tests of studies share: a small study's file, plans, cells whose scores are given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

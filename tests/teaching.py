@@ -1,7 +1,5 @@
 """Teachers for tests, and what they are asked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

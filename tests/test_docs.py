@@ -1,7 +1,5 @@
 """What the documents say is made from committed results, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The page on papers and code: what it says of sums and means is true, and its lists of items are whole."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

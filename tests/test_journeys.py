@@ -6,8 +6,6 @@ used · 12 ONNX · 13 a model with prompts · 14 a killed run · 15 a study · 1
 model of one's own layers · 19 LangChain; and the presets.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

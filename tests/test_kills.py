@@ -1,7 +1,5 @@
 """Every long command, killed at random moments and given again: the same bytes as undisturbed, or a clear refusal."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

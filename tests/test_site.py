@@ -1,7 +1,5 @@
 """The documentation site: built strictly, equations without a script, nothing from the network."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

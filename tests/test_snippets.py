@@ -4,8 +4,6 @@ There are small stand-ins for the names that the pages use: texts, pairs, models
 tests: …", a block is not run, but the options of its commands are still checked.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The structure of the house, checked by the project's own tools: import-linter, grimp, and Python's parser."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -3,8 +3,6 @@
 LanceDB takes 190 MB, so no extra has it: its test runs where it is installed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Token ids by hand, and what an encoder sees of them."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

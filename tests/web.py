@@ -1,7 +1,5 @@
 """A web server on this machine that behaves as the web does: resumes, redirects, breaks off, refuses."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Scored pairs that can be made anywhere, and an encoder that understands them: for tests of the evaluation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tables of the committed studies: what was run, what the rows differ in, which claims hold."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

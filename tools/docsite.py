@@ -3,8 +3,6 @@
 mkdocs loads this file as a hook.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What every generated table needs: the result files, how numbers are printed, the lines of a table."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tables of single measurements: choices, students, whitening, baselines, ranking, the quickstart."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from typing import Any

@@ -3,8 +3,6 @@
 python tools/scale.py 100_000_000 --model small --cores 64 --price 2.5
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import NamedTuple
 

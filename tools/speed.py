@@ -1,7 +1,5 @@
 """The tables of speed and memory, from the files that the benchmarks wrote to docs/results/performance/."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

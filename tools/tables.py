@@ -5,8 +5,6 @@ python tools/tables.py [--check]
 Whole tables go to docs/results/**/table.md. A page has at most a few rows, between the markers of a block.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial

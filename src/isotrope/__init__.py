@@ -3,8 +3,6 @@
 The names below are loaded when they are first used, so that importing the package, and ``isotrope --help``, stay quick.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """The one exception for a user's mistake: caught by the command line, printed as one line, exit code 2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
@@ -49,7 +47,7 @@ class UserError(ValueError):
         self.remedy = " ".join(printable(str(remedy)).split())
         super().__init__(f"{self.problem}: {self.remedy}")
 
-    def __reduce__(self) -> tuple[type[UserError], tuple[str, str]]:
+    def __reduce__(self) -> "tuple[type[UserError], tuple[str, str]]":
         """As it travels from one process to another."""
         return type(self), (self.problem, self.remedy)
 

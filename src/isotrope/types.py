@@ -6,8 +6,6 @@
 N sentences in the batch, D dimensions, V views, P = V - 1 positives, K extra candidates, H hard negatives a sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -61,7 +59,7 @@ class Views:
     teachers: Mapping[str, Tensor]  # name -> (N, T) unit rows, no gradient
     readings: Mapping[int, Reading] = field(default_factory=dict)  # by the number of the pass; none of a peer's
 
-    def with_stack(self, stack: Tensor) -> Views:
+    def with_stack(self, stack: Tensor) -> "Views":
         """The same batch with other embeddings."""
         return replace(self, stack=stack)
 
@@ -87,7 +85,7 @@ class Scores:
     keep: Tensor  # (N, N + K) 1 = in the denominator, 0 = removed; 1 on the diagonal
 
     @classmethod
-    def from_views(cls, views: Views) -> Scores:
+    def from_views(cls, views: Views) -> "Scores":
         """In float32 or better: in bf16 a cosine has two digits, and the temperature multiplies the error by 20.
 
         With one view, sentences are compared with themselves: P = 1, and the diagonal is 1.
@@ -111,7 +109,7 @@ class Scores:
             raise UserError(f"a component asks for the teacher {name!r}", f'give it: teachers={{"{name}": …}}')
         return self.views.teachers[name] @ self.views.teachers[name].T
 
-    def with_extra(self, extra: Tensor) -> Scores:
+    def with_extra(self, extra: Tensor) -> "Scores":
         """Further candidates (K', D), in every anchor's denominator and for every positive."""
         anchor, extra = self.views.stack[0].to(self.cosines), extra.to(self.cosines)
         cosines = F.normalize(anchor, dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')

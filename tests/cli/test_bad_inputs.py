@@ -1,7 +1,5 @@
 """What a user can get wrong, at the real command line: exit code 2, one line with cause and remedy, nothing left."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

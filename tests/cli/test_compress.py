@@ -1,7 +1,5 @@
 """The command ``isotrope compress``: what it shows, and its one line for a mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

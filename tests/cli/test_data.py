@@ -1,7 +1,5 @@
 """``isotrope data`` at the command line: every mistake is one line."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

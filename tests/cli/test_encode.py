@@ -1,7 +1,5 @@
 """``isotrope encode`` at the command line: names are data, whatever they hold."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One of several processes ends, whatever Python would still wait for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """`isotrope evaluate` and `isotrope case`, from the command line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

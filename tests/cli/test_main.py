@@ -1,7 +1,5 @@
 """Every outcome has its exit code and its line."""
 
-from __future__ import annotations
-
 import errno
 import sys
 from collections.abc import Callable

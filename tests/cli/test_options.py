@@ -1,7 +1,5 @@
 """Options are made from signatures; what goes wrong between the shell and a command is one line, or nothing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """``isotrope presets``: what it prints is data, never markup."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from typer.testing import CliRunner

@@ -1,7 +1,5 @@
 """``isotrope search`` at the command line: data is shown as it is, queries come from arguments or from a pipe."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

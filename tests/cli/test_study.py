@@ -1,7 +1,5 @@
 """The command line of studies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from isotrope.cli.study import _rows

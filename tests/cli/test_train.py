@@ -1,7 +1,5 @@
 """``isotrope train`` on names and texts that are no markup, no ASCII, and no UTF-8."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an objective refuses, with sentence-transformers' own models, losses and trainer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Components by name, those of third parties too; what they cite; the card of a user's own script."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """compress, whole, on small models: what it trains, holds out, measures and writes; stops, goes on and refuses."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Speed, weights and memory of two models: who is faster, by how much, and what cannot be told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

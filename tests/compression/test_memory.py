@@ -1,7 +1,5 @@
 """How much memory a model needs, told by a process of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a student keeps and saves, as tables and words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from isotrope.compression.page import (

@@ -1,7 +1,5 @@
 """What a student keeps: known models with known scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What others wrote is shown as it is: no markup, no control of the terminal, no error for its letters."""
 
-from __future__ import annotations
-
 import ast
 import io
 import os

@@ -1,7 +1,5 @@
 """How far a work is: a bar in a terminal, now and then a line elsewhere."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

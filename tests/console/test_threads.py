@@ -1,7 +1,5 @@
 """How many threads the command line uses, and how they wait."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

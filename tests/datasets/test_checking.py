@@ -1,7 +1,5 @@
 """What of the data in a folder is wrong."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

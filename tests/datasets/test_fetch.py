@@ -1,7 +1,5 @@
 """From the web to a verified folder."""
 
-from __future__ import annotations
-
 import random
 import resource
 import tarfile

@@ -1,7 +1,5 @@
 """SentEval's text state, byte for byte."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every data set is stated in full."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """LoRA: adapters as others save them, and presets that train one; merged or beside its base, the same vectors."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Weights: between two models, and spread over devices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Decoders as encoders: the last real token, on whichever side the padding is; tokens that see ahead."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

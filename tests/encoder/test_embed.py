@@ -1,7 +1,5 @@
 """The one embedding loop: order, batches and memory; models that only encode keep 16 bits."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import shutil

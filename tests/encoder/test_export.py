@@ -1,7 +1,5 @@
 """What a saved folder holds beside the weights."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Loading an encoder: what it keeps, dropout, lengths, other architectures; what is broken is one line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Where a model is and what it is: hub names, checksums, the origin that its card names."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Every pooling means what its name says, saved and loaded by plain sentence-transformers of any version."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Prompts: chosen once, then the same in every encoding, and in the saved model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Smaller models of a larger one: fewer layers, tokens and units, or one vector a token; word vectors from files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

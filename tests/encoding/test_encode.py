@@ -1,7 +1,5 @@
 """Encoding of whole files: equal to sentence-transformers, in constant memory, whole after any kill."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import itertools

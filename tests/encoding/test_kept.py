@@ -1,7 +1,5 @@
 """Columns that are carried beside the vectors: the same rows in the same order, with their types."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Vectors behind a URL: the parts of a folder of this machine, whole after any stop, and nothing else touched."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Search among encoded texts: as by hand, with any output, in pieces; never with another model's vectors."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable

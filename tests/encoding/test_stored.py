@@ -1,7 +1,5 @@
 """Outputs of `isotrope encode`, read again; anything else is one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

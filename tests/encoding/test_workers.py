@@ -1,7 +1,5 @@
 """Shards as tasks of a process pool or of Ray Data: the same bytes as one process, whoever is killed."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

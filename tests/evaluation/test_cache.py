@@ -1,7 +1,5 @@
 """What is remembered of an evaluation, and what makes it another one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tasks made from documents: what they ask, which documents each takes, and what is said of the others."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Alignment, uniformity and mean cosine against their definitions, and on spaces whose answer is known."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

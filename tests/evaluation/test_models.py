@@ -1,7 +1,5 @@
 """Several models by name: what is asked, what is encoded once, what is remembered."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The door to mteb."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ranking tasks of RankCSE's Appendix G: the lists of the papers, scipy's and scikit-learn's numbers on each."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

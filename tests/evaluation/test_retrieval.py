@@ -1,7 +1,5 @@
 """Retrieval and clustering measures against naive forms and scikit-learn; ties never help; real domains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

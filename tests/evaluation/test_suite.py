@@ -1,7 +1,5 @@
 """One door to every evaluation."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The budget: how much is measured in the time, and a clock that counts on and interrupts what takes too long."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """The candidates: their names, their presets, and that each step can be saved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The decision: against a plain computation, and by its properties."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Searches as two models answer them."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.sparse import csr_array
 

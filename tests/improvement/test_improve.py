@@ -1,7 +1,5 @@
 """improve, whole, on a small model and a small library: it chooses, saves, stops, goes on and refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What judges: tasks of the held-out documents, or the user's own labels alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

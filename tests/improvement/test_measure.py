@@ -1,7 +1,5 @@
 """Measuring a trial: as the plain encoder and its post steps would be scored, from vectors that are made once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table, the page and the card of a race."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rich.console import Console

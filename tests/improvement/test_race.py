@@ -1,7 +1,5 @@
 """The race's plan: it fits into the time, shrinks before it drops, is kept, and can be repeated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

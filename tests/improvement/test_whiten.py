@@ -1,7 +1,5 @@
 """`isotrope whiten`: the saved model is the fitted baseline, in plain sentence-transformers."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import os

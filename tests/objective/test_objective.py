@@ -1,7 +1,5 @@
 """The objective as a sentence-transformers loss: columns, passes, steps, state, row ids, dimensions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -104,7 +102,7 @@ class Queue(nn.Module):
         super().__init__()
         self.told = 0
 
-    def build(self, context: BuildContext) -> Queue:
+    def build(self, context: BuildContext) -> "Queue":
         made = Queue()
         made.register_buffer("keys", torch.zeros(4, context.needed("width")))
         return made

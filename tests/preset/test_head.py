@@ -1,7 +1,5 @@
 """The training head as part of the model: the view steps in evaluation mode, in plain sentence-transformers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

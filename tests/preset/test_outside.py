@@ -1,7 +1,5 @@
 """Losses of sentence-transformers and third parties in isotrope's runs: what they read, trained, resumed, refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

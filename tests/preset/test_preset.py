@@ -1,7 +1,5 @@
 """Presets: what ships is valid and cited; files, what they extend, overrides; what is wrong is named."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The preset `adapt`: a good model keeps its form, holds what it knows, and is not pushed from what it finds alike."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

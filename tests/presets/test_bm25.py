@@ -1,7 +1,5 @@
 """The preset `bm25`: adapt, and a ranking that no model gives."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

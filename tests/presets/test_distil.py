@@ -1,7 +1,5 @@
 """The preset distil: a student follows a teacher of another width, one pass a text, in one or several widths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The quickstart, whole, on a part of its collection without a training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from contextlib import suppress

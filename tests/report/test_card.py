@@ -1,7 +1,5 @@
 """The card of a model: what it says, what it never says, and that it goes on from the card before."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from importlib.metadata import version

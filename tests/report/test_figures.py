@@ -1,7 +1,5 @@
 """Figures draw the numbers that they are given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

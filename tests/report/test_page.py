@@ -1,7 +1,5 @@
 """The one page: whatever it holds, it is whole HTML that needs nothing from outside."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """The tables that papers print, of several models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from isotrope.evaluation.suite import main_scores

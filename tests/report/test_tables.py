@@ -1,7 +1,5 @@
 """One table in every format: marks, escapes, files."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files and folders that appear whole or not at all, also after a kill at any moment."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """What can be made again: once, whole, checked before it is used."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """One line for each reason why a folder cannot be written; and no trace where nothing was."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

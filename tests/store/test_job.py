@@ -1,7 +1,5 @@
 """A job's folder: taken, gone on with, refused, begun anew, finished."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

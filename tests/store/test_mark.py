@@ -1,7 +1,5 @@
 """What carries our mark may be deleted; nothing else is."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

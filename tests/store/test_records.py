@@ -1,7 +1,5 @@
 """Our own records: any damage is one clear line, and half a line is no line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

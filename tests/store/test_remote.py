@@ -1,7 +1,5 @@
 """Files behind URLs: the same bytes as on this machine, and one clear line for whatever goes wrong."""
 
-from __future__ import annotations
-
 import io
 import random
 import sys

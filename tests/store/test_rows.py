@@ -1,7 +1,5 @@
 """An array that grows on disk: what a kill leaves behind the whole shards does not count."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

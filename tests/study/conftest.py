@@ -1,7 +1,5 @@
 """A small study, run once for all tests that read what it left."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a study says of its scores: differences, claims, who is compared with whom."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

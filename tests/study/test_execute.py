@@ -1,7 +1,5 @@
 """Cells in processes of their own: failures, kills, Ctrl-C."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Figures: one a kind, from the cells that are finished alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

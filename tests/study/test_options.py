@@ -1,7 +1,5 @@
 """Options lie over the study's own settings, and what is left out is as its file says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

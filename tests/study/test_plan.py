@@ -1,7 +1,5 @@
 """Cells: what is shared, what decides a key, which settings go where."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

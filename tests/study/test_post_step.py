@@ -1,7 +1,5 @@
 """A step behind a model is fitted on the sentences that the row has."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

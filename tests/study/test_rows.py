@@ -1,7 +1,5 @@
 """Rows and their sweeps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

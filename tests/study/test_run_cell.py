@@ -1,7 +1,5 @@
 """One cell, run in this process."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

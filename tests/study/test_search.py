@@ -1,7 +1,5 @@
 """A search over settings, which the dev pairs alone judge."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A study's file: every mistake is one line that names it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A whole study: what it leaves, that it is never run twice, kills."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

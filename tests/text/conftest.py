@@ -1,7 +1,5 @@
 """A corpus in a cache beside the test's files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batches of row ids: every row once an epoch, the same after a resume and on every process."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which rows cleaning drops, and the report of why."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents in their cache: read once, duplicates dropped and counted, split by document, and what users do wrong."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

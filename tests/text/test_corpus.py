@@ -1,7 +1,5 @@
 """Corpora in their cache: found again, whole or not at all, and what users do wrong."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """How much of its text a model reads, and what its tokenizer does not know."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

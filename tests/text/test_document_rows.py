@@ -1,7 +1,5 @@
 """Which documents files hold: files, blocks, lines, rows; their titles and paragraphs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

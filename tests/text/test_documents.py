@@ -1,7 +1,5 @@
 """Markdown and HTML as documents: their text without markup, and what is left out."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files and folders, compressed or not, and what is no text."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

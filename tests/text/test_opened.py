@@ -1,7 +1,5 @@
 """Opened text: the same rows from whatever holds them, read once, and checked at the end."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

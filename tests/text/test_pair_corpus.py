@@ -1,7 +1,5 @@
 """Pairs of documents as a corpus: round after round, kept in the cache, one clear line where there are none."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

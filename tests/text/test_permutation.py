@@ -1,7 +1,5 @@
 """The computed order: a bijection for every size, different by seed."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

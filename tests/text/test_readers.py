@@ -1,7 +1,5 @@
 """Rows of every kind of table, and what is wrong with a table."""
 
-from __future__ import annotations
-
 import gzip
 import random
 from collections.abc import Callable

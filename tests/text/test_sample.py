@@ -1,7 +1,5 @@
 """One object decides which rows a run visits, and in which order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts to sentences: several languages, what the rules must not do, and texts that are hard on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tokens made ahead of time: the same features as the model's own collator, found again, never stale, never half."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

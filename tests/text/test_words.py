@@ -1,7 +1,5 @@
 """Words of a text, with spaces and without."""
 
-from __future__ import annotations
-
 from isotrope.text.words import words_of
 
 

@@ -1,7 +1,5 @@
 """One finished run that the tests of this room look at, and never change."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

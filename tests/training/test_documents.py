@@ -1,7 +1,5 @@
 """A run on documents: pairs are drawn, batches keep documents apart, the identity holds all that decides."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

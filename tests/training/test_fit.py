@@ -1,7 +1,5 @@
 """Training goes on from the newest whole checkpoint, and ends as if nothing had happened; what a person sees of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A run's folder and its checkpoints: what is written is read, every damage is one line."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import platform

@@ -1,7 +1,5 @@
 """What decides a result is compared when a run goes on, and also when it is finished; what has no effect is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The verdict: the model as the user gave it against the new one; and the card."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

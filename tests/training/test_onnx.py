@@ -1,7 +1,5 @@
 """A model as an ONNX graph: the same vectors without torch, or nothing is written."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

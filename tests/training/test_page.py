@@ -1,7 +1,5 @@
 """The page of a run: whole, self-contained, traced to the run's numbers, safe with any text."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

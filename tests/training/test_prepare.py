@@ -1,7 +1,5 @@
 """Before a training: every check first, and nothing written until the last of them."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Several processes, started by torchrun: their result, their errors, their end, also with ``train.fsdp``."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The pairs that select and those that judge; which checkpoint a run keeps."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

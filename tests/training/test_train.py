@@ -1,7 +1,5 @@
 """Whole runs: what they take, what they leave behind, seeds, kills."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The trainer: clipping, evaluation, divergence; the objective in a checkpoint, in any script."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``isotrope compress``: a large model and text in, a small model that follows it out."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     ),
     preset=Word("Method: a preset with a teacher, or a .toml file; default: distil."),
 )
-def compress(found: Compression) -> None:
+def compress(found: "Compression") -> None:
     """Make a small fast model that follows a large one, on your own text, without labels.
 
     The student is compared with its teacher and with itself before training: points kept, speed, size.

@@ -1,7 +1,5 @@
 """``isotrope data``: what the evaluation reads, from the web to a verified folder."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import typer
@@ -95,7 +93,7 @@ def data_check(folder: str | None = None, *, only: str | None = None) -> None:
     raise UserError(f"{first.path} in {target} is {first.kind} ({first.detail}){_note(wrong[0])}{more}", remedy)
 
 
-def _note(one: Checked) -> str:
+def _note(one: "Checked") -> str:
     there = any(finding.kind != "missing" for finding in one.findings)
     return f"; {one.source.note}" if one.source.note and there else ""
 

@@ -1,7 +1,5 @@
 """``isotrope encode``: text of any size into vectors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from isotrope.cli.options import command

@@ -1,7 +1,5 @@
 """The end of one of several processes."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal

@@ -1,7 +1,5 @@
 """The command line's evaluation: `isotrope evaluate` and `isotrope case`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``isotrope export``: a model in another format."""
 
-from __future__ import annotations
-
 from isotrope.cli.options import command
 from isotrope.cli.words import Word
 from isotrope.console.plain import plain_console

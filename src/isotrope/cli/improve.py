@@ -1,7 +1,5 @@
 """``isotrope improve``: a model and documents in, a better model or the advice to keep it out."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     minutes=Word("Time for the whole command; default: 20.", low=0.1),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )
-def improve(found: Improvement) -> None:
+def improve(found: "Improvement") -> None:
     """Make a model better for your documents, without labels, or find that it is best to keep it.
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.

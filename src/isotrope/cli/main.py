@@ -3,8 +3,6 @@
 Exit codes: 0 done, 2 the user's mistake (one line, with the remedy), 130 stopped by Ctrl-C, 1 ours.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -5,8 +5,6 @@ an argument, any other an option. The help of a word that all commands share is 
 others is in the function's own docstring.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os

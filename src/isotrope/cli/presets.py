@@ -1,7 +1,5 @@
 """``isotrope presets``: the methods, as data."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """``isotrope pretrain``: an encoder from nothing but text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from isotrope.cli.options import command

@@ -1,7 +1,5 @@
 """``isotrope quickstart``: a raw model becomes better for a collection that ships, and questions prove it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     hidden=("model", "plan", "collection"),
     output=Word("Folder for the documents, the new model and the report."),
 )
-def quickstart(found: Outcome) -> None:
+def quickstart(found: "Outcome") -> None:
     """Make a raw model better for 3,600 pages about commands, without labels, and judge it by questions.
 
     The pages ship with isotrope. Nothing is downloaded.

@@ -1,7 +1,5 @@
 """``isotrope report``: a run on one page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from isotrope.cli.options import command

@@ -1,7 +1,5 @@
 """``isotrope search``: the nearest texts to a query, among encoded ones."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence
@@ -78,7 +76,7 @@ def _lines() -> list[str]:
     return list(filter(None, lines))
 
 
-def _table(query: str, hits: Sequence[Hit]) -> Table:
+def _table(query: str, hits: "Sequence[Hit]") -> "Table":
     from isotrope.report.tables import Table
 
     fields = hits[0].fields if hits else {}

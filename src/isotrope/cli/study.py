@@ -1,7 +1,5 @@
 """``isotrope study``: many runs, one table, and what it shows."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -96,7 +94,7 @@ def _rows(file: str, given: Sequence[str]) -> list[str]:
     return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]
 
 
-def _search(file: str, options: Options, idle: dict[str, Any]) -> None:
+def _search(file: str, options: "Options", idle: dict[str, Any]) -> None:
     from isotrope.study.search import search_settings
 
     for name, value in idle.items():

@@ -1,7 +1,5 @@
 """``isotrope train``: text in, a better model out, and whether it is better."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +35,7 @@ def teachers(given: list[str]) -> dict[str, list[str]]:
     ),
     negatives=Word("In tables: a column of hard negatives; again for more.", "negative", many=True),
 )
-def train(run: Run) -> None:
+def train(run: "Run") -> None:
     """Train a model on text without labels, and judge it."""
     if not run.record:  # of several processes the first speaks
         return

@@ -1,7 +1,5 @@
 """The command line's `isotrope whiten`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @command("isotrope.improvement.whiten:whiten", sentences=Word("Fit on a random sample of so many texts.", low=2))
-def whiten(found: Improvement) -> None:
+def whiten(found: "Improvement") -> None:
     """Whiten a model, and say whether it got better.
 
     Whitening spreads the vectors more evenly. It becomes the last layer of the model.

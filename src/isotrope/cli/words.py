@@ -1,7 +1,5 @@
 """The words of all commands: what an option of this name means, wherever it occurs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The papers that a model rests on. A component's docstring names its BibTeX key; ``methods.bib`` holds the entries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """An objective in sentence-transformers' own model card: for users who write their own training script."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,5 @@
 """What an objective refuses, each in one line: at construction where that can be known, else in the first step."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ A component is a class that declares its stage: ``stage = "terms"`` in its body.
     package.module:Class    a third party's class, imported only when a run starts
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """A teacher and text in; a small model that follows the teacher out, with what it keeps and what it saves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

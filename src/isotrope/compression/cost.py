@@ -1,7 +1,5 @@
 """What two models cost: time, weights and memory, on this machine, in one run, with one thread of the processor."""
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

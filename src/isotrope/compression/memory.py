@@ -3,8 +3,6 @@
 A process of its own: what another model has used before would be used again.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What a student keeps of its teacher and what it saves, as tables, a line, and the verdict of its card."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How many of its teacher's points a student has, and whether its training helped."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """A console that prints any text as it is: no markup, no control codes, no failure on odd characters."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable
 from typing import IO, Any

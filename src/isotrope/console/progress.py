@@ -1,7 +1,5 @@
 """The progress bar: how much is done, out of how much, and how long the rest will take."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ the cores too, most of the time goes into this waiting. A training step then too
 (`benchmarks/threads.py`). Threads that sleep while they wait cost nothing, and they change no result.
 """
 
-from __future__ import annotations
-
 import os
 
 NUMBER, WAITING = "OMP_NUM_THREADS", "OMP_WAIT_POLICY"

@@ -1,7 +1,5 @@
 """``isotrope data check``: what of the data in a folder is missing, corrupt or swapped, and what to do about it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``isotrope data fetch``: data sets from the web into a folder, each file verified before it is in its place."""
 
-from __future__ import annotations
-
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ Moses' English tokenizer without escaping, then lower case (SICK keeps its case)
 files of the organisers. Source: Koehn et al., ACL 2007, https://aclanthology.org/P07-2045; sacremoses does the work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path

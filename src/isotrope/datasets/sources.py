@@ -1,7 +1,5 @@
 """What data there is: addresses, checksums, licences. The facts stand in sources.toml; this reads them."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass

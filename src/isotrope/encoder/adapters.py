@@ -4,8 +4,6 @@ Hu et al., ICLR 2022, Eq. 3: h = W x + (α / r) · B A x, of which A (r, in) and
 https://arxiv.org/abs/2106.09685
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from importlib.util import find_spec

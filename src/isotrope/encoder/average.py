@@ -5,8 +5,6 @@ Model soups, ICML 2022, https://arxiv.org/abs/2203.05482. For embeddings: Xiao e
 https://arxiv.org/abs/2311.13534.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 
 import torch

@@ -1,7 +1,5 @@
 """Decoders as encoders: language models that read from left to right, such as Qwen3, Llama and Gemma."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Checksums of models: the keys under which their embeddings, and models given as objects, are kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, TypeAlias

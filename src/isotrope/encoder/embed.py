@@ -1,7 +1,5 @@
 """The one loop that turns texts into vectors, and checks what an encoder gives back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf

@@ -4,8 +4,6 @@ Version 6 of sentence-transformers and version 5 of transformers write other wor
 older ones as well, so a saved folder holds the older ones. An average of layers needs sentence-transformers 5.4.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from copy import copy

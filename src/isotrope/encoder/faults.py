@@ -3,8 +3,6 @@
 Their own bars and reports, which would break into ours, are hidden.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Any encoder by its name: a folder, a hub name, or the model that isotrope ships."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from math import inf

@@ -1,7 +1,5 @@
 """Where a model is: a folder, a hub name, or a model that isotrope ships. Nothing is loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import cache

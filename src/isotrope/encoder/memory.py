@@ -1,7 +1,5 @@
 """Give freed memory back to the system."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -1,7 +1,5 @@
 """The model that a model was made from: its name, and what its own card says of licence and language."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -43,7 +41,7 @@ class Base(BaseModel):
         return ", ".join(part for one in found for part in ([one] if isinstance(one, str) else one)) or "not known"
 
     @classmethod
-    def of(cls, model: str | Path | SentenceTransformer) -> Base:
+    def of(cls, model: str | Path | SentenceTransformer) -> "Base":
         """What is known of a model: a name as `isotrope.load` takes it, or a model that is loaded."""
         name = _loaded_from(model) if isinstance(model, SentenceTransformer) else str(model)
         if not name:

@@ -3,8 +3,6 @@
 So every saved model loads in plain sentence-transformers, and its folder declares its pooling.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

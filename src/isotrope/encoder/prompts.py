@@ -5,8 +5,6 @@ before every text that ``encode`` reads. To choose a prompt is to set that name.
 caches and the saved model follow the choice.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

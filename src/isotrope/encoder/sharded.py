@@ -4,8 +4,6 @@ Zhao et al., VLDB 2023, https://arxiv.org/abs/2304.11277; torch's ``fully_shard`
 as long as the layer computes. Gradients are averaged over the processes, as DDP does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -9,8 +9,6 @@ pieces, as rare words always are. Units that neither read nor write much are tho
 Filters for Efficient ConvNets, ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from copy import deepcopy

@@ -5,8 +5,6 @@ through the teacher, PCA, and weights by the token's frequency. Its place in the
 Tokens in brackets, such as [CLS], [unused5] and <s>, are no words: they have no rank, and their vectors are zero.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Averaged word vectors from a text file of GloVe or word2vec."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from itertools import islice

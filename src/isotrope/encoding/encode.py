@@ -1,7 +1,5 @@
 """Embeddings of texts of any number: a row out for each row in, in constant memory, going on after a kill."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The model that encodes: by its name, or as the object that the user has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where vectors are written: in parts, each whole or not there, and in the end as one file if that is wanted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ They are read once, into a Parquet file with a row group for each shard. So a ta
 its shard, and what happens to the sources later changes nothing.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence

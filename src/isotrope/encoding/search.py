@@ -1,7 +1,5 @@
 """The texts that are nearest to a query, among those that `isotrope encode` wrote. Every vector is compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

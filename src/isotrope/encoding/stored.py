@@ -1,7 +1,5 @@
 """What `isotrope encode` wrote, read again: the vectors piece by piece, and the texts of a few rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

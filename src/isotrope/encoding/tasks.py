@@ -1,7 +1,5 @@
 """Who encodes: a shard is a task that reads its own rows and writes its own file, in this process or in another."""
 
-from __future__ import annotations
-
 import io
 import logging
 import multiprocessing

@@ -1,7 +1,5 @@
 """Results that were computed once: the same model on the same data by the same code is not evaluated again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache as once
 from pathlib import Path

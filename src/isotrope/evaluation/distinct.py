@@ -1,7 +1,5 @@
 """Near-duplicates among texts: those that share half of their word triples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 

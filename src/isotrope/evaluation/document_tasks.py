@@ -16,8 +16,6 @@ Such tasks see large harm, such as full whitening of a model that was trained on
 preferred centring where labels show a loss (docs/whiten.md).
 """
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """The vectors of a task's sentences, and the cosines of its pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

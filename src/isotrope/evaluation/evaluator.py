@@ -1,7 +1,5 @@
 """The papers' evaluation inside anyone's sentence-transformers training."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ Alignment and uniformity: Wang and Isola, ICML 2020, https://arxiv.org/abs/2005.
 https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path

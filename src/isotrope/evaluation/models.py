@@ -1,7 +1,5 @@
 """Several models on several suites: every sentence of a model encoded once, every result kept for the next time."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class EvaluationRequest:
         tasks: str | None = None,
         data: str | Path | None = None,
         labels: Sequence[Labels] = (),
-    ) -> EvaluationRequest:
+    ) -> "EvaluationRequest":
         """Read "sts,transfer:fast" and "CR,MR". Own labels are evaluated alone unless suites are named."""
         if not suites and labels:
             if tasks:
@@ -118,7 +116,7 @@ class RememberingEncoder(ByRole):
         self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
         self._known: dict[Role | None, dict[str, Vectors]] = defaultdict(dict)  # role -> sentence -> (D,)
 
-    def fresh(self) -> RememberingEncoder:
+    def fresh(self) -> "RememberingEncoder":
         """The same encoder, of which nothing is remembered."""
         return RememberingEncoder(self._encoder, self._begins)
 

@@ -6,8 +6,6 @@ word vectors, whitening, flow, an object of the user's own. It is also for a mod
 its STS scores of STS12 … STS16 are not the papers' "all".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

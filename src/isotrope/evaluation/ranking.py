@@ -7,8 +7,6 @@ with the order of the scores. A task's number is the mean over its lists. The au
 appendix leaves open is in `RankingChoices`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches

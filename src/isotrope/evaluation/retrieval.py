@@ -7,8 +7,6 @@ Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415
 log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +93,7 @@ class OwnTask:
         """Queries."""
         return len(self.domain.queries)
 
-    def part(self, count: int) -> OwnTask:
+    def part(self, count: int) -> "OwnTask":
         """At most ``count`` queries, and a like share of the texts that are not relevant to them."""
         return self if count >= self.size else OwnTask(self.domain.part(count))
 

@@ -1,7 +1,5 @@
 """A task that nobody labelled, made from documents (`document_tasks`), and how two models are compared on several."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -51,7 +49,7 @@ class SelfMadeTask:
         grades = csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.answers)), shape=shape)
         return Domain(self.name, self.queries, self.candidates, grades)
 
-    def part(self, count: int) -> SelfMadeTask:
+    def part(self, count: int) -> "SelfMadeTask":
         """At most ``count`` of the answers, evenly spread, with all their queries, as the only candidates."""
         answers = np.unique(self.answers)
         kept = answers[evenly(len(answers), count)]

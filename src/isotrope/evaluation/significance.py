@@ -9,8 +9,6 @@ Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters
 Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), https://aclanthology.org/W04-3250.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,7 +48,7 @@ class Comparison:
     p: float
     resamples: int
     verdict: Significance
-    per_task: Mapping[str, Comparison] = field(default_factory=dict)
+    per_task: "Mapping[str, Comparison]" = field(default_factory=dict)
 
 
 def compare(

@@ -8,8 +8,6 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449; on
 https://arxiv.org/abs/2104.08821.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +131,7 @@ class PairTask:
         """Pairs."""
         return len(self.pairs)
 
-    def part(self, count: int) -> PairTask:
+    def part(self, count: int) -> "PairTask":
         """At most ``count`` pairs, evenly spread."""
         return PairTask(self.pairs.rows(np.array(evenly(self.size, count))))
 

@@ -1,7 +1,5 @@
 """One door to every evaluation, and the numbers that papers compare."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -16,8 +16,6 @@ One thing differs: every distinct sentence of a task is encoded once, all in one
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

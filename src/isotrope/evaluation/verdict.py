@@ -1,7 +1,5 @@
 """The one verdict of all commands: is what you would use tomorrow better than what you gave, as you gave it?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """The time that a race has, what is known of its speed, and how much it may measure and train in that time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The candidates of a race: the model as it is, other poolings, post steps, and trainings on the documents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

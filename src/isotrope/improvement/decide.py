@@ -7,8 +7,6 @@ Young, Resampling-Based Multiple Testing, 1993). It is less strict than Bonferro
 resemble each other count as fewer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

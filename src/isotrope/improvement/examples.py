@@ -1,7 +1,5 @@
 """A few searches as two models answer them, for readers who want to see what a score means."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from textwrap import shorten
 from typing import Any

@@ -1,7 +1,5 @@
 """Documents in; the best model for them out, or the honest answer "keep yours"."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 What a model knew before, general similarity, is looked at too. It has no part in the choice.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -43,7 +41,7 @@ class Judge(Task, Protocol):
     def size(self) -> int:
         """Queries."""
 
-    def part(self, count: int) -> Judge:
+    def part(self, count: int) -> "Judge":
         """The task with at most ``count`` queries."""
 
 

@@ -1,7 +1,5 @@
 """How good an encoder is on the tasks, with each post step behind it. Every text is encoded once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """What a race found: a table of all candidates, a page, and the card of the chosen model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -8,8 +8,6 @@ What was done is a plan: how much was measured, and each trial with its pairs. A
 clock for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Whiten a model for good: a linear layer after it, in plain sentence-transformers format, and whether that helped."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace

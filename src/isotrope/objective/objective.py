@@ -3,8 +3,6 @@
 token steps → encoder (or a peer) × passes → Views → view steps → Scores → score steps → terms
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace

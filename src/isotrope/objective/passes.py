@@ -1,7 +1,5 @@
 """The same sentences through the encoder, once a pass, each pass with its own token steps and dropout."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What an objective knows of the training around it: the number of the step, and that the optimizer has made one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

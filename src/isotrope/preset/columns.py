@@ -1,7 +1,5 @@
 """What an outside loss reads of a batch: the data's columns, or for three classes something made of its texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

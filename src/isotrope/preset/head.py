@@ -3,8 +3,6 @@
 Zhuo et al., ACL 2023, https://aclanthology.org/2023.acl-long.677
 """
 
-from __future__ import annotations
-
 from copy import copy
 from typing import Any
 

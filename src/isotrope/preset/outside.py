@@ -17,8 +17,6 @@ A third party's class declares ``stage = "loss"``. It is made as ``Class(student
 sentence-transformers calls a loss.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import re
@@ -86,7 +84,7 @@ class OutsideLoss(nn.Module):
             return self.inner(self.read(batch), None)
         return taught_loss(self.inner, batch, self.teacher)
 
-    def train(self, mode: bool = True) -> OutsideLoss:
+    def train(self, mode: bool = True) -> "OutsideLoss":
         """Training mode, but for the guides."""
         super().train(mode)
         for guide in self.guides:

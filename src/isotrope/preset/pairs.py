@@ -1,7 +1,5 @@
 """``[pairs]`` of a preset: how its text is read, where that is documents and not texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """A method is data: TOML → checked records → an Objective and the settings of a run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Presets for a person to read: flat, resolved, and with the source of every value."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

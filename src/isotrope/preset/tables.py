@@ -1,7 +1,5 @@
 """A preset's file: TOML, laid over what it extends, under ``key=value`` overrides. Nothing is imported, only read."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterable

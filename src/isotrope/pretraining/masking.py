@@ -1,7 +1,5 @@
 """Blocks of tokens and what is hidden in them, as a pure function of (seed, place in the run)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

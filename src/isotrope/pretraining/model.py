@@ -1,7 +1,5 @@
 """The encoder: its masked-language head and first embeddings, its folder in Hugging Face format, and its card."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

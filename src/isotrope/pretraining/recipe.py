@@ -1,7 +1,5 @@
 """What a size means, and how long a run is: the encoder's shape, the settings of its training, its schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +71,7 @@ class Schedule:
     decay_start: int
 
     @classmethod
-    def read(cls, path: Path) -> Schedule:
+    def read(cls, path: Path) -> "Schedule":
         """The schedule in a file.
 
         Raises:

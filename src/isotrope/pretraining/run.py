@@ -1,7 +1,5 @@
 """The whole road from text to an encoder in Hugging Face format."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

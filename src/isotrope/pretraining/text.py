@@ -3,8 +3,6 @@
 Each part is a folder with checksums. A damaged one is made again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """transformers' trainer, as pretraining uses it, and what happens between its steps."""
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

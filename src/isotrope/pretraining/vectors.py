@@ -1,7 +1,5 @@
 """Word vectors from co-occurrence counts: the warm start of the token embeddings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Everything is counted in steps and pairs (``plan.json``), not in seconds, so that every machine does the same work.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import time

@@ -1,7 +1,5 @@
 """A bar with its interval for each change, as an SVG that needs no matplotlib."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from html import escape
 

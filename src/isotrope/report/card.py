@@ -4,8 +4,6 @@ So a later step (whitening a trained model, say) reads the card of the model tha
 A card names data and counts it; it never holds text of the data.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -46,7 +44,7 @@ class Data(_Record):
     checksum: str
 
     @classmethod
-    def of(cls, paths: Sequence[str | Path], rows: int, used: int, checksum: str) -> Data:
+    def of(cls, paths: Sequence[str | Path], rows: int, used: int, checksum: str) -> "Data":
         """Of files and folders, whose paths are not told, only their last part."""
         more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
         return cls(name=", ".join(map(short_name, paths[:NAMED])) + more, rows=rows, used=used, checksum=checksum)
@@ -95,11 +93,11 @@ class Card(_Record):
     versions: dict[str, str] = {}
 
     @classmethod
-    def of(cls, model: str | Path) -> Card:
+    def of(cls, model: str | Path) -> "Card":
         """The card of a model that isotrope made, else a new one. A further step (`then`) leaves its verdict behind."""
         return _kept(metadata_of(str(model))) or cls(base=Base.of(model))
 
-    def then(self, step: Step, model: SentenceTransformer) -> Card:
+    def then(self, step: Step, model: SentenceTransformer) -> "Card":
         """The card after one more step, which has made ``model``."""
         longest = model.max_seq_length
         now = {
@@ -111,7 +109,7 @@ class Card(_Record):
         }
         return self.model_copy(update=now)
 
-    def judged(self, verdict: Verdict, table: Table) -> Card:
+    def judged(self, verdict: Verdict, table: Table) -> "Card":
         """The card with a verdict on its last step. The table holds the evidence; its notes say how it was measured."""
         scores = [list(table.header), *map(list, table.rows)]
         return self.model_copy(update={"verdict": verdict, "scores": scores, "how": " ".join(table.notes)})

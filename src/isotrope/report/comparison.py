@@ -1,7 +1,5 @@
 """Before and after, in points: for runs, compared models, students, and the verdict of any command."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Before is grey and after is blue everywhere, see `page`.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

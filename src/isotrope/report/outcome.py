@@ -1,7 +1,5 @@
 """What a command gives back in Python: the model, the verdict, the numbers, and a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The HTML page for runs, studies and tables. It loads nothing from outside and runs no script."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Results of several models as tables: one table for each measure, a row for each model, a column for each task."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A model's vectors of a sample of the corpus: similarity, spectrum, nearest neighbours."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +22,7 @@ class Space:
     nearest: list[list[tuple[int, float]]]  # for the first sentences: (row, cosine), nearest first
 
     @classmethod
-    def of(cls, vectors: npt.ArrayLike) -> Space:
+    def of(cls, vectors: npt.ArrayLike) -> "Space":
         """From vectors (N, D)."""
         rows = unit(vectors)
         return cls(pair_cosines(rows), variance_shares(rows), neighbours(rows, ASKED, NEAREST))

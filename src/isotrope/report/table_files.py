@@ -1,7 +1,5 @@
 """Tables as files. The ending of the file's name decides the format."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

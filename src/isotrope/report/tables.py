@@ -1,7 +1,5 @@
 """The table of the package: on the terminal, as Markdown, LaTeX or HTML. Cells are text, never markup."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Files and folders that appear whole or not at all. The one place of the package that renames anything."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

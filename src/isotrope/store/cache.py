@@ -1,7 +1,5 @@
 """The cache: files that can be made again, found by a key, and checked before they are used."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """One clear message when a folder cannot be written: a full disk, a missing permission, a file in the way."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

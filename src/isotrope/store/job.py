@@ -7,8 +7,6 @@ A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a 
     result.json  what came out, written last; beside it, under "files", the checksums of what it announces
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One process a folder: a second one is refused, or waits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

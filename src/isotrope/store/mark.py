@@ -3,8 +3,6 @@
 A mark says what the folder is for (``{"kind": "run"}``), so that no command writes into another command's folder.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

@@ -1,7 +1,5 @@
 """isotrope's own records: JSON and JSON Lines. They are read only here, so that any damage gives one clear line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

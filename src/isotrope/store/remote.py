@@ -4,8 +4,6 @@ They are read in blocks, in order or at any place, and no copy is kept. They are
 addresses are fsspec's business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) or its configuration files.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import time
@@ -85,7 +83,7 @@ class RemoteFile:
         """Its bytes. A block that does not come is asked for again, after `WAITS`."""
         return io.BufferedReader(_Ranges(self), BLOCK_BYTES)
 
-    def now(self) -> RemoteFile:
+    def now(self) -> "RemoteFile":
         """The same file, with the size and the version that it has now."""
         with _clear_errors(self.url):
             system, path = _opened(self.url)

@@ -1,7 +1,5 @@
 """Rows of numbers on disk, written in shards. After a kill, work goes on after the last whole shard."""
 
-from __future__ import annotations
-
 import io
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a study found: scores by row and seed, tested differences, answered claims. The record is plain JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -4,8 +4,6 @@ The folder is a job (`isotrope.store.job`). Its result is ``result.json``. What 
 the cosines of the test pairs, their bootstrap draws and the training curve.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

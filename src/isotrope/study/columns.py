@@ -1,7 +1,5 @@
 """The columns of a study's table: their names, and where their numbers come from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

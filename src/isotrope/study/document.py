@@ -1,7 +1,5 @@
 """A study's record as tables with notes, in Markdown, LaTeX and HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run a plan's cells, several at a time, each in its own process, and show the progress."""
 
-from __future__ import annotations
-
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -88,7 +86,7 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     return board.lost
 
 
-def _in_order(plan: StudyPlan, board: Board) -> list[Cell]:
+def _in_order(plan: StudyPlan, board: "Board") -> list[Cell]:
     """The cells to run. Those whose models others need come first."""
     needed = {key for cell in plan.cells.values() for key in cell.needs}
     waiting = [cell for cell in plan.cells.values() if cell.key not in board.results]
@@ -217,7 +215,7 @@ class Board:
             elif cell.damaged:
                 self.say(f"{cell.folder} is damaged: {_name(cell)} is run again")
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> "Board":
         if self.console.is_terminal:
             self.drawn.enter_context(Live(self, console=self.console, refresh_per_second=1, transient=True))
         return self

@@ -1,7 +1,5 @@
 """A study's figures, as in the papers, from the finished cells. Each kind of figure is one function."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a study runs: cells. A cell is a row with one seed, or a shared teacher; its key is what decides its result."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

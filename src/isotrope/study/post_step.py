@@ -3,8 +3,6 @@
 The step is fitted on the sentences that the row has, or with ``fit=target`` on those of each evaluation.
 """
 
-from __future__ import annotations
-
 from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.models import RememberingEncoder

@@ -1,7 +1,5 @@
 """A study's rows after its sweeps: one entry for each combination of values."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """One cell of a study: train, measure, keep the numbers, delete the rest. Runs in its own process."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator

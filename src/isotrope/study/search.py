@@ -3,8 +3,6 @@
 Bergstra and Bengio, Random Search for Hyper-Parameter Optimization (JMLR 2012), https://jmlr.org/papers/v13/bergstra12a.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A study's file: rows, seeds, teachers, published numbers and claims, as checked records."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.resources import files

@@ -4,8 +4,6 @@ Holm, A simple sequentially rejective multiple test procedure (1979); power of t
 distribution (Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

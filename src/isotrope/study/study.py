@@ -1,7 +1,5 @@
 """A whole study: a file in; finished cells, tables, tests and figures out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Text: whatever the user gives → opened text → cleaned rows or documents → tokens → batches."""
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

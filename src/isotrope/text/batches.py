@@ -1,7 +1,5 @@
 """Batches of row ids for sentence-transformers' trainer, in a computed order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence, Sized
 
 import torch

@@ -1,7 +1,5 @@
 """Cleaning of a corpus: which rows are dropped, and the report of why."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -91,7 +89,7 @@ Found = tuple[str, Row, int | None, str | None, tuple[str, ...]]
 """A place, what stands there, its `fingerprint`, why it is dropped, and the texts that show it in a report."""
 
 
-def kept(found: Iterable[Found[Row]], tally: Tally, keep_duplicates: bool = False) -> Iterator[list[Row]]:
+def kept(found: Iterable[Found[Row]], tally: "Tally", keep_duplicates: bool = False) -> Iterator[list[Row]]:
     """Batches of what is worth keeping; the tally counts the others. Memory is constant but for 8 bytes a row."""
     seen, batch, size = Seen(), list[tuple[str, Row, int, tuple[str, ...]]](), 0
 
@@ -158,7 +156,7 @@ class CleaningReport:
         table += [f"  {note}" for note in self.notes]
         return "\n".join(table)
 
-    def check(self) -> CleaningReport:
+    def check(self) -> "CleaningReport":
         """Itself, if two rows are kept. Raises UserError if they are fewer, since nothing is learned of one."""
         if self.kept < 2:
             counts = [f"{count:,} {_IN_WORDS.get(reason, reason)}" for reason, count in self.dropped.items() if count]
@@ -174,7 +172,7 @@ class CleaningReport:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> CleaningReport:
+    def from_json(cls, text: str) -> "CleaningReport":
         """The report that `to_json` wrote."""
         record = json.loads(text)
         examples = {reason: tuple(places) for reason, places in record.pop("examples").items()}

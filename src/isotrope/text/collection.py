@@ -1,7 +1,5 @@
 """Documents: files of any kind → titles and paragraphs, memory-mapped, written once and found again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

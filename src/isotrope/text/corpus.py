@@ -1,7 +1,5 @@
 """Corpora: files of any size and kind → one cleaned, memory-mapped data set, written once and found again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass

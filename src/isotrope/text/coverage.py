@@ -1,7 +1,5 @@
 """How much of its text a model will read: texts that are cut, and tokens that its tokenizer does not know."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

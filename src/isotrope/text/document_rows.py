@@ -1,7 +1,5 @@
 """Documents of a file, one at a time: a file, a block between blank lines, a line, or a row of a table."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Pages: the text of a Markdown or HTML file, block after block, without markup, code and navigation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

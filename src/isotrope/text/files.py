@@ -1,7 +1,5 @@
 """Files of text: which ones a user's paths name, and their bytes, decompressed and checked."""
 
-from __future__ import annotations
-
 import io
 import json
 import lzma
@@ -79,14 +77,14 @@ class TextFile:
         split = "" if self.split is None else f"sentences:{self.split}|"
         return f"|{self.format}{self.compression}|{self.size}|{split}".encode()
 
-    def open(self, *, seekable: bool = False) -> io.RawIOBase | io.BufferedReader[Any]:
+    def open(self, *, seekable: bool = False) -> io.RawIOBase | io.BufferedReader:
         """Its bytes, as they are stored. What is read is hashed, to the end; a seekable file is hashed first.
 
         Raises:
             UserError: it is a pipe, a socket or a device, which cannot be read twice.
         """
         _refuse_special(self.path)
-        stream: io.RawIOBase | io.BufferedReader[Any]
+        stream: io.RawIOBase | io.BufferedReader
         stream = self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
         if self.total is None:
             return stream

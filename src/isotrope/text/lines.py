@@ -1,7 +1,5 @@
 """The lines of a text file, decompressed, and checked to be text."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import zlib

@@ -1,7 +1,5 @@
 """Opened text: whatever the user gives, read, cleaned and hashed once, and passed on as one object."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

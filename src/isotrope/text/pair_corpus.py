@@ -1,7 +1,5 @@
 """Pairs drawn from documents, as a corpus with a positive column: written once and found again."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

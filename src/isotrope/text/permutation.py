@@ -1,7 +1,5 @@
 """A pseudo-random order of n rows that is computed, not stored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows of a corpus file: the wanted columns of tables, the lines of text, the blocks of documents, one at a time."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

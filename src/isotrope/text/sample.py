@@ -1,7 +1,5 @@
 """Which rows of a corpus a run visits, and in which order: decided once, by the seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Texts to sentences, by the rules of `sentencex`, for some 300 languages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

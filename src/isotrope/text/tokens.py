@@ -4,8 +4,6 @@ Tokens cost the same whenever they are made. Made once, they serve every epoch, 
 GPU never waits for them. So every run that can makes them first, of the rows that it reads and of no others.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -88,7 +86,7 @@ class TextReader:
     dtype: np.dtype[Any]  # of an id: two bytes, where the vocabulary allows it
 
     @classmethod
-    def from_model(cls, model: SentenceTransformer, prompt: str, max_length: int) -> TextReader | None:
+    def from_model(cls, model: SentenceTransformer, prompt: str, max_length: int) -> "TextReader | None":
         """The student's, with a tokenizer of their own; None where it is not one of the `tokenizers` library."""
         own: Any = model.tokenizer
         if not getattr(own, "is_fast", False):
@@ -141,7 +139,9 @@ class TokenStore:
     valid_label_columns: tuple[str, ...] = ("label",)  # what the trainer asks of a collator
 
     @classmethod
-    def open(cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console) -> TokenStore:
+    def open(
+        cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
+    ) -> "TokenStore":
         """Find the tokens in the cache, or make them; of several processes one does, the others wait.
 
         The key is a checksum of the tokenizer, the length, the prompts, the corpus and the rows.

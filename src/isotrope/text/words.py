@@ -1,7 +1,5 @@
 """Words of a text, also where the language writes no spaces."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 LONGEST_WORD = 15  # letters on average: beyond it, the language writes no spaces, and letters count as words

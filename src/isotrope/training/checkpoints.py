@@ -1,7 +1,5 @@
 """Checkpoints: a mark says that one is ours, checksums say that it is whole; what a run resumes from."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """The second step of a run: train the student in place, from the start or from the last whole checkpoint."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from functools import partial

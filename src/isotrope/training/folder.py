@@ -1,7 +1,5 @@
 """The folder of a training run: its files, the one reader and the one writer of each, and what a page needs of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,7 +155,7 @@ class RunRecord:
     sample: list[str]
 
     @classmethod
-    def read(cls, folder: Path) -> RunRecord:
+    def read(cls, folder: Path) -> "RunRecord":
         """Read a run's folder."""
         run = RunFolder(folder)
         identity, preset, result = run.identity(), run.preset(), run.result()

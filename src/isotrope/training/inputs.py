@@ -1,7 +1,5 @@
 """The settings of a run, what it reads, and its identity: everything that decides the result, and nothing else."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The last step of a run: the new model against the one that the user gave, on the same pairs; and its card."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A whole model as one ONNX graph: token ids in, vectors out. It runs without torch."""
 
-from __future__ import annotations
-
 import json
 import logging
 import warnings

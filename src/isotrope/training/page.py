@@ -1,7 +1,5 @@
 """A run as one self-contained page: folder → figures → HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,7 +116,7 @@ def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
     return seen, missing
 
 
-def _plots(record: RunRecord, seen: Mapping[str, Space]) -> Iterator[Plot]:
+def _plots(record: RunRecord, seen: Mapping[str, Space]) -> "Iterator[Plot]":
     """The figures that the run has numbers for."""
     from isotrope.report import figures
     from isotrope.report.figures import Plot

@@ -1,7 +1,5 @@
 """What selects a model and what judges it: pairs of SentEval or the user's own, and the transfer tasks' dev sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

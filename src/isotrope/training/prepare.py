@@ -1,7 +1,5 @@
 """The first step of a run: every check, and everything that training needs, built once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The processes of a run, which torchrun numbers in RANK and WORLD_SIZE, and the machine that they run on."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The log of a run, what a person sees of it, and how Ctrl-C ends it with nothing lost."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Which weights a run keeps: the best on labelled dev pairs, or without pairs the last, with signals to watch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Training with ``train.fsdp``: the student and the second encoders are spread over the processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -76,7 +74,7 @@ class Spread:
     plain: SentenceTransformer
 
     @classmethod
-    def of(cls, objective: Objective) -> Spread:
+    def of(cls, objective: Objective) -> "Spread":
         """Put a spread copy of the student into the objective; its second encoders are spread in place."""
         device = objective.model.device
         plain = objective.model.to("cpu")

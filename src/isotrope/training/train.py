@@ -1,7 +1,5 @@
 """A whole run: preset and text in; a model, its record and a verdict out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace

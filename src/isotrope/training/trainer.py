@@ -1,7 +1,5 @@
 """sentence-transformers' trainer: its resume is exact, and divergence is one clear message."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

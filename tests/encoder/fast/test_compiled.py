@@ -1,7 +1,5 @@
 """Compiled layers: the same numbers and gradients, few shapes, one graph for all layers; runs that resume exactly."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Packed encoding: the numbers of the padded encoder, its gradients, dropout, and all that stands around an encoder."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from copy import deepcopy

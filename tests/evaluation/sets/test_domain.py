@@ -1,7 +1,5 @@
 """A domain made of labelled texts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from isotrope.evaluation.sets.domain import same_class

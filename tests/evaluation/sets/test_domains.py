@@ -1,7 +1,5 @@
 """Domains: what the known ones hold, the user's own in two layouts, and each bad file named in one line."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The user's labels: read as written, or refused in one line that says where and how to go on."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The similarity set's integrity."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Two crops of one document: lengths, places, overlap, languages without spaces."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

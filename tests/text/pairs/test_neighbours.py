@@ -1,7 +1,5 @@
 """Neighbouring sentences and paragraphs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

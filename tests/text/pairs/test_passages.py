@@ -1,7 +1,5 @@
 """Passages: whole sentences, of all lengths, each once; as a corpus they are single texts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

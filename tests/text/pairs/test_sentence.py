@@ -1,7 +1,5 @@
 """A sentence with itself."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from isotrope.text.document_rows import Document

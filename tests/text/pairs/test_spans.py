@@ -1,7 +1,5 @@
 """Anchors and positives of one document: places, lengths, several positives, short documents."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

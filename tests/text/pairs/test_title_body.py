@@ -1,7 +1,5 @@
 """A title and its body, or a crop of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Attention over packed rows: the one place of an encoder where sentences stand apart from each other again."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,10 +31,10 @@ class Packing:
     head_places: Tensor  # (T·H,) into N·H·L
     head_rows: Tensor  # (N·H·L,) into T·H
     even: bool = False  # without padding and filler, heads need no copies: another view shows them
-    parts: tuple[tuple[Tensor, Packing], ...] = ()  # sentences (n,) of this batch, and how they stand alone
+    parts: "tuple[tuple[Tensor, Packing], ...]" = ()  # sentences (n,) of this batch, and how they stand alone
 
     @classmethod
-    def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> Packing:
+    def from_mask(cls, mask: Tensor, heads: int, multiple: int = 1) -> "Packing":
         """From an attention mask (N, L), 0 or False for padding; ``multiple``: of which T is one."""
         n, length = mask.shape
         real = mask.reshape(-1) != 0
@@ -53,7 +51,7 @@ class Packing:
         head_places = head_places.clamp(max=n * heads * length)
         return cls(bias[:, None, None], places, rows, head_places.view(-1), head_rows.view(-1), even)
 
-    def split(self) -> Packing:
+    def split(self) -> "Packing":
         """With the short sentences apart from the long ones, where that halves the attention's work or better.
 
         Its work grows with L², so that one long sentence makes all others as slow as it is.
@@ -71,7 +69,7 @@ class Packing:
         few, many = order[: best + 1], order[best + 1 :]
         return replace(self, parts=((few, self._part(few, int(lengths[best]))), (many, self._part(many, length))))
 
-    def _part(self, sentences: Tensor, length: int) -> Packing:
+    def _part(self, sentences: Tensor, length: int) -> "Packing":
         """Some sentences with ``length`` columns; their tokens are rows of this packing, and the others' are zero."""
         rows = self.head_rows.view(len(self.bias), -1, self.bias.shape[-1])[sentences, :, :length].flatten()
         places = rows.new_full((len(self.head_places) + 1,), len(rows))

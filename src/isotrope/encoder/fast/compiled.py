@@ -3,8 +3,6 @@
 Each layer alone, in place: a model compiles in the time of one layer, and its weights keep their names.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from functools import partial, update_wrapper

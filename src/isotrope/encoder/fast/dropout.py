@@ -3,8 +3,6 @@
 There, torch's own takes as long as a third of the matrix products between which it stands.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """MPNet over packed rows: it knows nothing of transformers' attention interface, so its attention is replaced."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -5,8 +5,6 @@ sees (N, H, L, d) again. The output is padded as before. So poolings, saved mode
 forward need no change. The encoder gets another forward and another attention function. Its weights stay.
 """
 
-from __future__ import annotations
-
 from functools import partial, update_wrapper
 from typing import Any
 

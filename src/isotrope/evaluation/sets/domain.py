@@ -1,7 +1,5 @@
 """A domain: queries, the texts that they search, and how relevant each text is to each query."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +26,7 @@ class Domain:
     own: bool = False  # the corpus is the queries: none finds itself
     labels: Labels | None = None  # (Q,) classes of the queries, where there are any
 
-    def part(self, count: int) -> Domain:
+    def part(self, count: int) -> "Domain":
         """At most ``count`` queries that find something, what is relevant to them, and as large a share of the rest."""
         asked = np.flatnonzero(np.diff(self.grades.indptr))
         rows = columns = asked[evenly(len(asked), count)]

@@ -14,8 +14,6 @@ query meets old ones; its dev has the train split against itself. Nobody has spl
 lines against themselves, dev the odd ones. CACM and NPL have "test" alone. A text never finds itself.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import io

@@ -1,7 +1,5 @@
 """Files of known data sets: where they lie, and one clear line for one that is missing or not as it was published."""
 
-from __future__ import annotations
-
 import csv
 import os
 import zipfile

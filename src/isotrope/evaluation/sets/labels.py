@@ -11,8 +11,6 @@ file may name the columns. Where the caller names columns, or where the line hol
 read and all others are passed over.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Scored sentence pairs, the record that similarity evaluation works on; and how their files are read."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
-    def rows(self, places: npt.NDArray[np.int64]) -> Pairs:
+    def rows(self, places: npt.NDArray[np.int64]) -> "Pairs":
         """Those at these places (n,)."""
         first, second = ([texts[place] for place in places] for texts in (self.first, self.second))
         return Pairs(self.name, first, second, self.gold[places])

@@ -8,8 +8,6 @@ Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://
 SICK (Marelli et al., LREC 2014); SentEval (Conneau and Kiela, 2018, https://arxiv.org/abs/1803.05449).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

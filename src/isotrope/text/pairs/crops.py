@@ -3,8 +3,6 @@
 As contrastive pairs: Contriever (Izacard et al., TMLR 2022, Sec. 3.1), https://arxiv.org/abs/2112.09118.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ As positives: DeCLUTR (Giorgi et al., ACL 2021, Sec. 3.1) takes adjacent spans a
 https://aclanthology.org/2021.acl-long.72.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal

@@ -3,8 +3,6 @@
 They are texts, and no pairs: for a student that follows a teacher, and has to read sentences as well as paragraphs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 As positives: SimCSE (Gao et al., EMNLP 2021, Sec. 3), https://arxiv.org/abs/2104.08821.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

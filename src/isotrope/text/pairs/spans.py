@@ -3,8 +3,6 @@
 Giorgi et al., ACL 2021, Sec. 3.1. https://aclanthology.org/2021.acl-long.72
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@
 As positives for training without labels: E5 (Wang et al., 2022, Sec. 3.1), https://arxiv.org/abs/2212.03533.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

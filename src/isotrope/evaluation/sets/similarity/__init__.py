@@ -4,8 +4,6 @@
 grade. The pairs cover ten constructions (paraphrase, negation, swapped roles, …) on everyday and technical topics.
 """
 
-from __future__ import annotations
-
 from importlib.resources import as_file, files
 
 import numpy as np
