@@ -69,6 +69,15 @@ def test_a_bar_with_a_count_hears_only_if_asked_and_shows_it_as_a_note(clock: li
         assert out.getvalue() == shown
 
 
+def test_a_quiet_bar_is_told_to_the_one_around_it(clock: list[float]) -> None:
+    """A training inside another work."""
+    out = io.StringIO()
+    with watch("training", plain_console(file=out), "crops"), progress("trained", 9, plain_console(quiet=True)) as bar:
+        clock[0] += 6
+        bar.update(3)
+    assert out.getvalue() == "trained 3 of 9 rows, crops\n"
+
+
 def test_a_bar_with_a_note_fits_into_eighty_columns() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, color_system=None)

@@ -204,7 +204,7 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
     """With dropout, a second encoder, a queue and a head. The files are those of a run without it."""
     settings = [*PEERS, "train.batch_size=8", "train.save_steps=5", "train.eval_steps=10", "encoder.pooling=mean"]
     settings += ["train.learning_rate=1e-3", "train.fsdp=true", "train.keep_head=true"]
-    common = ["-m", "isotrope", "train", str(corpus_file), "--model", str(tiny_model), "--sentences", "480"]
+    common = ["-m", "isotrope", "train", str(corpus_file), "--model", str(tiny_model)]
     common += [word for setting in settings for word in ("--set", setting)]
     launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
@@ -217,11 +217,11 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
         command = [sys.executable, *launcher, *common, "--output", str(output)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
-    for name in ("model/model.safetensors", "checkpoints/checkpoint-30/objective.safetensors"):
+    for name in ("model/model.safetensors", "checkpoints/checkpoint-20/objective.safetensors"):
         one, two = (load_file(folder / name) for folder in (stopped, whole))
         assert one.keys() == two.keys()
         assert all(torch.equal(value, two[key]) for key, value in one.items())
-    names = {path.name for path in (whole / "checkpoints" / "checkpoint-30").iterdir()}
+    names = {path.name for path in (whole / "checkpoints" / "checkpoint-20").iterdir()}
     assert names >= {"model.safetensors", "objective.safetensors", "optimizer.pt", "scheduler.pt", "complete.json"}
-    state = torch.load(whole / "checkpoints" / "checkpoint-30" / "optimizer.pt", weights_only=True)
+    state = torch.load(whole / "checkpoints" / "checkpoint-20" / "optimizer.pt", weights_only=True)
     assert all(type(value) is torch.Tensor for kept in state["state"].values() for value in kept.values())

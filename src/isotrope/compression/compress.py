@@ -126,7 +126,8 @@ def compress(
         inputs = read_inputs(settings)
     with watch("reading the texts", console):
         settings, held_out = _without_held_out(settings, inputs.preset)
-    run = run_training(settings, console)
+    with watch("training", console):
+        run = run_training(settings, plain_console(quiet=True))
     if "compression" in run.record:
         return Compression(run.job, run.record)
     with run.job.held():

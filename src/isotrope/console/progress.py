@@ -42,6 +42,9 @@ class Bar:
         self.done = self.done if done is None else done
         self.total = self.total if total is None else total
         self.note = self.note if note is None else note
+        if self.console.quiet:
+            tell(self.what, self.done, self.total, self.unit)
+            return
         now = time.monotonic()
         self._first = self._first or (now, self.done)
         between = "/" if self.console.is_interactive else " of "
@@ -131,7 +134,7 @@ def progress(
 
     In a terminal this is a bar with percent, count, time so far and time left. It disappears at the end. Elsewhere it
     is a line after 5 seconds, then one at most every 30: ``encoded 12,000 of 50,000 rows, 3 min left``. A quiet console
-    shows nothing.
+    shows nothing of its own: it tells the bar around it.
 
     >>> with progress("encoded", 50_000, plain_console(stderr=True)) as bar:
     ...     bar.advance(64)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
+from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.average import average
@@ -260,8 +261,9 @@ class Race:
         began = self.clock.spent
         self.notes.keep()
         try:
-            with self.clock.alarm():
-                run_training(training_settings(self.start, self.recipes[trial.recipe], path, trial), self.console)
+            settings = training_settings(self.start, self.recipes[trial.recipe], path, trial)
+            with watch("training", self.console, trial.name), self.clock.alarm():
+                run_training(settings, plain_console(quiet=True))
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
