@@ -108,7 +108,7 @@ def settings(preset: Preset) -> list[str]:
     if preset.peers and "layers" in preset.peers:  # two layers and the embeddings
         chosen += ["peers.layers.count=3", "peers.layers.on=[1, 2, 3]", "views.passes=4"]
     chosen += [f"terms.{label}.size=64" for label in ("self_guided", "translated") if label in preset.terms]
-    if preset.pairs and preset.pairs["kind"] == "spans":  # of as many words as are read
+    if preset.pairs and preset.pairs.kind == "spans":  # of as many words as are read
         chosen += ["pairs.shortest=2", "pairs.longest=8"]
     if "sgw" in preset.views:
         own = 256 if preset.encoder.backbone.startswith("isotrope/") else 768 if "base" in shape(preset) else 1024

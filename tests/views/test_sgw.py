@@ -99,11 +99,9 @@ def test_degenerate_batches_are_finite(method: Any, dtype: torch.dtype) -> None:
         assert torch.allclose(group_whiten(dead, 2)[:, 3:], group_whiten(z, 2)[:, 3:])
 
 
-@pytest.mark.parametrize(
-    ("groups", "message"), [(5, "4 or 6"), (384, "choose 24$"), (0, "choose 1$"), (-3, "choose 1$"), (9, "8 or 12")]
-)
-def test_groups_must_divide(groups: int, message: str) -> None:
-    with pytest.raises(UserError, match=rf"groups = {groups} .*24 channels.*{message}"):
+@pytest.mark.parametrize("groups", [5, 384, 0, -3])
+def test_groups_must_divide(groups: int) -> None:
+    with pytest.raises(UserError, match=rf"groups = {groups} .*24 channels.*1, 2, 3, 4, 6, 8, 12, 24"):
         group_whiten(draw(30, 24), groups)
 
 

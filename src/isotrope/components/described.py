@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
@@ -63,19 +63,7 @@ def introduce(model: SentenceTransformer) -> SentenceTransformer:
 class Described:
     """What sentence-transformers' card asks of a loss."""
 
-    if TYPE_CHECKING:
-        tokens: list[tuple[Any, Any]]
-        peers: list[tuple[Any, Any]]
-        views: list[Any]
-        scores: list[Any]
-        terms: dict[str, Any]
-        teachers: dict[str, Any]
-        narrow: dict[int, Any]
-        parts: list[Any]
-        passes: int
-        seed: int
-
-    def get_config_dict(self) -> dict[str, Any]:
+    def get_config_dict(self: Any) -> dict[str, Any]:
         """The settings: stage -> components with their options."""
         stages = {
             "tokens": [_told(step) | {"on": list(on)} for step, on in self.tokens],
@@ -89,20 +77,20 @@ class Described:
         return {"passes": self.passes, "seed": self.seed} | {name: made for name, made in stages.items() if made}
 
     @property
-    def citation(self) -> str:
+    def citation(self: Any) -> str:
         """The BibTeX entries of the methods, and isotrope's own."""
-        keys = cited_keys(type(_settings(part)) for part in (*self.parts, *self.teachers.values()))
+        keys = cited_keys(type(_named(part)) for part in (*self.parts, *self.teachers.values()))
         return bibtex([*keys, *(["kusupati2022matryoshka"] if self.narrow else [])])
 
 
-def _settings(part: Any) -> Any:
-    """What a component was built from, where that is another object: its options."""
+def _named(part: Any) -> Any:
+    """A component; for what was built of another object, that one, which has the options."""
     return getattr(part, "term", part)
 
 
 def _told(part: Any) -> dict[str, Any]:
     """A component's name and those of its options that are plain values."""
-    part = _settings(part)
+    part = _named(part)
     names = inspect.signature(type(part)).parameters
     options = {name: getattr(part, name, None) for name in names}
     plain = {name: value for name, value in options.items() if isinstance(value, bool | int | float | str)}

@@ -33,7 +33,7 @@ class LossTerms(dict[str, Tensor]):
 
 
 def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -> None:
-    """Check what is known when an objective is made; ``parts``: the components of each of `STAGES`, as given.
+    """What shows when an objective is made; ``parts``: the components of each of `STAGES`, as given.
 
     Warns of weights in half precision.
     """
@@ -42,8 +42,6 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
     if not all(1 <= dim <= (width or dim) for dim in dims):
         raise UserError(f"dims = {list(dims)} is not possible", f"list widths from 1 to the model's, which is {width}")
     stages = dict(zip(STAGES, parts, strict=True))
-    if not stages["terms"]:
-        raise UserError("there are no terms, so no loss", 'give some: {"infonce": component("terms", "infonce")}')
     for stage, given in stages.items():
         for each in given.values() if isinstance(given, Mapping) else given:
             _check_part(stage, _of_passes(stage, each, passes) if stage in OF_PASSES else each)
@@ -61,23 +59,17 @@ def _check_student(model: Any) -> None:
         problem = f"the model has truncate_dim = {cut}, which training does not use"
         remedy = "set model.truncate_dim = None (in a saved model: remove it from config_sentence_transformers.json)"
         raise UserError(problem, f"{remedy}; Objective(…, dims=[{cut}]) trains that width")
-    trained = [weight.dtype for weight in model.parameters() if weight.requires_grad]
-    if not trained:
-        raise UserError("no weight of the model can be trained", "call model.requires_grad_(True), or add an adapter")
-    for dtype in HALF.keys() & trained:
+    for dtype in HALF.keys() & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
         remedy = "Call model.float(), and give bf16=True or fp16=True to the training arguments for speed"
         warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=4)
 
 
 def _check_part(stage: str, part: Any) -> None:
     own = getattr(part, "stage", stage)
-    if isinstance(part, type) or not (callable(part) or hasattr(part, "build")) or own != stage:
-        problem = f"{stage} holds {part!r:.60}, which is not one of its components"
+    text_model = stage == "teachers" and isinstance(part, nn.Module)  # a teacher is given row ids
+    if isinstance(part, type) or not (callable(part) or hasattr(part, "build")) or own != stage or text_model:
         remedy = f"move it to {own}" if own != stage else f'make one: component("{stage}", …)'
-        raise UserError(problem, remedy)
-    if stage == "teachers" and isinstance(part, nn.Module):
-        problem = f"a teacher is given row ids, and {type(part).__name__} is a model of texts"
-        raise UserError(problem, 'make one: component("teachers", "live", models=[…]).build(context)')
+        raise UserError(f"{stage} holds {part!r:.60}, which is not one of its components", remedy)
 
 
 def _of_passes(stage: str, pair: Any, passes: int) -> Any:
@@ -85,7 +77,7 @@ def _of_passes(stage: str, pair: Any, passes: int) -> Any:
     count = max(2, passes)  # a column of positives has a pass of its own
     step, on = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, [])
     if not isinstance(on, Collection) or not on or not all(number in range(count) for number in on):
-        remedy = f"give pairs of a component and its passes, counted from 0: {stage}=[(component, [1])]"
+        remedy = f"count its passes from 0: on = [1] in a preset, {stage}=[(component, [1])] in a script"
         raise UserError(f"{stage}: {step!r:.60} is on in passes {on!r}, of {count}", remedy)
     return step
 
@@ -103,9 +95,8 @@ def check_columns(objective: Any, columns: Sequence[Mapping[str, Any]], labels: 
     if labels is not None and (labels.is_floating_point() or 2 * len(set(labels.tolist())) < len(labels)):
         problem = "the data has a column of labels or scores, which Objective does not use"
         raise UserError(problem, "remove it: Objective needs no labels, and takes the numbers for row ids for teachers")
-    if not columns or "input_ids" not in columns[0]:
-        remedy = "give a column of texts, and a model that begins with a Transformer"
-        raise UserError("there are no texts, or the model does not read token ids", remedy)
+    if not columns:
+        raise UserError("there are no texts", "give a column of texts")
     ids = columns[0]["input_ids"]
     # Not before training, where rows come in the file's order and may share a long beginning.
     if torch.is_grad_enabled() and ids.dim() == 2 and len(ids) > 1 and bool((ids == ids[0]).all()):
@@ -128,9 +119,6 @@ def check_views(objective: Any, views: Views, columns: Sequence[Mapping[str, Any
     if len(stack) < 2 and not one:
         remedy = "choose passes=2 or more, or a view step with copies"
         raise UserError("passes = 1 leaves one view, with nothing to compare it with", remedy)
-    if stack.shape[1] == 1 and not scores:
-        remedy = "raise per_device_train_batch_size, for example to 64"
-        raise UserError("the batch has one sentence, with nothing to compare it with", remedy)
     reads = any(getattr(term, "reads_negatives", False) for term in objective.terms.values())
     ours = all(type(step).__module__.startswith("isotrope.") for step in scores)  # another's step may read them
     if views.negatives.shape[1] and ours and not reads and not any(isinstance(s, HardNegatives) for s in scores):

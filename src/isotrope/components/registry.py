@@ -80,11 +80,6 @@ def component(stage: str, kind: str, **options: Any) -> Any:
     Raises:
         UserError: unknown stage, kind or option, or an impossible value; names the key, the value and the remedy.
     """
-    return component_class(stage, kind)(**checked_options(stage, kind, options))
-
-
-def checked_options(stage: str, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a component, converted and with defaults; a wrong one is refused as ``component`` does."""
     cls = component_class(stage, kind)
     hints = get_type_hints(inspect.getattr_static(cls, "__init__"), include_extras=True)
     parameters = inspect.signature(cls).parameters.values()
@@ -94,7 +89,7 @@ def checked_options(stage: str, kind: str, options: Mapping[str, Any]) -> dict[s
         checked = model(**options)
     except ValidationError as error:
         raise explain(error, f"{stage}.{kind}", list(fields)) from error
-    return {name: getattr(checked, name) for name in fields}
+    return cls(**{name: getattr(checked, name) for name in fields})
 
 
 _PLAIN = {  # what pydantic calls "a valid …"

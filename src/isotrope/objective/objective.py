@@ -17,12 +17,11 @@ from isotrope.components.refusals import LossTerms, check_columns, check_views, 
 from isotrope.contract.context import BuildContext, built
 from isotrope.contract.distributed import gather_rows, process_rank
 from isotrope.objective.passes import TextColumn, encode_columns
-from isotrope.objective.stepping import Stepping
 from isotrope.text.permutation import derive
 from isotrope.types import Batch, Scores, ScoreStep, Teacher, Term, TokenStep, Views, ViewStep
 
 
-class Objective(Described, Stepping):
+class Objective(Described, nn.Module):
     """An unsupervised objective for a sentence-transformers model: ``SentenceTransformerTrainer(loss=Objective(...))``.
 
     With one text column, every view is a pass over the same text. With a positive column, views 1… are passes over the
@@ -119,6 +118,19 @@ class Objective(Described, Stepping):
             for step in steps:
                 scores = step(scores)
             return LossTerms({name: term(scores) for name, term in terms.items()})
+
+    def after_step(self) -> None:
+        """Tell the components that ask for it that the optimizer has made a step (moving averages, queues)."""
+        for part in (*self.parts, *self.teachers.values()):
+            if hasattr(part, "after_step"):
+                part.after_step(self)
+
+    def get_extra_state(self) -> Tensor:
+        """The step number, saved with the weights: the random steps go on where they were."""
+        return torch.tensor(self.step)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.step = int(state)
 
 
 def _leading(views: Views, dim: int) -> Views:

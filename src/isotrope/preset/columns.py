@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -23,23 +22,14 @@ EVERY = 8  # pairs, of which one has equal sentences: CT Sec. 3
 
 @dataclass(frozen=True, slots=True)
 class LossInput:
-    """One process's batch.
+    """One process's batch."""
 
-    Attributes:
-        columns: the data's: texts, positives if any, then hard negatives.
-        rows: (N,) row ids in the corpus.
-        model: the student.
-        context: the run, whose corpus has the texts.
-        seed: of what is drawn.
-        max_length: tokens a text.
-    """
-
-    columns: list[TextColumn]
-    rows: Tensor
+    columns: list[TextColumn]  # the data's: texts, positives if any, then hard negatives
+    rows: Tensor  # (N,) row ids in the corpus
     model: SentenceTransformer
-    context: BuildContext
+    context: BuildContext  # whose corpus has the texts
     seed: int
-    max_length: int
+    max_length: int  # tokens a text
 
     @property
     def texts(self) -> TextColumn:
@@ -84,18 +74,6 @@ def delete_words(text: str, seed: int) -> str:
     draws = np.random.default_rng(seed).random(len(words))
     kept = [word for word, draw in zip(words, draws, strict=True) if draw >= DELETED]
     return " ".join(kept) or words[int(draws.argmax())]
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """In the place of a teacher that has not read the corpus: rows of its width."""
-
-    width: int
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """(N, T) unit rows."""
-        drawn = torch.randn(len(batch.rows), self.width, generator=batch.generator)
-        return F.normalize(drawn, dim=-1).to(batch.rows.device)
 
 
 def taught_loss(loss: Any, batch: LossInput, teacher: Teacher) -> Any:

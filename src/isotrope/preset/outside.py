@@ -20,23 +20,24 @@ sentence-transformers calls a loss.
 import inspect
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.components.registry import STAGES, imported_class, is_third_party, stage_of
+from isotrope.components.registry import STAGES, imported_class, stage_of
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import has_adapter
 from isotrope.encoder.faults import quiet
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn
-from isotrope.preset.columns import READ_BY, LossInput, Unread, taught_loss, twice
+from isotrope.preset.columns import READ_BY, LossInput, taught_loss, twice
 
 LABELS = "labels"  # the name of the teacher whose vectors are the labels
 REMEDIES = {"DenoisingAutoEncoderLoss": "choose a model with the architecture of BERT or RoBERTa"}
@@ -50,15 +51,8 @@ CITED = {
 class OutsideLoss(nn.Module):
     """What a run trains instead of an `Objective`. Weights of the loss, such as a decoder, train with the student.
 
-    Args:
-        model: the student.
-        loss: made for this student.
-        guides: models without gradient, which the loss holds too.
-        context: the run, whose corpus has the texts.
-        seed: of what is drawn.
-        max_length: tokens a text.
-        teacher: row ids (N,) -> (N, T), the loss's labels; or what tells its ``width``, until the run opens it. None:
-            the loss has no labels.
+    ``inner`` is the loss, ``guides`` are models without gradient that it holds too. ``teacher``, if there is one, gives
+    the loss its labels: row ids (N,) -> (N, T); until the run opens it, it only tells its ``width``.
     """
 
     def __init__(
@@ -121,7 +115,9 @@ class OutsideLoss(nn.Module):
     def rehearse(self, columns: Sequence[TextColumn], rows: Tensor) -> None:
         """Compute the loss of a first batch, before long work. The state does not change."""
         before, teacher = {name: value.clone() for name, value in self.state_dict().items()}, self.teacher
-        self.teacher = teacher and Unread(teacher.width)
+        if teacher is not None:  # it has not read the corpus: random rows of its width
+            drawn = F.normalize(torch.randn(len(rows), teacher.width, generator=torch.Generator()), dim=-1)
+            self.teacher = lambda batch: drawn.to(rows.device)
         try:
             with torch.no_grad():
                 value = self.train()(columns, rows)
@@ -148,25 +144,24 @@ def outside_class(loss: str) -> type[nn.Module]:
     return cls
 
 
-def refuse_beside_loss(preset: Any) -> None:
-    """Check the tables of a preset that has a loss, or its options. Nothing is imported."""
+def check_loss(preset: Any) -> None:
+    """Check the tables of a preset that stand beside a loss, or its options. Nothing is imported."""
     loss, options = preset.loss, preset.loss_options or {}
-    if not is_third_party(loss or ""):
-        raise UserError(f"loss = {loss!r} names no class", 'write loss = "module:Class" before all tables')
     idle = [f"[{stage}]" for stage in STAGES if stage != "teachers" and getattr(preset, stage)]
     idle += [f"train.{key}" for key in ("dims", "mini_batch_size") if getattr(preset.train, key) is not None]
-    if idle:
-        remedy = "leave it out; what a preset inherits goes with NAME = false"
-        raise UserError(f"{idle[0]} has no effect with loss = {loss!r}", remedy)
     for label, table in preset.teachers.items():
         one = table == {"kind": "initial"} or (table.keys() == {"models"} and len(table["models"]) == 1)
         if label != LABELS and not (one and label in options.values()):
-            problem = f"[teachers.{label}] must be one model that an option of the loss names"
-            raise UserError(problem, f'write [loss_options] guide = "{label}", and kind = "initial" or models = […]')
+            idle.append(f"[teachers.{label}], unless it is one model that an option of the loss names,")
+    if loss is None:
+        idle = ["[loss_options]"] if options else []
+    if idle:
+        remedy = "leave it out; what a preset inherits goes with NAME = false"
+        raise UserError(f"{idle[0]} has no effect with loss = {loss!r}", remedy)
 
 
-def check_options(loss: str, options: Mapping[str, Any], teachers: Collection[str] = ()) -> None:
-    """Check the names of a loss's options, and those of the teachers that they name. Its class is imported."""
+def check_options(loss: str, options: Mapping[str, Any]) -> None:
+    """Check the names of a loss's options. Its class is imported."""
     cls = outside_class(loss)
     parameters = list(inspect.signature(cls).parameters.values())[1:]  # without the student
     # A path would be opened past isotrope's own checks of a model's files, and no preset can give another loss.
@@ -175,9 +170,6 @@ def check_options(loss: str, options: Mapping[str, Any], teachers: Collection[st
     if unknown := [key for key in options if key not in known]:
         problem = f"loss_options.{unknown[0]} is an unknown key"
         raise UserError(problem, f"{cls.__name__} takes {', '.join(known) or 'none'}")
-    for p in parameters:
-        if p.name in options and "SentenceTransformer" in str(p.annotation) and str(options[p.name]) not in teachers:
-            raise UserError(f"loss_options.{p.name} = {options[p.name]!r} is no teacher", "add it under [teachers]")
 
 
 def build_outside(
@@ -188,7 +180,7 @@ def build_outside(
     An option that is a teacher's name becomes that model: the student as it is now, or the one that the table names.
     """
     options, teachers = preset.loss_options or {}, preset.teachers
-    check_options(preset.loss, options, teachers)
+    check_options(preset.loss, options)
     cls, device = outside_class(preset.loss), model.device
     named = {key: value for key, value in options.items() if isinstance(value, str) and value in teachers}
     guides = {key: _guide(teachers[value], model) for key, value in named.items()}

@@ -5,30 +5,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.refusals import OF_PASSES
-from isotrope.components.registry import (
-    READING,
-    STAGES,
-    checked_options,
-    component,
-    component_class,
-    explain,
-    is_third_party,
-)
+from isotrope.components.registry import READING, STAGES, component, component_class, explain, is_third_party
 from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
-from isotrope.preset.outside import check_options, refuse_beside_loss
-from isotrope.preset.pairs import check_pairs
+from isotrope.preset.outside import check_loss, check_options
 from isotrope.preset.tables import TomlTable, resolved_tables
 from isotrope.preset.tables import preset_names as preset_names
+from isotrope.text.pair_corpus import PairMaker
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
 
 PROBABILITY = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
@@ -89,6 +81,37 @@ class TrainSettings(_Record):
 
 
 RECORDS: dict[str, type[_Record]] = {"encoder": EncoderSettings, "encoder.lora": LoraSettings, "train": TrainSettings}
+RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
+LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
+SELF = "self"  # instance weights from the student's own cosines need no teacher
+
+
+class PairSettings(_Record):
+    """``[pairs]``: how documents are read. What else stands there are options of the component."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+    rounds: Annotated[int, Field(ge=1, le=64)] | None = None  # pairs of each document; None: one
+
+
+class Part(NamedTuple):
+    """A component as a preset names it. Its table is ``[stage.label]``, that of pairs ``[pairs]``."""
+
+    stage: str
+    label: str
+    kind: str
+    options: TomlTable
+    on: Any = None  # the passes that a token step or a peer is on for
+
+    @property
+    def cls(self) -> type:
+        return component_class(self.stage, self.kind)
+
+    def make(self) -> Any:
+        """The component, not yet built for a run."""
+        with _as_written([self]):
+            return component(self.stage, self.kind, **self.options)
 
 
 class Preset(_Record):
@@ -98,8 +121,8 @@ class Preset(_Record):
     description: str = ""
     encoder: EncoderSettings
     train: TrainSettings = TrainSettings()
-    pairs: TomlTable | None = None  # the text is documents, and pairs are drawn from them
-    loss: str | None = None  # an outside loss, as module:Class, instead of views, scores and terms
+    pairs: PairSettings | None = None  # the text is documents, and pairs are drawn from them
+    loss: Annotated[str, Field(pattern=r"\w:\w")] | None = None  # an outside loss, instead of views, scores and terms
     loss_options: TomlTable | None = None
     tokens: TomlTable = {}
     peers: TomlTable | None = None  # None: no, and no word of it in records
@@ -112,6 +135,40 @@ class Preset(_Record):
     def method(self) -> str:
         """What is trained: the class of the outside loss, else the preset's name."""
         return (self.loss or self.name).rpartition(":")[2]
+
+    def parts(self, *stages: str) -> list[Part]:
+        """The components of some stages, or of all, in order."""
+        found = [part for stage in STAGES if stage in (stages or STAGES) for part in self._parts(stage)]
+        if self.pairs and (not stages or READING in stages):
+            return [Part(READING, "", self.pairs.kind, dict(self.pairs.model_extra or {})), *found]
+        return found
+
+    def _parts(self, stage: str) -> Iterator[Part]:
+        """A table's kind is its own name; that of a teacher is a mixture."""
+        tables = getattr(self, stage) or {}
+        passes = tables.get("passes", 2)
+        if "passes" in tables and (stage != "views" or type(passes) is not int or passes < 1):
+            remedy = "write views.passes, a whole number of at least 1"
+            raise UserError(f"{stage}.passes = {passes!r} is not possible", remedy)
+        labels = [key for key in tables if key not in RESERVED]
+        order = tables.get("order", labels)
+        if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
+            raise UserError(f"{stage}.order = {order!r}", f"name each of {labels} once")
+        for label in order:
+            if not isinstance(tables[label], Mapping):
+                problem = f"{stage}.{label} = {tables[label]!r} is an unknown key"
+                raise UserError(problem, f"write a table [{stage}.{label}]")
+            if stage == "terms" and label in LOG_FIELDS:
+                raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
+            options = dict(tables[label])
+            kind = str(options.pop("kind", "mixture" if stage == "teachers" else label))
+            on = options.pop("on", [1]) if stage in OF_PASSES else None
+            yield Part(stage, label, kind, options, on)
+
+    @property
+    def head(self) -> list[str]:
+        """The view steps that ``train.keep_head`` keeps, in order; none without that key."""
+        return [part.label for part in self.parts("views") if self.train.keep_head]
 
     def toml(self) -> str:
         """The resolved preset, which ``read_preset`` takes again."""
@@ -136,11 +193,10 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
         table = ".".join(map(str, error.errors()[0]["loc"][:-1]))
         mistake = explain(error, "", list(RECORDS.get(table, Preset).model_fields), _keys(tables))
         raise UserError(f"preset {name}: {mistake.problem}", mistake.remedy) from error
-    if preset.loss is not None or preset.loss_options is not None:
-        refuse_beside_loss(preset)
-    if not preset.loss and not _named(preset.terms, "terms"):
+    check_loss(preset)
+    if not preset.loss and not preset.parts("terms"):
         raise UserError(f"preset {name} has no terms, so no loss", "add one, such as [terms.infonce]")
-    _check_components(preset, third_parties=False)
+    _check_parts(preset, third_parties=False)
     return preset
 
 
@@ -156,31 +212,41 @@ def _keys(tables: TomlTable) -> list[str]:
 def check_third_parties(preset: Preset) -> None:
     """Import what a preset names as ``module:Class``, and check its options: when a run starts."""
     if preset.loss:
-        check_options(preset.loss, preset.loss_options or {}, preset.teachers)
-    _check_components(preset, third_parties=True)
+        check_options(preset.loss, preset.loss_options or {})
+    _check_parts(preset, third_parties=True)
 
 
-def _check_components(preset: Preset, third_parties: bool) -> None:
-    if preset.pairs is not None:
-        check_pairs(preset.pairs, third_parties)
-    for stage, label, kind, options in _tables(preset):
-        if is_third_party(kind) != third_parties:
-            continue
-        with _named_by_table([(stage, label, kind)]):
-            asked = checked_options(stage, kind, options).get("teacher", SELF)
-        if asked != SELF and asked not in preset.teachers:
-            problem = f"{stage}.{label}.teacher = {asked!r}, which does not exist"
-            raise UserError(problem, f"add a table [teachers.{asked}]")
+def _check_parts(preset: Preset, third_parties: bool) -> None:
+    for part in preset.parts():
+        if is_third_party(part.kind) == third_parties:
+            asked = getattr(part.make(), "teacher", SELF)
+            if asked != SELF and asked not in preset.teachers:
+                problem = f"{part.stage}.{part.label}.teacher = {asked!r}, which does not exist"
+                raise UserError(problem, f"add a table [teachers.{asked}]")
+
+
+def check_head(preset: Preset) -> None:
+    """Check that the preset has a head to keep, if it asks for that."""
+    without = [part.label for part in preset.parts("views") if not hasattr(part.cls, "layers")]
+    if preset.train.keep_head and (without or not preset.head):
+        why = f"views.{without[0]} has no method layers()" if without else f"{preset.name} has no head"
+        raise UserError(f"train.keep_head = true, and {why}", "leave it out, or choose a head such as [views.mlp]")
+
+
+def pair_maker(preset: Preset) -> tuple[PairMaker, int]:
+    """The component that draws pairs, and how many it draws of each document."""
+    (part,) = preset.parts(READING)
+    return part.make(), preset.pairs.rounds or 1 if preset.pairs else 1
 
 
 def open_teachers(preset: Preset, context: BuildContext) -> dict[str, Teacher]:
     """The preset's teachers, their embeddings in the cache: long, the first time."""
-    return {label: built(made, context) for label, made in _made(preset, "teachers")}
+    return {part.label: built(part.make(), context) for part in preset.parts("teachers")}
 
 
 def unopened_teachers(preset: Preset, context: BuildContext) -> dict[str, Unopened]:
     """What is known of the preset's teachers before `open_teachers`."""
-    return {label: Unopened(made, context) for label, made in _made(preset, "teachers")}
+    return {part.label: Unopened(part.make(), context) for part in preset.parts("teachers")}
 
 
 def build_objective(
@@ -195,18 +261,16 @@ def build_objective(
     ``context`` is what the components are built with; by default what the student tells.
     """
     context = context or BuildContext.of(model)
-    tables = {stage: getattr(preset, stage) for stage in OF_PASSES}
-    tokens, peers = ([(made, on[label].get("on", [1])) for label, made in _made(preset, s)] for s, on in tables.items())
-    parts = [(stage, label, kind) for stage, label, kind, _ in _tables(preset)]
-    terms, views, scores = (_made(preset, stage) for stage in ("terms", "views", "scores"))
-    with _named_by_table(parts):
+    tokens, peers = ([(part.make(), part.on) for part in preset.parts(stage)] for stage in OF_PASSES)
+    views, scores = ([part.make() for part in preset.parts(stage)] for stage in ("views", "scores"))
+    with _as_written(preset.parts()):
         return Objective(
             model,
-            dict(terms),
+            {part.label: part.make() for part in preset.parts("terms")},
             tokens=tokens,
             peers=peers,
-            views=[step for _, step in views],
-            scores=[step for _, step in scores],
+            views=views,
+            scores=scores,
             passes=preset.views.get("passes", 2),
             teachers=teachers,
             dims=preset.train.dims or (),
@@ -216,71 +280,14 @@ def build_objective(
         )
 
 
-def component_classes(preset: Preset) -> list[type]:
-    """The classes of all components of a preset, stage by stage."""
-    reading = [component_class(READING, preset.pairs["kind"])] if preset.pairs else []
-    return [*reading, *(component_class(stage, kind) for stage, _, kind, _ in _tables(preset))]
-
-
-def _made(preset: Preset, wanted: str) -> list[tuple[str, Any]]:
-    """The components of a stage, each with its label, not yet built for a run."""
-    made = []
-    for stage, label, kind, options in _tables(preset):
-        if stage == wanted:
-            with _named_by_table([(stage, label, kind)]):
-                made.append((label, component(stage, kind, **options)))
-    return made
-
-
 @contextmanager
-def _named_by_table(parts: Iterable[tuple[str, str, str]]) -> Iterator[None]:
-    """A mistake in the options of a component (stage, label, kind) is named by the preset's table."""
+def _as_written(parts: Iterable[Part]) -> Iterator[None]:
+    """A mistake in a component's options is named by the preset's table, which may not be called after its kind."""
     try:
         yield
     except UserError as error:
-        problem = error.problem
-        for stage, label, kind in parts:
-            problem = problem.replace(f"{stage}.{kind}.", f"{stage}.{label}.")
-        raise UserError(problem, error.remedy) from error
-
-
-def _tables(preset: Preset) -> list[tuple[str, str, str, TomlTable]]:
-    """(stage, label, kind, options) of every component, in order."""
-    return [(stage, *each) for stage in STAGES for each in _named(getattr(preset, stage) or {}, stage)]
-
-
-SELF = "self"  # instance weights from the student's own cosines need no teacher
-RESERVED = {"order", "passes"}  # keys of a stage that are not named tables
-LOG_FIELDS = {"step", "epoch", "loss", "score", "grad_norm", "learning_rate"}  # fields of the log, beside the terms
-MOST_PASSES = 64
-
-
-def _named(table: TomlTable, stage: str) -> list[tuple[str, str, TomlTable]]:
-    """A stage's (label, kind, options) in order. A table's kind is its own name; that of a teacher is a mixture."""
-    labels = [key for key in table if key != "order" and not (key == "passes" and stage == "views")]
-    for label in labels:
-        if not isinstance(table[label], Mapping):
-            raise UserError(f"{stage}.{label} = {table[label]!r} is an unknown key", f"write a table [{stage}.{label}]")
-        if stage == "terms" and label in LOG_FIELDS:
-            raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
-        if "dim" in table[label]:
-            raise UserError(f"{stage}.{label}.dim is an unknown key", "leave it out: the model's width is taken")
-        on = table[label].get("on", [1])
-        if stage in OF_PASSES and not (
-            isinstance(on, list) and on and all(number in range(MOST_PASSES) for number in on)
-        ):
-            raise UserError(f"{stage}.{label}.on = {on!r} is not possible", "list the passes, counted from 0: on = [1]")
-    order, passes = table.get("order", labels), table.get("passes", 2)
-    if not isinstance(order, list) or sorted(map(str, order)) != sorted(labels):
-        raise UserError(f"{stage}.order = {order!r}", f"name each of {labels} once")
-    if stage == "views" and (not isinstance(passes, int) or not 1 <= passes <= MOST_PASSES):
-        raise UserError(f"views.passes = {passes!r} is not possible", f"choose a whole number from 1 to {MOST_PASSES}")
-    skip = {"kind"} | ({"on"} if stage in OF_PASSES else set())
-    return [
-        (
-            label,
-            str(table[label].get("kind", "mixture" if stage == "teachers" else label)),
-            {key: value for key, value in table[label].items() if key not in skip},
-        )
-        for label in order
-    ]
+        said = [error.problem, error.remedy]
+        for part in parts:
+            kind, table = rf"\b{part.stage}\.{re.escape(part.kind)}\b", f"{part.stage}.{part.label}".strip(".")
+            said = [re.sub(kind, table, each) for each in said]
+        raise UserError(*said) from error

@@ -18,8 +18,7 @@ from isotrope.evaluation.cache import data_checksum
 from isotrope.evaluation.sets.known import data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
-from isotrope.preset.head import check_head
-from isotrope.preset.preset import RESERVED, Preset, check_third_parties, preset_names, read_preset
+from isotrope.preset.preset import RESERVED, Preset, check_head, check_third_parties, preset_names, read_preset
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell

@@ -18,9 +18,7 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import Sets
-from isotrope.preset.head import check_head
-from isotrope.preset.pairs import pair_maker
-from isotrope.preset.preset import Preset, check_third_parties, preset_names, read_preset
+from isotrope.preset.preset import Preset, check_head, check_third_parties, pair_maker, preset_names, read_preset
 from isotrope.preset.sources import flat
 from isotrope.store.cache import cache_folder
 from isotrope.store.remote import is_url
@@ -193,7 +191,7 @@ def training_text(settings: RunSettings, preset: Preset) -> Texts:
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
     if preset.pairs is None:
         return settings.corpus.texts(_wanted(settings, preset.train.batch_size))
-    maker, rounds = pair_maker(preset.pairs)
+    maker, rounds = pair_maker(preset)
     documents, cache = settings.corpus.documents(), cache_folder("pairs")
     return open_pairs(documents, maker, cache=cache, rounds=rounds, seed=settings.seed, held_out=settings.held_out)
 

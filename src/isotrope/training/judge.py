@@ -17,9 +17,8 @@ from isotrope.evaluation.sets.senteval import STS_TASKS
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import Sets, main_pairs, score, similarities
 from isotrope.evaluation.verdict import Verdict
-from isotrope.preset.head import head_classes
 from isotrope.preset.outside import cited_by_loss
-from isotrope.preset.preset import Preset, component_classes
+from isotrope.preset.preset import Preset
 from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, verdict_table, with_average
@@ -43,7 +42,7 @@ def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
         "model": public_name(plan.preset.encoder.backbone),
         "seed": plan.settings.seed,
         "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(plan.sample)},
-        **({"head": list(head_classes(plan.preset))} if plan.preset.train.keep_head else {}),
+        **({"head": plan.preset.head} if plan.preset.train.keep_head else {}),
         "selection": {"sets": list(plan.selecting), **asdict(outcome)},
         **_verdict(plan),
     }
@@ -136,7 +135,7 @@ def run_card(plan: TrainingPlan, result: Mapping[str, Any]) -> Card:
         method=preset.method,
         data=Data.of([text.name] if text.in_memory else text.paths, len(corpus), len(plan.sample), corpus.key),
         settings=[*_shown(plan), *((key, str(value), SET) for key, value in _further(plan).items())],
-        cites=[*cited_keys(component_classes(preset)), *cited_by_loss(preset.loss)],
+        cites=[*cited_keys(part.cls for part in preset.parts()), *cited_by_loss(preset.loss)],
         limits=list(_limits(plan)),
     )
     card = Card.of(preset.encoder.backbone).then(step, plan.model)
@@ -174,7 +173,7 @@ def _shown(plan: TrainingPlan) -> Iterator[tuple[str, str, str]]:
 
 def _limits(plan: TrainingPlan) -> Iterator[str]:
     if plan.preset.train.keep_head:
-        yield f"The training head ({', '.join(head_classes(plan.preset))}) is part of the model (train.keep_head)."
+        yield f"The training head ({', '.join(plan.preset.head)}) is part of the model (train.keep_head)."
     yield f"In training it saw at most {plan.preset.train.max_length:,} tokens of a text."
     if plan.selecting:
         yield f"Labelled pairs chose the checkpoint ({', '.join(plan.selecting)}). Other pairs judged the model."

@@ -3,11 +3,8 @@
 Zhuo et al., ACL 2023, Sec. 5.2, Eq. 13. https://aclanthology.org/2023.acl-long.677
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 
 def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
@@ -15,33 +12,18 @@ def into_groups(z: Tensor, order: Tensor, groups: int) -> Tensor:
 
     Of V views and P passes, V / P views in a row are of the same pass.
     """
-    passes, count, dim = z.shape
-    repeated = z.mT.unsqueeze(1).expand(-1, len(order) // passes, -1, -1).flatten(0, 1)
-    moved: Tensor = _Permute.apply(repeated, order)  # type: ignore[no-untyped-call]
-    return moved.view(len(order), groups, dim // groups, count)
+    repeated = z.mT.repeat_interleave(len(order) // len(z), dim=0)  # (V, D, N)
+    return _permuted(repeated, order).view(len(order), groups, z.shape[2] // groups, z.shape[1])
 
 
 def out_of_groups(x: Tensor, order: Tensor) -> Tensor:
     """Every channel back to its own place. (V, G, C, N), (V, D) -> (V, N, D)."""
-    return _Permute.apply(x.flatten(1, 2), order.argsort(-1)).mT  # type: ignore[no-any-return, no-untyped-call]
+    return _permuted(x.flatten(1, 2), order.argsort(-1)).mT
 
 
-class _Permute(torch.autograd.Function):
-    """Row ``order[v, i]`` of matrix v goes to place i: (V, D, N), (V, D) -> (V, D, N).
-
-    The gradient is indexing by the inverse. Autograd would add up, as if rows came twice.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
-        ctx.save_for_backward(order)
-        return x[torch.arange(len(order), device=order.device)[:, None], order]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (order,) = ctx.saved_tensors
-        return grads[0][torch.arange(len(order), device=order.device)[:, None], order.argsort(-1)], None
+def _permuted(x: Tensor, order: Tensor) -> Tensor:
+    """Row ``order[v, i]`` of matrix v goes to place i: (V, D, N), (V, D) -> (V, D, N)."""
+    return torch.stack([rows.index_select(0, own) for rows, own in zip(x, order, strict=True)])
 
 
 def centre(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,27 +38,8 @@ def centre(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Features (V, G, C, N) -> the same less their mean, and their covariance over N, not N - 1, (V, G, C, C)."""
-    return _Moments.apply(x)  # type: ignore[no-any-return, no-untyped-call]
-
-
-class _Moments(torch.autograd.Function):
-    """The joint gradient of the two is one product, centred; autograd goes through the features many times."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        centred = centre(x)[1]
-        ctx.save_for_backward(centred)
-        return centred, centred @ centred.mT / x.shape[-1]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        (centred,) = ctx.saved_tensors
-        direct, covariance = (grad.flatten(0, 1) for grad in grads)
-        with torch.autocast(centred.device.type, enabled=False):
-            both = (covariance + covariance.mT) / centred.shape[-1]
-            grad = torch.baddbmm(direct, both, centred.flatten(0, 1)).view_as(centred)
-            return grad - grad.mean(-1, keepdim=True)
+    centred = centre(x)[1]
+    return centred, centred @ centred.mT / x.shape[-1]
 
 
 class Momentum(nn.Module):

@@ -144,12 +144,10 @@ def _precise(z: Tensor) -> Tensor:
 
 
 def _check_groups(key: str, groups: int, dim: int) -> None:
-    """A number of groups divides the dimension; the nearest that do are named."""
     divisors = [number for number in range(1, dim + 1) if dim % number == 0]
     if groups not in divisors:
-        near = [number for number in divisors if number < groups][-1:]
-        near += [number for number in divisors if number > groups][:1]
-        raise UserError(f"{key} = {groups} does not divide the {dim} channels", f"choose {' or '.join(map(str, near))}")
+        remedy = f"choose one of {', '.join(map(str, divisors))}"
+        raise UserError(f"{key} = {groups} does not divide the {dim} channels", remedy)
 
 
 def _check_size(count: int, size: int, remedy: str) -> None:
