@@ -50,7 +50,7 @@ def test_the_presets_are_listed_without_torch(tmp_path: Path) -> None:
     assert float(done.stdout.splitlines()[-1]) < 1
 
 
-@pytest.mark.parametrize(("extra", "module"), [("report", "matplotlib"), ("text", "selectolax"), ("bm25", "bm25s")])
+@pytest.mark.parametrize(("extra", "module"), [("report", "matplotlib"), ("text", "selectolax")])
 def test_what_an_extra_brings_is_named_where_it_is_missing(
     extra: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +66,7 @@ def test_at_most_twenty_packages_are_required() -> None:
 
 @pytest.mark.slow
 def test_no_extra_is_imported_at_once() -> None:
-    optional = ("matplotlib", "selectolax", "sentencex", "bm25s", "sacremoses", "zstandard")
+    optional = ("matplotlib", "selectolax", "sentencex", "sacremoses", "zstandard")
     code = f"import sys, isotrope\nfor name in {optional}: sys.modules[name] = None\n"
     code += "for name in isotrope.__all__: getattr(isotrope, name)\n"
     code += "import isotrope.study.study, isotrope.training.page, isotrope.cli.main"

@@ -9,7 +9,7 @@ import torch
 
 import isotrope.teachers.bm25 as module
 from isotrope.errors import UserError
-from isotrope.teachers.bm25 import word_weights
+from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
 from oracle import bm25 as naive
@@ -70,6 +70,16 @@ def test_of_a_sample_idf_counts_the_sample(small: Texts) -> None:
         teacher("bm25", known(small, rows=rows))(batch(1))
 
 
-def test_text_without_words_is_one_line(tmp_path: Path) -> None:
+def test_text_without_words_is_one_line() -> None:
     with pytest.raises(UserError, match="BM25 finds no word in the text"):
-        word_weights(iter(["…", "!?"]), 1.5, 0.75)
+        Bm25Index.of(iter(["…", "!?"]))
+
+
+def test_a_search_sums_the_weights_of_the_query_s_words() -> None:
+    texts = [words(text) for text in TEXTS]
+    index, queries = Bm25Index.of(TEXTS), ["the dog, the dog", "京 cat", "unknown"]
+    expected = [
+        [sum(naive.weight(w, text, texts, 1.5, 0.75) for w in set(words(q))) for text in texts] for q in queries
+    ]
+    np.testing.assert_allclose(index.scores(queries), expected, atol=1e-6)
+    assert index.telling(1, 2)[0] in {"cat", "dog", "and"}

@@ -1,8 +1,7 @@
 """BM25 as a teacher: texts are alike where they share rare words. It needs no model and no labels.
 
 Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009,
-https://doi.org/10.1561/1500000019. The weights are those of bm25s, https://arxiv.org/abs/2407.03618 (its method
-"lucene").
+https://doi.org/10.1561/1500000019, with the idf of Lucene.
 """
 
 from collections.abc import Iterator
@@ -12,22 +11,20 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.sparse import csc_array, csr_array, load_npz, save_npz
+from scipy.sparse import csr_array, load_npz, save_npz
 from torch import Tensor
 
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import gather_rows
-from isotrope.errors import UserError, needs
 from isotrope.store.cache import cache_folder, cached
 from isotrope.teachers._model import cache_key, places_of, visited
+from isotrope.text.bm25 import Bm25Index
 from isotrope.text.sample import RowIds
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
-_LAYOUT = 1  # version of the words and of the file; part of the key
+_LAYOUT = 2  # version of the words and of the file; part of the key
 _CHUNK = 8192  # texts read at a time
 _WEIGHTS = "weights.npz"
-_ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
-WORD = f"[{_ALONE}]|[^\\W{_ALONE}]+"
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class Bm25:
         key = cache_key(_LAYOUT, f"bm25 {self.k1} {self.b}", corpus.key, rows)
 
         def make(draft: Path) -> None:
-            save_npz(draft / _WEIGHTS, word_weights(_texts(rows, context), self.k1, self.b), compressed=False)
+            save_npz(draft / _WEIGHTS, Bm25Index.of(_texts(rows, context), self.k1, self.b).weights, compressed=False)
 
         weights = csr_array(load_npz(cached(cache_folder("teachers", key), make) / _WEIGHTS))
 
@@ -65,20 +62,6 @@ class Bm25:
             return F.normalize(torch.from_numpy(own), dim=-1).to(batch.rows.device)
 
         return embed
-
-
-def word_weights(texts: Iterator[str], k1: float, b: float) -> csr_array:
-    """The BM25 weight of each word (V) in each text (N): sparse (N, V). A text without a word has a row of zeros."""
-    bm25s = needs("bm25", "bm25s")  # looks for numba and jax, which takes a second
-    tokenizer = bm25s.tokenization.Tokenizer(splitter=WORD, stopwords=None)
-    ids = list(tokenizer.streaming_tokenize(texts, update_vocab=True, allow_empty=False))
-    if not any(ids):
-        raise UserError("BM25 finds no word in the text", "give text with words, or choose another teacher")
-    engine = bm25s.BM25(k1=k1, b=b, method="lucene")
-    engine.index((ids, tokenizer.get_vocab_dict()), create_empty_token=False, show_progress=False)
-    scores = engine.scores
-    shape = (len(ids), len(scores["indptr"]) - 1)
-    return csr_array(csc_array((scores["data"], scores["indices"], scores["indptr"]), shape=shape))
 
 
 def _texts(rows: RowIds | None, context: BuildContext) -> Iterator[str]:

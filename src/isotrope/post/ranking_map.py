@@ -1,0 +1,106 @@
+"""A learned map of vectors: queries move until they rank the documents as a better ranking does.
+
+RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771) on vectors that are computed
+once. The lists come from `isotrope.evaluation.rankings`. Training takes seconds, and no label and no encoder.
+"""
+
+from collections.abc import Iterator
+from copy import copy
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Router
+from sentence_transformers.sentence_transformer.modules import Dropout
+from torch import Tensor
+
+from isotrope.encoder.pooling import dense
+from isotrope.errors import UserError
+from isotrope.post.fitted import with_linear
+from isotrope.terms.listnet import listnet
+from isotrope.types import Matrix
+
+TEACHER_TEMPERATURE = 0.05  # of scores from 0 to 1
+_SCALE = 20.0  # of the student's cosines at first; it is learned
+_RATE, _DECAY, _EPOCHS, _BATCH = 3e-4, 0.01, 5, 64
+
+
+def mapped(vectors: Tensor, matrix: Tensor) -> Tensor:
+    """Add xW to x and give it unit length: (…, D), (D, D) → (…, D). With W = 0, the directions stay as they are."""
+    return F.normalize(vectors + vectors @ matrix, dim=-1)
+
+
+def ranking_map(
+    queries: npt.NDArray[np.floating],  # (Q, D)
+    documents: npt.NDArray[np.floating],  # (M, D)
+    lists: npt.NDArray[np.integer],  # (Q, K): which documents each query ranks
+    teacher: npt.NDArray[np.floating],  # (Q, K): their scores, from 0 to 1
+    *,
+    both: bool = False,
+    seed: int = 0,
+) -> Matrix:
+    """W (D, D) that minimises ListNet between cos(q + qW, d) and the teacher's scores of each query's documents.
+
+    W begins at zero, so what training does not change stays as it was. The scale of the cosines is learned with it.
+
+    Args:
+        queries: their vectors; they need no unit length.
+        documents: the same.
+        lists: numbers of documents. A query's own document should not be among them: it would teach to find words.
+        teacher: what `isotrope.evaluation.rankings` gives.
+        both: map the documents too.
+        seed: of the order of the queries.
+    """
+    q, d = (F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1) for rows in (queries, documents))
+    ids, scores = torch.from_numpy(lists), torch.from_numpy(np.asarray(teacher, dtype=np.float32))
+    matrix = torch.zeros(q.shape[1], q.shape[1], requires_grad=True)
+    log_scale = torch.tensor(np.log(_SCALE), dtype=torch.float32, requires_grad=True)
+    groups = [{"params": [matrix], "weight_decay": _DECAY}, {"params": [log_scale], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=_RATE)
+    for rows in _batches(len(q), seed):
+        found = d[ids[rows]]  # (B, K, D)
+        found = mapped(found, matrix) if both else found
+        cosines = (found @ mapped(q[rows], matrix)[:, :, None])[..., 0]  # (B, K)
+        loss = listnet(cosines * log_scale.exp(), scores[rows], 1.0, TEACHER_TEMPERATURE, drop_positive=False)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return matrix.detach().double().numpy()
+
+
+def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False) -> SentenceTransformer:
+    """The model with x + xW as its last layer, in plain sentence-transformers format. The given model stays as it is.
+
+    With ``both``, all texts are mapped. Else only queries are, by a route that ``encode_query`` takes. Documents, and
+    texts that `encode` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
+
+    Args:
+        encoder: the model; the two share their modules.
+        matrix: W (D, D), as `ranking_map` gives it for the model's vectors.
+        both: map documents too.
+
+    Raises:
+        UserError: the model cuts its vectors (``truncate_dim``), or has routes of its own.
+    """
+    if not both and (encoder.truncate_dim is not None or any(isinstance(module, Router) for module in encoder)):
+        problem = "a model that cuts its vectors or has routes cannot get a route for queries"
+        raise UserError(problem, "map both sides, or load the model without truncate_dim")
+    layer = np.eye(len(matrix)) + matrix
+    if both:
+        return with_linear(encoder, np.zeros(len(matrix)), layer)
+    before, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
+    if isinstance(encoder[-1], Normalize):
+        before, last = before[:-1], Normalize()  # unit length again after unit length would change the last bit
+    moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
+    router = Router.for_query_document([last, moved, last], [last], default_route="document").to(encoder.device)
+    new = copy(encoder)
+    new._modules = {str(place): module for place, module in enumerate([*before, router])}
+    return new
+
+
+def _batches(count: int, seed: int) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(_EPOCHS):
+        yield from torch.split(torch.randperm(count, generator=generator), _BATCH)

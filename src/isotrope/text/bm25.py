@@ -1,0 +1,72 @@
+"""BM25: documents are searched by their words, of which rare ones count more.
+
+Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009,
+https://doi.org/10.1561/1500000019, with the idf of Lucene.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer
+
+from isotrope.errors import UserError
+
+_ALONE = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff"  # Thai, Lao, Japanese, Chinese: no spaces, so each letter is a word
+WORD = f"[{_ALONE}]|[^\\W{_ALONE}]+"
+
+
+@dataclass(frozen=True)
+class Bm25Index:
+    """Documents that are searched by their words.
+
+    Attributes:
+        words: the words of the documents, which count those of a query.
+        weights: (M, V) the BM25 weight of each word in each document.
+    """
+
+    words: CountVectorizer
+    weights: csr_array
+
+    @classmethod
+    def of(cls, documents: Iterable[str], k1: float = 1.5, b: float = 0.75) -> "Bm25Index":
+        """The index of documents (M,).
+
+        Raises:
+            UserError: there is no word in them.
+        """
+        words = CountVectorizer(token_pattern=WORD, dtype=np.float32)
+        try:
+            counts = csr_array(words.fit_transform(documents))
+        except ValueError as error:  # an empty vocabulary
+            problem = "BM25 finds no word in the text"
+            raise UserError(problem, "give text with words, or choose another teacher") from error
+        return cls(words, bm25_weights(counts, k1, b))
+
+    def scores(self, queries: Sequence[str]) -> npt.NDArray[np.float32]:
+        """(Q, M): the sum of the weights that a document has for the words of a query, each counted once."""
+        asked = csr_array(self.words.transform(queries)) > 0  # (Q, V)
+        return np.asarray((asked.astype(np.float32) @ self.weights.T).toarray())
+
+    def telling(self, document: int, count: int) -> list[str]:
+        """The words of most weight in a document, at most ``count``, the first of them first."""
+        row = self.weights[[document]]
+        names = self.words.get_feature_names_out()
+        return [str(names[row.indices[place]]) for place in np.argsort(-row.data, kind="stable")[:count]]
+
+
+def bm25_weights(counts: csr_array, k1: float, b: float) -> csr_array:
+    """The weight of each word in each text, sparse: counts (N, V) → (N, V).
+
+    idf(t) · f / (f + k1 (1 − b + b |d| / mean length)) for f occurrences of word t in text d, where
+    idf(t) = log(1 + (N − n + 0.5) / (n + 0.5)) of a word that n of N texts have.
+    """
+    holding = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
+    idf = np.log1p((counts.shape[0] - holding + 0.5) / (holding + 0.5))
+    lengths = counts.sum(axis=1)  # (N,)
+    norms = k1 * (1 - b + b * lengths / lengths.mean())
+    own = np.repeat(norms, np.diff(counts.indptr))  # of the text of each count
+    weights = idf[counts.indices] * counts.data / (counts.data + own)
+    return csr_array((weights.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape)
