@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 
 from isotrope.errors import UserError, printable
 
@@ -110,11 +111,12 @@ def role_prompt(encoder: SentenceTransformer, role: Role) -> str:
 def has_roles(encoder: Any) -> bool:
     """Whether an encoder reads queries and documents in two ways.
 
-    A sentence-transformers model does so if it has a prompt for either. Another encoder does so if it has the methods
-    ``encode_query`` and ``encode_document``; it may say otherwise in an attribute ``has_roles``.
+    A sentence-transformers model does so if it has a prompt for either, or a route for queries. Another encoder does so
+    if it has the methods ``encode_query`` and ``encode_document``; it may say otherwise in an attribute ``has_roles``.
     """
     if isinstance(encoder, SentenceTransformer):
-        return bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
+        routes = any(isinstance(module, Router) for module in encoder)
+        return routes or bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
     return bool(getattr(encoder, "has_roles", all(hasattr(encoder, f"encode_{role}") for role in ROLES)))
 
 

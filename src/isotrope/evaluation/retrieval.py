@@ -135,14 +135,14 @@ def reciprocal_ranks(queries: Vectors, bodies: Vectors, cutoff: int = CUTOFF) ->
     return reciprocal_rank(rank_corpus(queries, bodies, csr_array(eye_array(len(queries))), cutoff), cutoff)
 
 
-def shares_behind(queries: Vectors, corpus: Vectors, answers: npt.NDArray[np.int64]) -> Vector:
-    """The share of the other texts that come behind a query's answer by cosine: (Q, D), (M, D), (Q,) → (Q,).
+def shares_behind(scores: npt.NDArray[np.floating[Any]], answers: npt.NDArray[np.int64]) -> Vector:
+    """The share of the other texts that come behind a query's answer: (Q, M), (Q,) → (Q,).
 
     As in `rank_corpus`, ties count against the model. With a single text there is nothing behind it: 0.
     """
-    cosines = torch.round(_unit(queries) @ _unit(corpus).T, decimals=DECIMALS)  # (Q, M)
-    own = cosines.gather(1, torch.from_numpy(answers)[:, None])  # (Q, 1)
-    return np.asarray((cosines < own).sum(dim=1).numpy() / max(1, len(corpus) - 1))
+    rounded = np.round(np.asarray(scores, dtype=np.float64), DECIMALS)
+    own = np.take_along_axis(rounded, answers[:, None], axis=1)  # (Q, 1)
+    return np.asarray((rounded < own).sum(axis=1) / max(1, scores.shape[1] - 1))
 
 
 def v_measures(
@@ -165,22 +165,31 @@ def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int
 
     With `own` the corpus is the queries, and none finds itself. A vector of zeros has cosine 0 with all.
     """
-    depth = min(depth, len(corpus))
     a, b = _unit(queries), _unit(corpus)
-    # Below the last decimal, grades order what cosines do not: the best last.
-    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(grades.max()))
-    found, ideal = [], []
-    step = max(1, _BLOCK // len(corpus))
+    step, parts = max(1, _BLOCK // len(corpus)), []
     for start in range(0, len(a), step):
         tell("ranked for", start, len(a), "queries")
-        grade = torch.from_numpy(grades[start : start + step].toarray())  # (B, M)
-        scores = torch.round(a[start : start + step] @ b.T, decimals=DECIMALS) - tie * grade
+        cosines = a[start : start + step] @ b.T  # (B, M)
         if own:
-            scores.diagonal(start).fill_(-torch.inf)  # text i of the corpus is query i
-        found.append(grade.gather(1, scores.topk(depth).indices))
-        ideal.append(grade.topk(depth).values)
-    counts = np.diff(grades.indptr).astype(np.int64)
-    return Ranked(torch.cat(found).numpy(), torch.cat(ideal).numpy(), counts)
+            cosines.diagonal(start).fill_(-torch.inf)  # text i of the corpus is query i
+        parts.append(rank_scores(cosines.numpy(), csr_array(grades[start : start + step]), depth))
+    return Ranked(*(np.concatenate([getattr(part, name) for part in parts]) for name in Ranked.__slots__))
+
+
+def rank_scores(scores: npt.NDArray[np.floating[Any]], grades: csr_array, depth: int) -> Ranked:
+    """The grades at the first `depth` places of each query, by any score: (Q, M), (Q, M) → K = min(depth, M)."""
+    depth = min(depth, scores.shape[1])
+    # Below the last decimal, grades order what scores do not: the best last.
+    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(grades.max()))
+    grade = torch.from_numpy(grades.toarray())
+    order = torch.round(torch.from_numpy(np.asarray(scores, dtype=np.float64)), decimals=DECIMALS) - tie * grade
+    found, ideal = grade.gather(1, order.topk(depth).indices), grade.topk(depth).values
+    return Ranked(found.numpy(), ideal.numpy(), np.diff(grades.indptr).astype(np.int64))
+
+
+def cosines(queries: Vectors, corpus: Vectors) -> npt.NDArray[np.float64]:
+    """(Q, D), (M, D) → (Q, M); 0 where a vector is zero."""
+    return np.asarray((_unit(queries) @ _unit(corpus).T).numpy())
 
 
 def _unit(rows: Vectors) -> torch.Tensor:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank, shares_behind
+from isotrope.encoder.embed import search_vectors
+from isotrope.evaluation.retrieval import CUTOFF, cosines, rank_scores, reciprocal_rank, shares_behind
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import Comparison, compare_draws, compare_means
 from isotrope.text.permutation import evenly
@@ -65,14 +66,16 @@ class SelfMadeTask:
         Where each answer has one query, their mean is MRR@10.
         With ``all_places``, the share of the other candidates that come behind the answer: 0.5 is chance.
         """
-        embedded = Embedded(encoder, self.texts)
+        return self.score_search(cosines(*search_vectors(encoder, self.queries, self.candidates)))
+
+    def score_search(self, scores: npt.NDArray[np.floating[Any]]) -> Vector:
+        """As `score`, of any search: its scores (Q, M) → (A,)."""
         if self.all_places:
-            scores = shares_behind(embedded(self.queries), embedded(self.candidates), self.answers)
+            own = shares_behind(scores, self.answers)
         else:
-            ranked = rank_corpus(embedded(self.queries), embedded(self.candidates), self.domain.grades, CUTOFF)
-            scores = reciprocal_rank(ranked, CUTOFF)
+            own = reciprocal_rank(rank_scores(scores, self.domain.grades, CUTOFF), CUTOFF)
         _, place = np.unique(self.answers, return_inverse=True)
-        return np.asarray(np.bincount(place, scores) / np.bincount(place))
+        return np.asarray(np.bincount(place, own) / np.bincount(place))
 
 
 def measure_in_words(tasks: Sequence[SelfMadeTask]) -> str:

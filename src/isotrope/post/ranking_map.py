@@ -17,6 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor
 
 from isotrope.encoder.pooling import dense
+from isotrope.encoder.prompts import role_prompt, used_prompt
 from isotrope.errors import UserError
 from isotrope.post.fitted import with_linear
 from isotrope.terms.listnet import listnet
@@ -96,6 +97,9 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
     router = Router.for_query_document([last, moved, last], [last], default_route="document").to(encoder.device)
     new = copy(encoder)
+    # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
+    words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
+    new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
     new._modules = {str(place): module for place, module in enumerate([*before, router])}
     return new
 

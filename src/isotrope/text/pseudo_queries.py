@@ -47,8 +47,14 @@ class PseudoQueries:
     def sample(self, count: int, seed: int) -> "PseudoQueries":
         """At most ``count`` of them, drawn at random, in their order."""
         drawn = np.random.default_rng(seed).permutation(len(self.texts))[:count]
-        rows = np.sort(drawn).tolist()
-        return PseudoQueries(*([of[row] for row in rows] for of in (self.texts, self.documents, self.kinds)))
+        return self.part(np.sort(drawn).tolist())
+
+    def part(self, rows: Iterable[int]) -> "PseudoQueries":
+        """Those of these rows."""
+        rows = list(rows)
+        return PseudoQueries(
+            [self.texts[row] for row in rows], [self.documents[row] for row in rows], [self.kinds[row] for row in rows]
+        )
 
 
 def pseudo_queries(documents: Iterable[Document], kinds: Iterable[str] = MIXTURE, seed: int = 0) -> PseudoQueries:

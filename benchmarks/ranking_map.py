@@ -1,0 +1,182 @@
+"""What a map that is trained on rankings gives, kind by kind: labels that it never sees judge it, and so do own tasks.
+
+    python benchmarks/ranking_map.py WORK --data DATA                        # all cells; finished ones stay
+    python benchmarks/ranking_map.py WORK --data DATA --only minilm CACM     # cells whose names hold all these words
+    python benchmarks/ranking_map.py WORK --data DATA --only minilm --full   # all documents, as the first probes had
+
+The collections are those of `benchmarks/choice.py`. Each variant changes one thing of the first. "tasks" is the mean of
+the tasks from held-out documents, by which `isotrope improve` judges; no list and no pseudo-query has such a document.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import choice
+from isotrope import load, text
+from isotrope.encoder.embed import Vectors, cut, vectors_of
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.rankings import by_cosine, fused, ranked_lists
+from isotrope.evaluation.retrieval import cosines, ndcg_at, rank_scores
+from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.improvement.decide import judging
+from isotrope.improvement.judges import held_out_count, judges_of
+from isotrope.post.ranking_map import ranking_map
+from isotrope.post.whitening import whitening
+from isotrope.store.atomic import write_json
+from isotrope.text.bm25 import Bm25Index
+from isotrope.text.pseudo_queries import KINDS, MIXTURE, SENTENCE, SPAN, TITLE, PseudoQueries, pseudo_queries
+from isotrope.training.processes import environment
+
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "ranking-map"
+MODELS = ("minilm", "small", "tiny")
+TOKENS, MOST = 128, 6000
+WORDS = "words"  # BM25's most telling words of a document
+
+
+class Cell:
+    """One model and one collection: everything is encoded once."""
+
+    def __init__(self, data: str, name: str, model: str, work: Path, full: bool) -> None:
+        domain, titles = choice.collection(data, name)
+        if full:
+            titles = titles or [""] * len(domain.corpus)
+        else:
+            domain, titles = choice.part_of(domain, titles)
+        work.mkdir(parents=True, exist_ok=True)
+        documents = work / "documents.jsonl"
+        choice.write_documents(domain, titles, documents)
+        found = text.open(documents).documents()
+        held_out = held_out_count(found, choice.SEED)
+        trained, held = found.split(held_out, choice.SEED)
+        judges = judges_of(list(found.each(held)), None, choice.SEED).tasks
+        self.tasks = [task for task in judges if isinstance(task, SelfMadeTask)]
+        self.domain, self.texts = domain, found.texts(trained)
+        self.index = Bm25Index.of(self.texts)
+        self.asked = pseudo_queries(found.each(trained), KINDS, choice.SEED)
+        self.asked.kinds.extend([WORDS] * len(self.texts))
+        self.asked.documents.extend(range(len(self.texts)))
+        self.asked.texts.extend(" ".join(self.index.telling(row, 6)) for row in range(len(self.texts)))
+        self.whole = Bm25Index.of(domain.corpus)
+        self.by_words = self.whole.scores(domain.queries)
+        self.vectors = self.encoded(model)
+
+    def encoded(self, model: str) -> Known:
+        """The vectors of all texts."""
+        every = [*self.texts, *self.asked.texts, *self.domain.queries, *self.domain.corpus]
+        every = list(dict.fromkeys([*every, *(each for task in self.tasks for each in task.texts)]))
+        encoder = load(f"isotrope/{model}")
+        with cut(encoder, TOKENS):
+            return Known(every, vectors_of(encoder, every, batch_size=32))
+
+    def map(self, kinds: Sequence[str] = MIXTURE, bm25: float = 0.5, both: bool = False, own: bool = False,
+            other: Known | None = None, count: int = 100) -> Vectors:  # fmt: skip
+        """W of a variant."""
+        asked = of_kinds(self.asked, kinds).sample(MOST, choice.SEED)
+        queries, documents = self.vectors.encode(asked.texts), self.vectors.encode(self.texts)
+        rankers = [by_cosine(queries, documents), lambda rows: self.index.scores(asked.texts[rows])]
+        weights = [1 - bm25, bm25]
+        if other:
+            rankers.append(by_cosine(other.encode(asked.texts), other.encode(self.texts)))
+            weights = [(1 - bm25) / 2, bm25, (1 - bm25) / 2]
+        left_out = np.full_like(asked.own, -1) if own else asked.own
+        lists = ranked_lists(rankers, weights, left_out, len(self.texts), count)
+        return ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=choice.SEED)
+
+    def labels(self, queries: Vectors, documents: Vectors, by_words: float = 0.0) -> float:
+        """Mean nDCG@10 × 100, of a search with BM25 too if it has a weight."""
+        scores = by_cosine(queries, documents)(slice(None))
+        if by_words:
+            scores = fused([scores, self.by_words], [1 - by_words, by_words])
+        ranked = rank_scores(scores, self.domain.grades, 10)
+        return float(100 * ndcg_at(ranked, 10)[ranked.relevant > 0].mean())
+
+    def judged(self, matrix: Vectors, both: bool = False, centre: Vectors | None = None) -> dict[str, float]:
+        """By labels, and by the tasks."""
+        mean = np.zeros(len(matrix)) if centre is None else centre
+
+        def moved(texts: Sequence[str], mapped: bool = True) -> Vectors:
+            vectors = self.vectors.encode(texts)
+            return (vectors - mean) @ matrix if mapped else vectors
+
+        q, d = moved(self.domain.queries), moved(self.domain.corpus, both)
+        own = dict[str, float]()
+        for task in self.tasks:
+            scores = cosines(moved(task.queries), moved(task.candidates, both))
+            own[task.name] = float(100 * task.score_search(scores).mean())
+        return {"labels": self.labels(q, d), "tasks": float(np.mean([own[name] for name in judging(own)])), **own}
+
+
+def of_kinds(asked: PseudoQueries, kinds: Sequence[str]) -> PseudoQueries:
+    """The pseudo-queries of these kinds."""
+    return asked.part(row for row, kind in enumerate(asked.kinds) if kind in kinds)
+
+
+def cell(data: str, name: str, model: str, work: Path, full: bool) -> dict[str, Any]:
+    """All variants of one model and one collection."""
+    here = Cell(data, name, model, work, full)
+    vectors, texts = here.vectors, here.texts
+    eye = np.eye(vectors.vectors.shape[1])
+    found: dict[str, Any] = {"keep": here.judged(eye)}
+    by_words = here.by_words
+    ranked = rank_scores(by_words, here.domain.grades, 10)
+    found["BM25 alone"] = {"labels": float(100 * ndcg_at(ranked, 10)[ranked.relevant > 0].mean())}
+    q, d = vectors.encode(here.domain.queries), vectors.encode(here.domain.corpus)
+    for weight in (0.3, 0.5):
+        found[f"search with {weight} BM25"] = {"labels": here.labels(q, d, weight)}
+    variants: dict[str, dict[str, Any]] = {
+        "map": {}, "titles": {"kinds": (TITLE,)}, "spans": {"kinds": (SPAN,)}, "sentences": {"kinds": (SENTENCE,)},
+        "telling words": {"kinds": (WORDS,)}, "all kinds": {"kinds": (*KINDS, WORDS)}, "teacher: itself": {"bm25": 0.0},
+        "teacher: BM25": {"bm25": 1.0}, "teacher: 0.3 BM25": {"bm25": 0.3}, "both sides": {"both": True},
+        "own document listed": {"own": True}, "lists of 400": {"count": 400},
+    }  # fmt: skip
+    if model != "minilm":
+        other = here.encoded("minilm")
+        variants |= {"teacher: MiniLM too": {"other": other}, "MiniLM too, both sides": {"other": other, "both": True}}
+    for told, options in variants.items():
+        if not set(options.get("kinds", MIXTURE)) & set(here.asked.kinds):
+            continue
+        began = time.perf_counter()
+        matrix = here.map(**options)
+        seconds = time.perf_counter() - began
+        found[told] = {**here.judged(eye + matrix, options.get("both", False)), "seconds": seconds}
+    mixture = of_kinds(here.asked, MIXTURE)
+    for told, fit in (("documents", texts), ("pseudo-queries", mixture.sample(1500, choice.SEED).texts)):
+        for exponent in (0.25, 0.5):
+            mean, matrix = whitening(np.asarray(vectors.encode(fit[:1500]), dtype=np.float64), None, exponent, True)
+            found[f"whitening {exponent} fitted on {told}"] = here.judged(matrix, True, mean)
+    return {
+        "model": model, "collection": name, "full": full, "documents": len(here.domain.corpus),
+        "queries": int((np.diff(here.domain.grades.indptr) > 0).sum()), "pseudo_queries": len(mixture.texts),
+        "variants": found, "environment": environment(),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    args.results.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    for model in MODELS:
+        for name in choice.RETRIEVAL + choice.CLASSES:
+            told = f"{model}-{name.lower()}" + ("-full" if args.full else "")
+            path = args.results / f"{told}.json"
+            if path.is_file() or not all(word.lower() in told for word in args.only):
+                continue
+            done = cell(args.data, name, model, args.work / told, args.full)
+            write_json(path, done)
+            console.print(told, {of: round(scores["labels"], 1) for of, scores in done["variants"].items()})
+
+
+if __name__ == "__main__":
+    main()
