@@ -38,12 +38,14 @@ from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.transfer import load_transfer
 from isotrope.evaluation.significance import compare_means
 from isotrope.improvement.budget import Notes
-from isotrope.improvement.candidates import POST_STEPS, Start, Trial
+from isotrope.improvement.candidates import Start, Trial
 from isotrope.improvement.decide import AS_IS, judging
-from isotrope.improvement.improve import Improvement, fitting_texts
+from isotrope.improvement.improve import Improvement
 from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
 from isotrope.improvement.race import Race
+from isotrope.improvement.steps import Basis
 from isotrope.store.atomic import write_json
+from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
 from isotrope.types import Encoder, Vector
 
@@ -174,17 +176,17 @@ def judged(
     collection = opened.documents()
     trained, _ = collection.split(record["held_out"], SEED)
     start = Start(model, pooling, opened, record["held_out"], len(trained), SEED)
-    fitted_on = fitting_texts(collection, trained)
-    race = Race(start, found.folder, [], [], fitted_on, Notes(found.folder, 0), Console(quiet=True))
+    basis = Basis.of(collection, trained, SEED)
+    race = Race(start, found.folder, [], [], basis, Notes(found.folder, 0), Console(quiet=True))
     steps_of: dict[str, list[str]] = {}
     for name, made in record["made"].items():
         step = made.pop("step")
         race.made[name] = Trial(**made), step
-        steps_of.setdefault(made["name"], []).extend(word for word, of in POST_STEPS.items() if of == step)
+        steps_of.setdefault(made["name"], []).extend([step] if step else [])
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
     for name, steps in steps_of.items():
-        scores = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.fitted_on)
+        scores = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.basis)
         labels |= {of: cases[tasks[0].name] for of, cases in scores.items()}
         sts |= {of: float(cases[tasks[1].name][0]) for of, cases in scores.items()}
     return labels, sts, race
@@ -212,9 +214,14 @@ def with_tsdae(
         return done
     task = OwnTask(part_of(*collection(data, name))[0])
     of: list[Vector] = []
+    nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
         with cut(encoder, JUDGED_LENGTH):
-            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], [])[AS_IS][task.name])
+            of.append(
+                measure_trial(encoder, Trial(AS_IS, steps=()), [task], Basis([], PseudoQueries(), SEED))[AS_IS][
+                    task.name
+                ]
+            )
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
     return done | {"policies": done["policies"] | {"TSDAE": policy}}
 
@@ -225,12 +232,12 @@ def policies(
     """Policy -> the candidate that it takes, and by how much labels change against keep."""
     best = max(found.record["table"], key=lambda name: labels[name].mean())
     crops = {n: of.pairs for n, (of, step) in made.items() if of.recipe == "crops" and of.share == 1 and not step}
-    full = POST_STEPS["full whitening"]
     taken: dict[str, str | None] = {
         "improve": found.choice,
         "the best by labels": best,
         "keep": AS_IS,
-        "whiten": next((n for n, (of, step) in made.items() if step == full and not of.recipe), None),
+        "map": "query map",
+        "whiten": next((n for n, (of, step) in made.items() if step == "full whitening" and not of.recipe), None),
         "crops": max(crops, key=crops.__getitem__, default=None),
         "the best by STS-B dev": max(sts, key=sts.__getitem__),
     }

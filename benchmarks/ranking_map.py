@@ -49,6 +49,7 @@ class Cell:
         else:
             domain, titles = choice.part_of(domain, titles)
         work.mkdir(parents=True, exist_ok=True)
+        self.work = work
         documents = work / "documents.jsonl"
         choice.write_documents(domain, titles, documents)
         found = text.open(documents).documents()
@@ -70,9 +71,12 @@ class Cell:
         """The vectors of all texts."""
         every = [*self.texts, *self.asked.texts, *self.domain.queries, *self.domain.corpus]
         every = list(dict.fromkeys([*every, *(each for task in self.tasks for each in task.texts)]))
-        encoder = load(f"isotrope/{model}")
-        with cut(encoder, TOKENS):
-            return Known(every, vectors_of(encoder, every, batch_size=32))
+        kept = self.work / f"{model}-{len(every)}.npy"
+        if not kept.is_file():
+            encoder = load(f"isotrope/{model}")
+            with cut(encoder, TOKENS):
+                np.save(kept, vectors_of(encoder, every, batch_size=32))
+        return Known(every, np.load(kept))
 
     def map(self, kinds: Sequence[str] = MIXTURE, bm25: float = 0.5, both: bool = False, own: bool = False,
             other: Known | None = None, count: int = 100) -> Vectors:  # fmt: skip
@@ -95,6 +99,16 @@ class Cell:
             scores = fused([scores, self.by_words], [1 - by_words, by_words])
         ranked = rank_scores(scores, self.domain.grades, 10)
         return float(100 * ndcg_at(ranked, 10)[ranked.relevant > 0].mean())
+
+    def searched(self, by_words: float) -> dict[str, float]:
+        """By the tasks, of a search with BM25."""
+        own = dict[str, float]()
+        for task in self.tasks:
+            by_model = by_cosine(self.vectors.encode(task.queries), self.vectors.encode(task.candidates))(slice(None))
+            words = Bm25Index.of(task.candidates).scores(task.queries)
+            scores = fused([by_model, words], [1 - by_words, by_words])
+            own[task.name] = float(100 * task.score_search(scores).mean())
+        return {"tasks": float(np.mean([own[name] for name in judging(own)])), **own}
 
     def judged(self, matrix: Vectors, both: bool = False, centre: Vectors | None = None) -> dict[str, float]:
         """By labels, and by the tasks."""
@@ -127,8 +141,8 @@ def cell(data: str, name: str, model: str, work: Path, full: bool) -> dict[str, 
     ranked = rank_scores(by_words, here.domain.grades, 10)
     found["BM25 alone"] = {"labels": float(100 * ndcg_at(ranked, 10)[ranked.relevant > 0].mean())}
     q, d = vectors.encode(here.domain.queries), vectors.encode(here.domain.corpus)
-    for weight in (0.3, 0.5):
-        found[f"search with {weight} BM25"] = {"labels": here.labels(q, d, weight)}
+    for weight in (0.3, 0.5, 0.7):
+        found[f"search with {weight} BM25"] = {"labels": here.labels(q, d, weight), **here.searched(weight)}
     variants: dict[str, dict[str, Any]] = {
         "map": {}, "titles": {"kinds": (TITLE,)}, "spans": {"kinds": (SPAN,)}, "sentences": {"kinds": (SENTENCE,)},
         "telling words": {"kinds": (WORDS,)}, "all kinds": {"kinds": (*KINDS, WORDS)}, "teacher: itself": {"bm25": 0.0},

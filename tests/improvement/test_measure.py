@@ -3,39 +3,65 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from conftest import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.improvement.budget import Clock
-from isotrope.improvement.candidates import POST_STEPS, Trial, linear_step
+from isotrope.improvement.candidates import Trial
 from isotrope.improvement.measure import (
     JUDGED_LENGTH,
+    known_by,
     measure_trial,
     read_scores,
     speed_of,
     words_read,
     write_scores,
 )
-from isotrope.post.fitted import FittedEncoder
+from isotrope.improvement.steps import POST_STEPS, Basis, fitted_step
+from isotrope.text.document_rows import Document
+from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
 
 
-def test_the_scores_are_those_of_the_steps_behind_the_encoder(tiny_model: Path) -> None:
-    model, fitted_on = load(tiny_model), sentences(200, seed=3)
+def basis(size: int) -> Basis:
+    """Documents of three sentences each, and what they ask."""
+    documents = [Document(f"Number {place}", sentences(3, seed=1000 + place)) for place in range(size)]
+    return Basis([document.text for document in documents], pseudo_queries(documents), 0)
+
+
+@pytest.mark.parametrize("prompts", [False, True])
+def test_the_scores_are_those_of_the_model_that_would_be_saved(
+    prompts: bool, tiny_model: Path, prompted_model: Path
+) -> None:
+    """Also of one that reads queries with words of their own."""
+    model, fitted_on = load(prompted_model if prompts else tiny_model), basis(60)
     tasks = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
     found = measure_trial(model, Trial("keep"), tasks, fitted_on)
-    assert list(found) == ["keep", *POST_STEPS]
+    assert list(found) == ["keep", *(name for name in POST_STEPS)]
     for name, step in Trial("keep").candidates():
-        encoder = FittedEncoder(model, linear_step(step)).fit(fitted_on) if step else model
+        encoder = model
+        if step:
+            encoder = fitted_step(step, known_by(model, *fitted_on.texts([step])), fitted_on).after(model)
         for task in tasks:
-            np.testing.assert_allclose(found[name][task.name], task.score(encoder), err_msg=name)
+            np.testing.assert_allclose(found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name)
 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
     tasks = tasks_of_texts(sentences(4), fewest=1)
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, sentences(1, seed=3))
-    assert "keep" in found
-    assert "full whitening" not in found, "one text has no variance"
+    found = measure_trial(
+        load(tiny_model), Trial("keep"), tasks, Basis(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
+    )
+    assert list(found) == ["keep"], "one text has no variance, and nothing to rank"
+
+
+def test_a_part_of_a_basis_has_its_own_queries() -> None:
+    whole = basis(60)
+    part = whole.part(500)
+    assert len(part.documents) == 20
+    assert len(part.asked.texts) == len(part.asked.documents) > 20
+    for text, document in zip(part.asked.texts, part.asked.documents, strict=True):
+        assert text in part.documents[document]
 
 
 def test_scores_are_found_again_and_damage_counts_as_missing(tmp_path: Path) -> None:

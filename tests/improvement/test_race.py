@@ -13,10 +13,12 @@ from isotrope.improvement import race as racing
 from isotrope.improvement.budget import NOTES, Clock, Notes
 from isotrope.improvement.candidates import Start, Training, Trial, recipes
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.measure import words_read
+from isotrope.improvement.measure import texts_of, words_read
 from isotrope.improvement.race import NO_TIME, Race
+from isotrope.improvement.steps import Basis
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
+from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.inputs import RunSettings
 
 DOCUMENTS: Any = type("Documents", (), {"paths": ["documents"], "title": None, "text": None})()
@@ -48,16 +50,20 @@ class Machine:
         self.notes = Notes(folder, seconds, now=lambda: self.time)
         texts = [f"{place} " + 120 * "word " for place in range(queries)]
         tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, np.arange(queries)) for n in "abc"]
-        fitted_on = [f"fit {place} " + 120 * "word " for place in range(1500)]
+        rows = list(range(6000))
+        asked = PseudoQueries([f"{i} of " + 10 * "word " for i in rows], [i // 4 for i in rows], ["span" for _ in rows])
+        basis = Basis([f"fit {place} " + 120 * "word " for place in range(1500)], asked, 0)
         start = Start("model", None, DOCUMENTS, 300, trained_on, 0)
-        return Race(start, folder, recipes, tasks, fitted_on, self.notes, Console(quiet=True))
+        return Race(start, folder, recipes, tasks, basis, self.notes, Console(quiet=True))
 
     def run(self, raced: Race) -> Race:
         """All of it -> the race."""
         try:
             if raced.plan_size(None):  # type: ignore[arg-type]
                 pooling = raced.poolings([None])
-                raced.clock.kept_back = min(15 + words_read(raced.fitted_on) / self.speed, raced.clock.seconds / 4)
+                raced.clock.kept_back = min(
+                    15 + words_read(raced.basis.documents) / self.speed, raced.clock.seconds / 4
+                )
                 raced.trainings(pooling, ["slight whitening"])
                 raced.widen()
         except KeyboardInterrupt:
@@ -77,8 +83,8 @@ class Machine:
         self.time += 5 + words_read(texts[:32]) / self.speed
         return self.speed, 384
 
-    def measure(self, model: Any, trial: Trial, tasks: Any, fitted_on: list[str]) -> dict[str, Any]:
-        self.work(words_read([*fitted_on, *(text for task in tasks for text in task.texts)]) / self.speed)
+    def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis) -> dict[str, Any]:
+        self.work(sum(map(words_read, texts_of(tasks, basis, trial.steps))) / self.speed)
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
         return {name: {task.name: np.full(task.size, score) for task in tasks} for name, _ in trial.candidates()}
 
@@ -145,7 +151,7 @@ def test_each_recipe_is_trained_shortly_the_better_half_for_longer_and_the_best_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = recipes(raw=True, titled=True)
-    machine = Machine(60_000, 500, monkeypatch)
+    machine = Machine(60_000, 150, monkeypatch)
     machine.run(machine.race(tmp_path, recipes=found))
     plans = read_record(tmp_path / NOTES)["plans"]
     assert list(plans["first"]) == [recipe.name for recipe in found]
@@ -225,7 +231,7 @@ def test_what_does_not_fit_any_more_is_left_out(tmp_path: Path, monkeypatch: pyt
     machine = Machine(5000, 50, monkeypatch)
     write_json(tmp_path / NOTES, {"spent": 0, "left_out": {}, "size": {"queries": 60, "fitted_on": 30}})
     raced = machine.race(tmp_path)
-    assert (raced.tasks[0].size, len(raced.fitted_on), len(raced.told)) == (60, 30, 2)
+    assert (raced.tasks[0].size, len(raced.basis.documents), len(raced.told)) == (60, 30, 2)
     raced.notes.keep(measuring=10.0, speed=5000.0)
     machine.time = 1150.0
     raced._tried("crops", 4096, None, (), (1.0,))

@@ -34,15 +34,32 @@ def row_cosines(a: Vectors, b: Vectors) -> Vector:
 
 
 class Known:
-    """An encoder of texts whose vectors are known: it encodes nothing, so that many steps behind it cost nothing."""
+    """An encoder of texts whose vectors are known: it encodes nothing, so that many steps after it cost nothing.
 
-    def __init__(self, texts: Sequence[str], vectors: Vectors) -> None:
-        self.vectors = vectors  # (N, D), in the order of the texts
+    Args:
+        texts: (N,).
+        vectors: (N, D) of them.
+        queries: texts as queries, for a model that reads these in another way; None: it does not.
+    """
+
+    def __init__(self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None) -> None:
+        self.texts, self.vectors, self.queries = texts, vectors, queries
         self._row = {text: row for row, text in enumerate(texts)}
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether queries have vectors of their own."""
+        return self.queries is not None
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors (M, D) of M texts that were among those given."""
         return np.asarray(self.vectors[[self._row[text] for text in texts]])
+
+    encode_document = encode
+
+    def encode_query(self, texts: Sequence[str]) -> Vectors:
+        """The same, of queries."""
+        return (self.queries or self).encode(texts)
 
 
 def dot(a: Vectors, b: Vectors) -> Vectors:

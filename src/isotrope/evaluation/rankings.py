@@ -67,7 +67,12 @@ def ranked_lists(
         own: (Q,) the document that each query comes from, which is left out; -1: none.
         documents: M.
         count: K; with fewer documents, all but a query's own.
+
+    Raises:
+        UserError: there are fewer than two documents, or no query.
     """
+    if documents < 2 or not len(own):
+        raise UserError(f"{len(own)} queries cannot rank {documents} documents", "give more documents")
     count, step = min(count, documents - 1), max(1, _BLOCK // documents)
     found, scores = [], []
     for begin in range(0, len(own), step):

@@ -12,18 +12,10 @@ from isotrope.encoder.causal import sees_ahead
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
-from isotrope.post.fitted import LinearStep
-from isotrope.post.names import post_step
+from isotrope.improvement.steps import POST_STEPS
 from isotrope.text import Opened
 from isotrope.training.inputs import RunSettings
 
-# Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
-# (docs/whiten.md).
-POST_STEPS = {  # fitted on few texts
-    "slight whitening": "whitening:exponent=0.125,shrink=true",
-    "soft whitening": "whitening:exponent=0.25,shrink=true",
-    "full whitening": "whitening:shrink=true",
-}
 # Of a bare language model, whose best one nobody knows. The first is the model as it is.
 RAW_POOLINGS = ("mean", "first_last", "cls")
 DECODER_POOLINGS = ("lasttoken", "mean", "first_last")  # its first token has seen no other
@@ -116,10 +108,10 @@ class Trial:
     steps: Sequence[str] = tuple(POST_STEPS)
 
     def candidates(self) -> Iterator[tuple[str, str]]:
-        """Candidate -> post step, as `linear_step` takes it; the encoder without one, with "", comes first."""
+        """Candidate -> the name of its post step; the encoder without one, with "", comes first."""
         yield self.name, ""
-        for words in self.steps:
-            yield joined(self.name, words), POST_STEPS[words]
+        for step in self.steps:
+            yield joined(self.name, step), step
 
     @property
     def run(self) -> str:
@@ -159,13 +151,6 @@ def training_settings(start: Start, recipe: Training, output: Path, trial: Trial
             *([f"encoder.pooling={trial.pooling}"] if trial.pooling else []),
         ),
     )  # fmt: skip
-
-
-def linear_step(text: str) -> LinearStep:
-    """A post step that can be saved with a model."""
-    step = post_step(text, text)
-    assert isinstance(step, LinearStep)
-    return step
 
 
 def joined(*parts: str) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 
 from isotrope import text as text_room
@@ -23,7 +22,7 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Notes
-from isotrope.improvement.candidates import POST_STEPS, Start, raw_poolings, recipes
+from isotrope.improvement.candidates import Start, raw_poolings, recipes
 from isotrope.improvement.decide import AS_IS, choose_candidate, judging, mean_score, race_verdict
 from isotrope.improvement.examples import MOST, searched
 from isotrope.improvement.judges import (
@@ -40,20 +39,20 @@ from isotrope.improvement.judges import (
 from isotrope.improvement.measure import words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
+from isotrope.improvement.steps import POST_STEPS, WHITENINGS, Basis
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 from isotrope.store.records import Record, read_record
 from isotrope.text import Opened
-from isotrope.text.collection import Documents
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.opened import Given
 from isotrope.training.processes import environment
 
 KIND = "improvement"
 MINUTES = 20.0
-FITTED_ON = 1500  # texts for the post steps
 FEWEST = 2 * FEWEST_HELD_OUT  # documents
+UNKNOWN_IN = 1500  # documents that are looked through for unknown words
 SAVING = 15.0  # seconds after the race: the choice, the model, the report
 
 
@@ -142,20 +141,6 @@ def improve(
     return Improvement(job, record, choice_page)
 
 
-def fitting_texts(found: Documents, trained: npt.NDArray[np.int64]) -> list[str]:
-    """Texts for the post steps, at most 1,500, from the documents that are not held out.
-
-    Args:
-        found: all documents.
-        trained: (N,) the numbers of those that are not held out.
-    """
-    some = trained[np.linspace(0, len(trained) - 1, min(len(trained), FITTED_ON)).astype(np.int64)]
-    texts = found.texts(some)
-    if len(texts) < FITTED_ON:
-        texts += [paragraph for document in found.each(some) for paragraph in document.paragraphs]
-    return list(dict.fromkeys(texts))[:FITTED_ON]
-
-
 @dataclass
 class _Work:
     """One call of `improve`, in a folder that it holds."""
@@ -175,12 +160,12 @@ class _Work:
         encoder = load(self.model, asked["pooling"])  # first: it may be damaged
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
-        start, judges, fitted_on = self._prepared(asked["pooling"], asked["seed"])
-        if warning := unknown_warning(encoder, fitted_on):
+        start, judges, basis = self._prepared(asked["pooling"], asked["seed"])
+        if warning := unknown_warning(encoder, basis.documents[:UNKNOWN_IN]):
             self.console.print(warning)
         self.console.print(threads_line())
         tried = recipes(raw, judges.titled, judges.short)
-        race = Race(start, folder, tried, judges.tasks, fitted_on, notes, self.console)
+        race = Race(start, folder, tried, judges.tasks, basis, notes, self.console)
         enough = bool(asked["plan"]) or race.plan_size(encoder)
         del encoder  # its memory
         self.job.begin()
@@ -202,7 +187,7 @@ class _Work:
             raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}")
         return record
 
-    def _prepared(self, pooling: str | None, seed: int) -> tuple[Start, Judges, list[str]]:
+    def _prepared(self, pooling: str | None, seed: int) -> tuple[Start, Judges, Basis]:
         found = self.opened.documents()
         if self.labels is None and len(found) < FEWEST:
             problem = f"{len(found)} documents are too few: about {FEWEST} are needed, as half of them must judge"
@@ -213,18 +198,19 @@ class _Work:
         for line in judges.told:
             self.console.print(line)
         start = Start(self.model, pooling, self.opened, held_out, len(trained), seed)
-        return start, judges, fitting_texts(found, trained)
+        return start, judges, Basis.of(found, trained, seed)
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
         pooling = race.poolings(poolings)
         self._keep_back(race)
-        race.trainings(pooling, [name for name in POST_STEPS if _helps(race, name)])
+        race.trainings(pooling, [name for name in WHITENINGS if _helps(race, name)])
         race.widen()
 
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
         self.guards, seconds = affordable_pairs(self.guards, race.clock.seconds, race.notes.speed)
-        words, search = words_read(race.fitted_on), self._search(race)
+        words = sum(words_read(side) for side in race.basis.texts(tuple(POST_STEPS)))
+        search = self._search(race)
         if search:
             words += 2 * words_read([*search.queries, *search.corpus])
         seconds += SAVING + words / race.notes.speed
@@ -280,8 +266,6 @@ class _Work:
 def _helps(race: Race, step: str) -> bool:
     """Whether a post step raised the score of any model that is not trained."""
     return any(
-        made == POST_STEPS[step]
-        and not trial.recipe
-        and mean_score(race.scores[name]) > mean_score(race.scores[trial.name])
+        made == step and not trial.recipe and mean_score(race.scores[name]) > mean_score(race.scores[trial.name])
         for name, (trial, made) in race.made.items()
     )

@@ -1,4 +1,4 @@
-"""How good an encoder is on the tasks, with each post step behind it. Every text is encoded once."""
+"""How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,14 +9,16 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.prompts import Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.improvement.budget import Clock
-from isotrope.improvement.candidates import Trial, linear_step
+from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import TaskScores
+from isotrope.improvement.steps import Basis, fitted_step
 from isotrope.store.atomic import new_file
 from isotrope.text.permutation import evenly
-from isotrope.types import Encoder, Matrix, Vector
+from isotrope.types import Encoder, Vector
 
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 PROBED = 32  # texts that tell how fast a model reads
@@ -54,7 +56,7 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str], clock: Clock) -> 
 
 
 def measure_trial(
-    model: SentenceTransformer, trial: Trial, tasks: Sequence[Task], fitted_on: Sequence[str]
+    model: SentenceTransformer, trial: Trial, tasks: Sequence[Task], basis: Basis
 ) -> dict[str, TaskScores]:
     """Candidate -> task -> (Q,). A post step that cannot be fitted on so few texts is left out.
 
@@ -62,21 +64,39 @@ def measure_trial(
         model: the encoder of the trial.
         trial: names the candidates.
         tasks: what judges.
-        fitted_on: texts for the post steps; no task may hold them.
+        basis: what post steps are fitted on; no task may hold any of it.
     """
-    fitted_on = fitted_on if trial.steps else []
-    texts = list(dict.fromkeys([*fitted_on, *(text for task in tasks for text in task.texts)]))
-    with cut(model, JUDGED_LENGTH):
-        known = Known(texts, vectors_of(model, texts, batch_size=32))
-    fit: Matrix = np.asarray(known.encode(fitted_on), dtype=np.float64) if fitted_on else np.empty((0, 1))
+    known = known_by(model, *texts_of(tasks, basis, trial.steps))
     found: dict[str, TaskScores] = {}
     for name, step in trial.candidates():
         try:
-            encoder = _moved(known, texts, *linear_step(step).linear(fit)) if step else known
+            encoder = fitted_step(step, known, basis).searching(known) if step else known
         except UserError:
             continue
         found[name] = {task.name: task.score(encoder) for task in tasks}
     return found
+
+
+def texts_of(tasks: Sequence[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All that is read to measure an encoder with these post steps: queries, and other texts."""
+    queries, documents = (list(texts) for texts in basis.texts(steps))
+    for task in tasks:
+        domain = getattr(task, "domain", None)  # graded pairs have none: both of their sides are read alike
+        queries += domain.queries if domain else []
+        documents += domain.corpus if domain else task.texts
+    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
+
+
+def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:
+    """The vectors that a model gives to queries and to other texts, of which it reads the first tokens."""
+    with cut(model, JUDGED_LENGTH):
+        if not has_roles(model):
+            every = list(dict.fromkeys([*queries, *documents]))
+            return Known(every, vectors_of(model, every, batch_size=32))
+        sides: Sequence[tuple[Role, Sequence[str]]] = (("document", documents), ("query", queries))
+        found = [(each, vectors_of(model, each, batch_size=32, role=role)) for role, each in sides if each]
+        asked = Known(*found.pop()) if queries else None
+        return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
 
 
 def write_scores(path: Path, scores: Mapping[str, TaskScores]) -> None:
@@ -97,7 +117,3 @@ def read_scores(path: Path) -> Mapping[str, TaskScores]:
     except (OSError, ValueError, EOFError, KeyError, BadZipFile):
         return {}
     return found
-
-
-def _moved(known: Known, texts: Sequence[str], mean: Matrix, matrix: Matrix) -> Known:
-    return Known(texts, (known.vectors - mean) @ matrix)

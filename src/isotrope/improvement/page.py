@@ -6,13 +6,13 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from isotrope.components.citations import cited_keys
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import Trial, linear_step
+from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.examples import examples_table
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
+from isotrope.improvement.steps import cites_of
 from isotrope.report.bars import interval_bars
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
@@ -129,7 +129,7 @@ def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransforme
             method="isotrope improve",
             data=Data.of(start.documents.paths, len(documents), start.trained_on, documents.key),
             settings=[(key, value or usual, "chosen in a race") for key, value, usual in settings if value or usual],
-            cites=cited_keys([type(linear_step(step))]) if step else [],
+            cites=cites_of(step),
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
         card = card.then(done, model)

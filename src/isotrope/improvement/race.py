@@ -23,7 +23,6 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.average import average
-from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.memory import freed_memory
 from isotrope.errors import UserError
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Notes, Size, measurement_size
@@ -33,15 +32,21 @@ from isotrope.improvement.candidates import (
     Training,
     Trial,
     joined,
-    linear_step,
     slug,
     training_settings,
 )  # fmt: skip
 from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
 from isotrope.improvement.judges import Judge
-from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial, read_scores, speed_of, words_read, write_scores
-from isotrope.post.fitted import with_linear
-from isotrope.text.permutation import evenly
+from isotrope.improvement.measure import (
+    known_by,
+    measure_trial,
+    read_scores,
+    speed_of,
+    texts_of,
+    words_read,
+    write_scores,
+)
+from isotrope.improvement.steps import POST_STEPS, WHITENED_ON, WHITENINGS, Basis, fitted_step
 from isotrope.training.train import run_training
 
 MOST_ROUNDS = 8
@@ -61,17 +66,17 @@ class Race:
 
     def __init__(
         self, start: Start, folder: Path, recipes: Sequence[Training], tasks: Sequence[Judge],
-        fitted_on: Sequence[str], notes: Notes, console: Console,
+        basis: Basis, notes: Notes, console: Console,
     ) -> None:  # fmt: skip
         self.start, self.folder, self.notes, self.clock, self.console = start, folder, notes, notes.clock, console
         self.recipes = {recipe.name: recipe for recipe in recipes}
-        self._all_tasks, self._all_fitted_on = tasks, fitted_on
+        self._all_tasks, self._all_basis = tasks, basis
         self.scores: dict[str, TaskScores] = {}
         self.made: dict[str, tuple[Trial, str]] = {}
         self.trials: list[Trial] = []
         self._kept, self.left_out = notes.kept, notes.left_out
         self.tasks: Sequence[Judge] = tasks
-        size = self._kept.get("size", {"queries": self._most, "fitted_on": len(fitted_on)})
+        size = self._kept.get("size", {"queries": self._most, "fitted_on": WHITENED_ON})
         self._cut(Size(**size))
 
     @property
@@ -99,7 +104,8 @@ class Race:
             return True
         speed, dimensions = speed_of(model, self._texts(), self.clock)
         self._kept["speed"] = speed
-        fitted = Amount(len(self.fitted_on), words_read(self.fitted_on) / max(1, len(self.fitted_on)))
+        every = [text for side in self.basis.texts(tuple(POST_STEPS)) for text in side]
+        fitted = Amount(WHITENED_ON, words_read(every) / WHITENED_ON)
         tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
         size = measurement_size(self.clock.left, speed, fitted, tasks, dimensions)
         if size is None:
@@ -185,9 +191,7 @@ class Race:
         encoder = self._encoder(trial)
         if not step:
             return encoder
-        with cut(encoder, JUDGED_LENGTH):
-            vectors = vectors_of(encoder, list(self.fitted_on), batch_size=32)
-        return with_linear(encoder, *linear_step(step).linear(np.asarray(vectors, dtype=np.float64)))
+        return fitted_step(step, known_by(encoder, *self.basis.texts([step])), self.basis).after(encoder)
 
     def trained_model(self, run: str) -> Path:
         """The model of a training."""
@@ -216,10 +220,12 @@ class Race:
             freed_memory.give_back()  # what trainings and measurements have left
             began = self.clock.spent
             with watch("measuring", self.console, trial.name), nullcontext() if first else self.clock.alarm():
-                found = measure_trial(self._encoder(trial), trial, self.tasks, self.fitted_on)
+                found = measure_trial(self._encoder(trial), trial, self.tasks, self.basis)
             if first:
                 seconds = self.clock.spent - began
-                self.notes.keep(measuring=seconds, speed=words_read(self._texts()) / seconds)
+                speed = words_read(self._texts()) / seconds
+                after_training = words_read(self._texts(tuple(WHITENINGS)))
+                self.notes.keep(measuring=after_training / speed, speed=speed)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_scores(path, found)
             self.notes.keep()
@@ -231,10 +237,9 @@ class Race:
     def _cut(self, size: Size) -> None:
         """Measure so much from now on, all candidates alike."""
         self._size = size
-        self.told = size.told(self._most, len(self._all_fitted_on))
+        self.told = size.told(self._most, WHITENED_ON)
         self.tasks = [task.part(size.queries) for task in self._all_tasks]
-        rows = evenly(len(self._all_fitted_on), size.fitted_on)
-        self.fitted_on = [self._all_fitted_on[place] for place in rows]
+        self.basis = self._all_basis.part(size.fitted_on)
 
     def _tried(
         self, recipe: str, pairs: int, pooling: str | None, steps: Sequence[str], shares: Sequence[float]
@@ -279,9 +284,10 @@ class Race:
         self.console.print(f"{name}: left out, {why}")
         self.notes.keep()
 
-    def _texts(self) -> list[str]:
+    def _texts(self, steps: Sequence[str] = tuple(POST_STEPS)) -> list[str]:
         """All that is read to measure one encoder."""
-        return list(dict.fromkeys([*self.fitted_on, *(text for task in self.tasks for text in task.texts)]))
+        queries, documents = texts_of(self.tasks, self.basis, steps)
+        return [*queries, *documents]
 
     def _best_of(self, recipe: str) -> float:
         return max(mean_score(self.scores[name]) for name, (trial, _) in self.made.items() if trial.recipe == recipe)

@@ -27,10 +27,10 @@ from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import POST_STEPS, linear_step
 from isotrope.improvement.examples import examples, examples_table, first_hits
 from isotrope.improvement.improve import improve
 from isotrope.improvement.page import candidates_table
+from isotrope.improvement.steps import WHITENINGS, linear_step
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.report.page import Page
 from isotrope.report.tables import Table
@@ -184,7 +184,7 @@ def _made(
         ranks[name], hits[name] = _ranks(queries, pages, domain), first_hits(queries, pages)
         table[name] = {MRR: float(np.mean(ranks[name])), FIRST: float(np.mean(ranks[name] == 1))}
         if name != "improve":
-            mean, matrix = linear_step(POST_STEPS["full whitening"]).linear(np.asarray(pages, dtype=np.float64))
+            mean, matrix = linear_step(WHITENINGS["full whitening"]).linear(np.asarray(pages, dtype=np.float64))
             whitened = _ranks((queries - mean) @ matrix, (pages - mean) @ matrix, domain)
             table[name][WHITENED] = float(np.mean(whitened))
     verdict = Verdict.of(
