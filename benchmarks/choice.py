@@ -217,11 +217,7 @@ def with_tsdae(
     nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
         with cut(encoder, JUDGED_LENGTH):
-            of.append(
-                measure_trial(encoder, Trial(AS_IS, steps=()), [task], Basis([], PseudoQueries(), SEED))[AS_IS][
-                    task.name
-                ]
-            )
+            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing)[AS_IS][task.name])
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
     return done | {"policies": done["policies"] | {"TSDAE": policy}}
 

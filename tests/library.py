@@ -44,6 +44,8 @@ def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
         "seconds": 90.0,
         "judged_by": ["a: 60 documents"],
         "left_out": {},
+        "made": {"keep": {"step": ""}, "soft": {"step": "soft whitening"}, "<b>odd": {"step": ""}},
+        "hybrid": {"name": "search with 0.3 BM25", "gain": 0.12, "low": 0.05, "high": 0.2},
         "table": {"keep": {"a": 0.2, "b": 0.3}, "soft": {"a": 0.4, "b": 0.3}, "<b>odd": {"a": 0.1, "b": 0.1}},
         "gains": {"soft": gain, "<b>odd": {**gain, "gain": -0.15, "p": 1.0, "allowed": False}},
         "similarity": None,

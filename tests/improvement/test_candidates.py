@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from isotrope.encoder import load
-from isotrope.improvement.candidates import POST_STEPS, RAW_POOLINGS, Trial, joined, linear_step, raw_poolings, recipes
+from isotrope.improvement.candidates import RAW_POOLINGS, Trial, joined, raw_poolings, recipes
 from isotrope.improvement.decide import AS_IS
+from isotrope.improvement.steps import POST_STEPS, WHITENINGS, linear_step
 from isotrope.preset.preset import read_preset
 from small_causal import build_decoder
 
@@ -15,7 +16,7 @@ def test_a_candidate_is_named_by_what_is_done() -> None:
     assert joined(AS_IS, "soft whitening") == "soft whitening"
     assert joined("crops", "", "averaged") == "crops, averaged"
     assert joined(AS_IS) == AS_IS
-    assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **POST_STEPS}
+    assert dict(Trial(AS_IS).candidates()) == {AS_IS: "", **{name: name for name in POST_STEPS}}
     assert list(dict(Trial("crops", steps=("soft whitening",)).candidates())) == ["crops", "crops, soft whitening"]
 
 
@@ -27,7 +28,7 @@ def test_the_first_token_of_a_decoder_is_no_candidate(tiny_model: Path, tmp_path
     assert "cls" not in found
 
 
-@pytest.mark.parametrize("text", POST_STEPS.values())
+@pytest.mark.parametrize("text", WHITENINGS.values())
 def test_each_step_can_be_a_layer(text: str) -> None:
     linear_step(text)
 

@@ -10,6 +10,8 @@ from isotrope.improvement.budget import Notes
 from isotrope.improvement.candidates import Start, Trial
 from isotrope.improvement.page import candidates_table, choice_card, choice_page, what_to_do
 from isotrope.improvement.race import Race
+from isotrope.improvement.steps import Basis
+from isotrope.text.pseudo_queries import PseudoQueries
 from library import race_record, write_library
 
 
@@ -46,9 +48,18 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     found = choice_page(race_record(searched={"queries": 60, "first": [0.55, 0.62], "shown": shown})).html()
     assert "in 62 of 100 searches among your documents the right text comes first, before in 55." in found
     assert "→ ✓ a boat" in found
-    assert "The gain is small" not in found
+    big = {**race_record()["verdict"], "difference": 0.1}
+    assert "For the switch, all documents are encoded again." in what_to_do(race_record(verdict=big))
     little = {**race_record()["verdict"], "difference": 0.005}
     assert "The gain is small, and the switch means that all documents are" in what_to_do(race_record(verdict=little))
+    hybrid = (
+        "adds BM25 to your model (0.3 of the score) would gain +12.00 points (+5.00 … +20.00), more than the change"
+    )
+    assert hybrid in found
+    useless = {"name": "search with 0.3 BM25", "gain": 0.01, "low": -0.01, "high": 0.03}
+    assert "BM25" not in choice_page(race_record(hybrid=useless)).html()
+    made = {"soft": {"step": "query map"}}
+    assert "Your documents keep their vectors" in what_to_do(race_record(made=made))
     assert html.count("<rect") == len(race_record()["gains"])
     assert "stopped before its end" in choice_page(race_record(finished=False)).html()
     empty = choice_page(race_record("keep", table={}, gains={})).html()
@@ -60,11 +71,11 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
 def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> None:
     opened = text.open(write_library(tmp_path / "library.jsonl"))
     start = Start(str(tiny_model), None, opened, 20, 120, 0)
-    race = Race(start, tmp_path, [], [], [], Notes(tmp_path, 1), Console(quiet=True))
-    race.made |= {"keep": (Trial("keep"), ""), "soft": (Trial("pooling cls", "cls"), "whitening:exponent=0.25")}
+    race = Race(start, tmp_path, [], [], Basis([], PseudoQueries(), 0), Notes(tmp_path, 1), Console(quiet=True))
+    race.made |= {"keep": (Trial("keep"), ""), "soft": (Trial("pooling cls", "cls"), "soft whitening")}
     card = choice_card(race, race_record(), load(tiny_model))
     (step,) = card.steps
-    assert {key: value for key, value, _ in step.settings} == {"pooling": "cls", "post step": "whitening:exponent=0.25"}
+    assert {key: value for key, value, _ in step.settings} == {"pooling": "cls", "post step": "soft whitening"}
     assert (step.data.name, step.cites) == ("library.jsonl", ["su2021whitening"])
     assert card.verdict is not None
     assert (card.verdict.word, len(card.scores)) == ("better", 4)

@@ -151,8 +151,8 @@ def test_each_recipe_is_trained_shortly_the_better_half_for_longer_and_the_best_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = recipes(raw=True, titled=True)
-    machine = Machine(60_000, 150, monkeypatch)
-    machine.run(machine.race(tmp_path, recipes=found))
+    machine = Machine(60_000, 500, monkeypatch)
+    machine.run(machine.race(tmp_path, recipes=found, trained_on=20_000))
     plans = read_record(tmp_path / NOTES)["plans"]
     assert list(plans["first"]) == [recipe.name for recipe in found]
     assert len(set(plans["first"].values())) == 1

@@ -20,14 +20,19 @@ def improve(found: "Improvement") -> None:
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
     """
-    from isotrope.improvement.page import candidates_table, general_lines, what_to_do
+    from isotrope.improvement.page import candidates_table, general_lines, hybrid_line, what_to_do
     from isotrope.report.outcome import MODEL, REPORT
     from isotrope.report.tables import print_table
 
     console = plain_console()
     if found.record["table"]:
         print_table(candidates_table(found.record), console)
-    for line in (f"verdict: {found.verdict}", *general_lines(found.record), what_to_do(found.record)):
+    for line in (
+        f"verdict: {found.verdict}",
+        *general_lines(found.record),
+        *hybrid_line(found.record),
+        what_to_do(found.record),
+    ):
         console.print(line)
     console.print(f"model:  {found.folder / MODEL}")
     console.print(f"report: {found.folder / REPORT}")

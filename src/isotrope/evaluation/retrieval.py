@@ -102,6 +102,11 @@ class OwnTask:
         queries, corpus = search_vectors(encoder, self.domain.queries, self.domain.corpus)
         return per_query(queries, corpus, self.domain)[f"ndcg@{CUTOFF}"]
 
+    def score_search(self, scores: npt.NDArray[np.floating[Any]]) -> Vector:
+        """As `score`, of any search: its scores (Q, M) → (Q,)."""
+        ranked = rank_scores(scores, self.domain.grades, CUTOFF)
+        return ndcg_at(ranked, CUTOFF)[ranked.relevant > 0]
+
 
 def per_query(queries: Vectors, corpus: Vectors, domain: Domain) -> dict[str, Vector]:
     """Each measure of each query with something to find, (Q',): what `significance.compare_means` compares."""

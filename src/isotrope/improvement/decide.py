@@ -9,6 +9,7 @@ resemble each other count as fewer.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,28 @@ def choose_candidate(
         )
     best = max((name for name in names if gains[name].allowed), key=lambda name: gains[name].gain, default=AS_IS)
     return best, gains
+
+
+def best_search(
+    scores: Mapping[str, TaskScores],
+    searches: Mapping[str, TaskScores],
+    documents: Mapping[str, npt.NDArray[np.int64] | None],
+    *,
+    seed: int = 0,
+) -> dict[str, Any] | None:
+    """Of some other searches with the model as it is, the one that gains most: ``name``, ``gain``, ``low``, ``high``.
+
+    Args:
+        scores: those of "keep" are among them.
+        searches: their scores on the same cases; none gives None.
+        documents: as in `choose_candidate`.
+        seed: of the draws.
+    """
+    if not searches:
+        return None
+    _, gains = choose_candidate({AS_IS: scores[AS_IS], **searches}, documents=documents, seed=seed)
+    name, gain = max(gains.items(), key=lambda one: one[1].gain)
+    return {"name": name, "gain": gain.gain, "low": gain.low, "high": gain.high}
 
 
 def race_verdict(

@@ -23,7 +23,7 @@ from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Notes
 from isotrope.improvement.candidates import Start, raw_poolings, recipes
-from isotrope.improvement.decide import AS_IS, choose_candidate, judging, mean_score, race_verdict
+from isotrope.improvement.decide import AS_IS, best_search, choose_candidate, judging, mean_score, race_verdict
 from isotrope.improvement.examples import MOST, searched
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
@@ -240,13 +240,14 @@ class _Work:
             race.scores, gains, choice, model=name, judge=judge, measure=measure, needed=race.needed()
         )
         search = self._search(race)
+        hybrid = best_search(race.scores, race.hybrids, race.documents(), seed=asked["seed"])
         self.console.print(f"saving the model: {choice}")
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
             "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.clock.spent,
             "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.start.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
-            "gains": {name: asdict(gain) for name, gain in gains.items()},
+            "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": hybrid,
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
             # after Ctrl-C, nobody wants to wait

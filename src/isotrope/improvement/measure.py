@@ -14,8 +14,8 @@ from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.improvement.budget import Clock
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import TaskScores
-from isotrope.improvement.steps import Basis, fitted_step
+from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
+from isotrope.improvement.steps import MAPS, Basis, fitted_step, hybrid_scores
 from isotrope.store.atomic import new_file
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
@@ -60,6 +60,8 @@ def measure_trial(
 ) -> dict[str, TaskScores]:
     """Candidate -> task -> (Q,). A post step that cannot be fitted on so few texts is left out.
 
+    So are maps where BM25 does not help the search. What it gives is among the scores of the model as it is.
+
     Args:
         model: the encoder of the trial.
         trial: names the candidates.
@@ -67,14 +69,18 @@ def measure_trial(
         basis: what post steps are fitted on; no task may hold any of it.
     """
     known = known_by(model, *texts_of(tasks, basis, trial.steps))
-    found: dict[str, TaskScores] = {}
+    found: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
+    hybrids = hybrid_scores(known, tasks) if any(step in MAPS for step in trial.steps) else {}
+    helps = not hybrids or max(map(mean_score, hybrids.values())) > mean_score(found[trial.name])
     for name, step in trial.candidates():
+        if not step or (step in MAPS and not helps):
+            continue
         try:
-            encoder = fitted_step(step, known, basis).searching(known) if step else known
+            encoder = fitted_step(step, known, basis).searching(known)
         except UserError:
             continue
         found[name] = {task.name: task.score(encoder) for task in tasks}
-    return found
+    return found | (hybrids if trial.name == AS_IS else {})
 
 
 def texts_of(tasks: Sequence[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:

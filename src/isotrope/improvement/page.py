@@ -65,7 +65,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     drawn = interval_bars(bars, record["choice"])
     return Page(
         title=f"Improve: {record['model']}",
-        lead=[what_to_do(record), *_lead(record)],
+        lead=[what_to_do(record), *hybrid_line(record), *_lead(record)],
         verdict=verdict,
         tables=[
             *_shown(record),
@@ -91,9 +91,28 @@ def what_to_do(record: Mapping[str, Any]) -> str:
     else:
         before, after = (f"{100 * score:.1f}" for score in verdict.scores)
         why = f"it scores {after} of 100, before {before}, judged by {verdict.judge}"
-    small = verdict.difference is not None and verdict.difference < SMALL
-    cost = " The gain is small, and the switch means that all documents are encoded again." if small else ""
-    return f"Use the new model: {why}.{cost}"
+    return f"Use the new model: {why}. {cost_of(record)}"
+
+
+def cost_of(record: Mapping[str, Any]) -> str:
+    """What the switch to the chosen model costs."""
+    if record["made"][record["choice"]]["step"] == "query map":
+        return "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
+    small = Verdict.from_record(record["verdict"]).difference or 0.0
+    again = "all documents are encoded again."
+    return f"The gain is small, and the switch means that {again}" if small < SMALL else f"For the switch, {again}"
+
+
+def hybrid_line(record: Mapping[str, Any]) -> list[str]:
+    """What a search that adds BM25 would give; nothing if that is not above chance."""
+    found = record.get("hybrid")
+    if not found or found["low"] <= 0:
+        return []
+    chosen = record["gains"].get(record["choice"], {"gain": 0.0})["gain"]
+    more = "more than the change of the model" if found["gain"] > chosen else "beside the change of the model"
+    told = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
+    share = found["name"].split()[2]
+    return [f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}: see --hybrid."]
 
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:

@@ -46,11 +46,12 @@ from isotrope.improvement.measure import (
     words_read,
     write_scores,
 )
-from isotrope.improvement.steps import POST_STEPS, WHITENED_ON, WHITENINGS, Basis, fitted_step
+from isotrope.improvement.steps import HYBRIDS, MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, fitted_step
 from isotrope.training.train import run_training
 
 MOST_ROUNDS = 8
 NO_TIME = "too little time was left"
+NO_HELP = "BM25 is no teacher here, because the search finds less with it"
 
 
 class Race:
@@ -62,6 +63,7 @@ class Race:
         trials: the encoders that were measured, in order.
         left_out: encoder or recipe -> why it could not be tried.
         told: what was done to save time, in words.
+        hybrids: what searches that add BM25 would give, as `scores`; they are no candidates.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Race:
         self.scores: dict[str, TaskScores] = {}
         self.made: dict[str, tuple[Trial, str]] = {}
         self.trials: list[Trial] = []
+        self.hybrids: dict[str, TaskScores] = {}
         self._kept, self.left_out = notes.kept, notes.left_out
         self.tasks: Sequence[Judge] = tasks
         size = self._kept.get("size", {"queries": self._most, "fitted_on": WHITENED_ON})
@@ -229,7 +232,10 @@ class Race:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_scores(path, found)
             self.notes.keep()
-        self.scores |= found
+        self.hybrids |= {name: of for name, of in found.items() if name in HYBRIDS}
+        self.scores |= {name: of for name, of in found.items() if name not in HYBRIDS}
+        if first and self.hybrids and not any(name in self.scores for name in MAPS):
+            self._leave_out(", ".join(MAPS), NO_HELP)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in self.scores}
         self.trials.append(trial)
         self.console.print(f"{trial.name}: {100 * mean_score(self.scores[trial.name]):.2f}")

@@ -6,6 +6,7 @@ All are fitted on pseudo-queries, which look like what users ask. Fitted on docu
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -13,7 +14,8 @@ from sentence_transformers import SentenceTransformer
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import by_cosine, ranked_lists
+from isotrope.evaluation.rankings import by_cosine, fused, ranked_lists
+from isotrope.improvement.decide import TaskScores
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
 from isotrope.post.ranking_map import ranking_map, with_map
@@ -34,6 +36,7 @@ WHITENINGS = {
 MAPS = {"query map": "queries", "map of all texts": "all"}  # learned from rankings: `isotrope.post.ranking_map`
 POST_STEPS = WHITENINGS | MAPS
 BM25 = 0.5  # its share of the rankings that a map learns
+HYBRIDS = {"search with 0.3 BM25": 0.3, "search with 0.5 BM25": 0.5}  # share of BM25 in the scores of a search
 WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
 
 
@@ -133,6 +136,24 @@ def fitted_step(name: str, known: Known, basis: Basis) -> Fitted:
     lists = ranked_lists(rankers, [1 - BM25, BM25], asked.own, len(basis.documents))
     matrix = ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=basis.seed)
     return Fitted(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only=not both)
+
+
+def hybrid_scores(known: Known, tasks: Sequence[Any]) -> dict[str, TaskScores]:
+    """Search -> task -> (Q,), of searches that add BM25 to the model's cosines; {} where graded pairs judge.
+
+    They say what users would gain by such a search. They are a gate too: a map that follows BM25 and the model
+    together can help only where the two together find more than the model.
+    """
+    if any(getattr(task, "domain", None) is None for task in tasks):
+        return {}
+    found: dict[str, dict[str, Vector]] = {name: {} for name in HYBRIDS}
+    for task in tasks:
+        queries, documents = task.domain.queries, task.domain.corpus
+        by_model = by_cosine(known.encode_query(queries), known.encode_document(documents))(slice(None))
+        by_words = Bm25Index.of(documents).scores(queries)
+        for name, share in HYBRIDS.items():
+            found[name][task.name] = task.score_search(fused([by_model, by_words], [1 - share, share]))
+    return dict(found)
 
 
 def linear_step(text: str) -> LinearStep:
