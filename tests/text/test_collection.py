@@ -10,7 +10,7 @@ from fsspec import AbstractFileSystem
 
 from corpora import write
 from isotrope.errors import UserError
-from isotrope.text.collection import Documents
+from isotrope.text.corpus import Documents
 from isotrope.text.opened import open as text_open
 
 Open = Callable[..., Documents]
@@ -42,7 +42,7 @@ def test_one_line_says_what_was_read_and_dropped(tmp_path: Path, opened: Open) -
     said = str(opened(table(tmp_path / "d" / "a.jsonl", *rows).parent).report).splitlines()
     assert said[0] == "5 documents read from 1 file, 3 kept, 2 dropped"
     assert [" ".join(line.split()[:2]) for line in said[1:3]] == ["blank 1", "duplicate 1"]
-    assert "a.jsonl:2 'A one'" in said[2]
+    assert "a.jsonl:2 'A | one'" in said[2]
     assert said[3:] == ["  files not read: 1 .pdf", "  each row of a table is a document; 2 have a title"]
 
 

@@ -45,7 +45,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("corpus.arrow", b""), ("report.json", b"{}"), ("checksum.json", None), ("contents.json", b"")],
+    [("rows.arrow", b""), ("report.json", b"{}"), ("checksum.json", None), ("contents.json", b"")],
 )
 def test_a_damaged_cache_counts_as_missing(
     tmp_path: Path, corpus: Callable[..., Texts], name: str, content: bytes | None
@@ -140,7 +140,7 @@ def test_killed_while_writing_then_opened_again(tmp_path: Path) -> None:
     code = "import pathlib, sys, corpora; corpora.open_corpus(sys.argv[1], cache=pathlib.Path(sys.argv[2]))"
     process = _python(code, path, cache)
     for _ in range(3000):
-        if list(cache.glob(".*.isotrope-draft/.corpus.arrow.*")):
+        if list(cache.glob(".*.isotrope-draft/.rows.arrow.*")):
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

@@ -9,25 +9,24 @@ import pytest
 
 from corpora import COMPRESS, write
 from isotrope.errors import UserError
-from isotrope.text import document_rows
-from isotrope.text.cleaning import Tally
-from isotrope.text.document_rows import Document, found_as, read_documents
+from isotrope.text import pages
+from isotrope.text.cleaning import fold
+from isotrope.text.corpus import Document
+from isotrope.text.document_rows import document_rows
 from isotrope.text.files import find_sources
 from isotrope.text.readers import DocumentColumns
 
 
 def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
-    sources = find_sources(paths)
-    found = read_documents(sources, DocumentColumns(title, text), Tally())
-    return [
-        (d.title.strip(), [" ".join(p.split()) for p in d.paragraphs if p.strip()]) for _, d in found if d.text.strip()
-    ]
+    found = document_rows(find_sources(paths), DocumentColumns(title, text), {})
+    folded = (fold(row) for _, row in found)
+    return [(title, paragraphs) for title, *paragraphs in folded if title or any(paragraphs)]
 
 
 def how(*paths: Path) -> str:
-    tally, sources = Tally(), find_sources(paths)
-    list(read_documents(sources, DocumentColumns(), tally))
-    return found_as(sources, tally.by_block)
+    said: dict[str, None] = {}
+    list(document_rows(find_sources(paths), DocumentColumns(), said))
+    return "; ".join(said)
 
 
 def test_the_text_of_a_document_is_title_and_paragraphs() -> None:
@@ -48,7 +47,7 @@ def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: s
 
 def test_a_place_is_where_a_document_begins(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "\none\nmore\n\n\ntwo\n")
-    places = [place for place, _ in read_documents(find_sources([path]), DocumentColumns(), Tally())]
+    places = [place for place, _ in document_rows(find_sources([path]), DocumentColumns(), {})]
     assert places == [f"{path}:2", f"{path}:6"]
 
 
@@ -67,8 +66,8 @@ def test_a_folder_may_mix_formats(tmp_path: Path) -> None:
     write(tmp_path / "d.jsonl", '{"text": "six"}\n')
     assert read(tmp_path) == [("", ["one", "two"]), ("B", ["three"]), ("C", ["four", "five"]), ("", ["six"])]
     assert how(tmp_path) == (
-        "each .md or .html file is a document; each .txt file is a document, with blank lines between its paragraphs; "
-        "each row of a table is a document"
+        "each .txt file is a document, with blank lines between its paragraphs; each .md file is a document; "
+        "each .html file is a document; each row of a table is a document"
     )
 
 
@@ -116,7 +115,7 @@ def test_a_wrong_table_is_one_clear_line(tmp_path: Path, content: str, options: 
 
 
 def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document_rows, "LONGEST_LINE", 100)
+    monkeypatch.setattr(pages, "LONGEST_LINE", 100)
     path = write(tmp_path / "a.txt", "one\n\n" + "words and words\n" * 9)
-    with pytest.raises(UserError, match=r"a.txt:3 begins a document of more than 100 characters"):
+    with pytest.raises(UserError, match=r"a.txt:3 is longer than 100 characters"):
         read(path)

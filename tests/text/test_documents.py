@@ -9,10 +9,10 @@ import pytest
 import isotrope.text as text
 from corpora import texts, write
 from isotrope.errors import UserError
-from isotrope.text import documents
+from isotrope.text import pages
 from isotrope.text.corpus import Texts
-from isotrope.text.documents import document_blocks, read_page
 from isotrope.text.files import find_sources, passed_over
+from isotrope.text.pages import document_blocks, read_page
 
 MARKDOWN = """---
 title: A page
@@ -120,7 +120,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -
 
 
 def test_a_document_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "LONGEST_LINE", 100)
+    monkeypatch.setattr(pages, "LONGEST_LINE", 100)
     with pytest.raises(UserError, match=r"a.md is longer than 100 characters: cut it"):
         read(write(tmp_path / "a.md", "a line\n" * 20))
 

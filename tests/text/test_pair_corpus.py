@@ -9,8 +9,7 @@ import pytest
 
 from corpora import write
 from isotrope.errors import UserError
-from isotrope.text.collection import Documents
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document, Documents
 from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import TextPair, open_pairs, pairs_key
 from isotrope.text.sample import Sample

@@ -17,7 +17,7 @@ from conftest import sentences
 from isotrope.text import tokens as token_store
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
-from isotrope.text.sample import RowIds
+from isotrope.text.permutation import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
 from isotrope.training import fit, trainer
 

@@ -1,6 +1,6 @@
 """Words of a text, with spaces and without."""
 
-from isotrope.text.words import words_of
+from isotrope.text.split import words_of
 
 
 def test_letters_count_where_there_are_no_spaces() -> None:

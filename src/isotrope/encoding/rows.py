@@ -48,7 +48,7 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> R
         keep: columns that are carried beside the texts.
         shard: rows of a shard; fewer where the texts are long.
     """
-    opened.seen()
+    _ = opened.files  # found before they are read, so that a change is noticed
     schema = pa.schema([(TEXT, pa.string())])
     if keep:
         schema = reduce(_unified, pieces_of(opened, keep), pa.schema([(name, pa.null()) for name in (TEXT, *keep)]))

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from isotrope.text.words import words_of
+from isotrope.text.split import words_of
 
 NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
 OFTEN = 0.05  # of the texts: a word triple that so many have is frequent

@@ -44,8 +44,7 @@ from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 from isotrope.store.records import Record, read_record
-from isotrope.text import Opened
-from isotrope.text.collection import Documents
+from isotrope.text import Documents, Opened
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.opened import Given
 from isotrope.training.processes import environment

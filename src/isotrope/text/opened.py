@@ -1,11 +1,11 @@
 """Opened text: whatever the user gives, read, cleaned and hashed once, and passed on as one object."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +14,15 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, local_paths, without_secrets
-from isotrope.text.cleaning import CleaningReport
-from isotrope.text.collection import Documents, documents_settings, read_collection
-from isotrope.text.corpus import Texts, Wanted, read_texts, texts_settings
+from isotrope.text.corpus import (
+    Documents,
+    Texts,
+    Wanted,
+    documents_settings,
+    read_documents,
+    read_texts,
+    texts_settings,
+)
 from isotrope.text.files import (
     COMPRESSIONS,
     FORMATS,
@@ -30,6 +36,7 @@ from isotrope.text.readers import Columns, DocumentColumns
 from isotrope.text.split import language_of
 
 Given: TypeAlias = Any  # a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
+Read = TypeVar("Read", Texts, Documents)
 _TABLE = "texts.parquet"  # what is in memory is written here, and read as any other file
 
 
@@ -56,16 +63,15 @@ class Opened:
     keep_duplicates: bool = False
     in_memory: bool = False
     _read: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
-    _states: list[tuple[Any, ...]] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the paths name.
+        """The files that the paths name, as they are when it is asked for first; `check` compares with them.
 
         Raises:
             UserError: one is missing, empty, unreadable or of an unknown kind.
         """
-        return tuple(self._find())
+        return self._find()
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -81,15 +87,12 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        settings, part = texts_settings(self._columns, self.keep_duplicates), "" if wanted is None else wanted.key
-        if (settings, part) not in self._read:
-            self.seen()
-            found = read_texts(
-                self.files, self._columns, cache_folder("corpora"), keep_duplicates=self.keep_duplicates, wanted=wanted
-            )
-            self._read[settings, part] = replace(found, report=self._reported(found.report))
-        texts: Texts = self._read[settings, part]
-        return texts
+        columns, keep = Columns(self.text, self.positive, self.negatives), self.keep_duplicates
+
+        def read() -> Texts:
+            return read_texts(self.files, columns, cache_folder("corpora"), keep_duplicates=keep, wanted=wanted)
+
+        return self._once(texts_settings(columns, keep), read, "" if wanted is None else wanted.key)
 
     def documents(self) -> Documents:
         """Titles and paragraphs.
@@ -98,44 +101,36 @@ class Opened:
             UserError: anything wrong with the text.
         """
         columns = DocumentColumns(self.title, self.text)
-        settings = documents_settings(columns)
-        if (settings, "") not in self._read:
-            self.seen()
-            found = read_collection(self.files, columns, cache_folder("documents"))
-            self._read[settings, ""] = replace(found, report=self._reported(found.report))
-        documents: Documents = self._read[settings, ""]
-        return documents
 
-    def seen(self) -> None:
-        """Note the state of the files, with which `check` compares. `texts` and `documents` do so themselves."""
-        if not self._states:
-            self._states.extend(file.state for file in self.files)
+        def read() -> Documents:
+            return read_documents(self.files, columns, cache_folder("documents"))
+
+        return self._once(documents_settings(columns), read)
+
+    def _once(self, settings: str, read: Callable[[], Read], part: str = "") -> Read:
+        if (settings, part) not in self._read:
+            found = read()
+            found.report.skipped = passed_over(self.paths)  # of these folders, whichever were read first
+            self._read[settings, part] = found
+        again: Read = self._read[settings, part]
+        return again
 
     def check(self) -> None:
-        """Check that the files are those that were read. They are read again only if somebody has touched them.
+        """Check that the files are those that were found. They are read again only if somebody has touched them.
 
         Raises:
             UserError: they changed.
         """
-        now = self._find()
-        if not self._states or [file.state for file in now] == self._states:
+        if (now := self._find()) == self.files:
             return
         same = [content_checksum(now, settings) == read.key for (settings, _), read in self._read.items()]
         if not same or not all(same):
-            raise UserError(
-                f"{self.name} changed while the work was going on", "begin anew with --restart, or name another output"
-            )
+            problem = f"{self.name} changed while the work was going on"
+            raise UserError(problem, "begin anew with --restart, or name another output")
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.text, self.positive, self.negatives)
-
-    def _reported(self, report: CleaningReport) -> CleaningReport:
-        return replace(report, skipped=passed_over(self.paths))  # of these folders, whichever were read first
-
-    def _find(self) -> list[TextFile]:
+    def _find(self) -> tuple[TextFile, ...]:
         found = find_sources(self.paths, self.split)
-        return [replace(file, name=self.name) for file in found] if self.in_memory else found
+        return tuple(replace(file, name=self.name) for file in found) if self.in_memory else tuple(found)
 
 
 def open(

@@ -1,12 +1,11 @@
 """Pairs drawn from documents, as a corpus with a positive column: written once and found again."""
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +16,7 @@ from isotrope.console.progress import tell
 from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
-from isotrope.text.collection import Documents
-from isotrope.text.corpus import Texts
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document, Documents, Texts
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
@@ -27,6 +24,7 @@ _ROUNDS = "rounds.json"
 _COLUMNS = ("text", "positive")
 
 TextPair = tuple[str, str]  # an anchor and its positive
+Drawn = TypeVar("Drawn", bound=tuple[str, ...])
 
 
 class PairMaker(Protocol):
@@ -52,10 +50,15 @@ def check_lengths(kind: str, shortest: int, longest: int) -> None:
         raise UserError(f"pairs.{kind}.longest = {longest} is less than shortest = {shortest}", "raise longest")
 
 
-def check_language(kind: str, language: str) -> None:
-    """Refuse a component's option: UserError if it is not a language's code."""
-    if not re.fullmatch("[a-z]{2,3}", language):
-        raise UserError(f"pairs.{kind}.language = {language!r} is unknown", "give a two-letter code, such as de")
+def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> list[Drawn]:
+    """At most ``count`` different things that are drawn, in their order; so many draws for each, as many are equal."""
+    found: dict[Drawn, None] = {}  # a set with an order
+    for _ in range(tries * count):
+        if (one := draw()) is not None:
+            found[one] = None
+        if len(found) == count:
+            break
+    return list(found)
 
 
 def open_pairs(

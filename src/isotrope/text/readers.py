@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
-from isotrope.text.documents import document_blocks
 from isotrope.text.files import TextFile, reading_errors
 from isotrope.text.lines import LONGEST_LINE, lines
+from isotrope.text.pages import document_blocks
 from isotrope.text.split import split_text
 
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents: the first that a table has is read
@@ -195,7 +195,9 @@ def _swallowed(run: int, fields: list[str], separator: str) -> bool:
 
 
 def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
-    with reading_errors(source), source.open(seekable=True) as raw, pq.ParquetFile(io.BufferedReader(raw)) as file:
+    with reading_errors(source), source.open() as raw:
+        source.hash(raw)
+        file = pq.ParquetFile(io.BufferedReader(raw))
         kinds = [(field.name, "string" if is_string(field.type) else str(field.type)) for field in file.schema_arrow]
         chosen = columns.choose(source, kinds, kept)
         number = 0

@@ -26,7 +26,7 @@ from isotrope.console.progress import tell
 from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached
 from isotrope.text.corpus import Texts
-from isotrope.text.sample import RowIds
+from isotrope.text.permutation import RowIds
 
 _LAYOUT = 2  # version of the layout below; part of the key
 SHARD_ROWS = 8192  # sentences made into tokens at once: enough for every core, little in memory

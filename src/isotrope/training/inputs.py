@@ -25,7 +25,8 @@ from isotrope.store.remote import is_url
 from isotrope.text import Opened
 from isotrope.text.corpus import Texts, Wanted
 from isotrope.text.pair_corpus import open_pairs
-from isotrope.text.sample import RowIds, RowOrder
+from isotrope.text.permutation import RowIds
+from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
 from isotrope.training.sharded import check_fsdp

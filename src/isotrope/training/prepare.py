@@ -27,10 +27,9 @@ from isotrope.objective.objective import Objective
 from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
 from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
 from isotrope.store.job import Job
-from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage, unknown_warning
-from isotrope.text.sample import Sample
+from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
 from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs, RunSettings
 from isotrope.training.pairs import TransferDev
@@ -77,7 +76,7 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     model = _student(preset)
     corpus, limit, batch = inputs.corpus, settings.sentences, preset.train.batch_size
     processes, rounds = process_count(), corpus.rounds
-    PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
+    PermutedBatches(corpus, batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
     sample = Sample(corpus, limit, settings.seed)
     torch.manual_seed(settings.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)

@@ -18,8 +18,8 @@ from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import OutsideLoss
 from isotrope.preset.preset import Preset
-from isotrope.text.batches import PermutedBatches, trainer_batches
 from isotrope.text.permutation import derive
+from isotrope.text.sample import PermutedBatches
 from isotrope.training.checkpoints import MarkedCheckpoints, checkpoint_folder
 from isotrope.training.processes import process_count, process_number
 
@@ -154,7 +154,7 @@ def training_arguments(
         save_steps=t.save_steps,
         save_total_limit=None,  # it deletes by the name; `Sealing` deletes what is ours
         logging_steps=min(50, t.eval_steps),
-        batch_sampler=partial(trainer_batches, limit=sentences, world_size=process_count(), rounds=rounds),
+        batch_sampler=partial(PermutedBatches, limit=sentences, world_size=process_count(), rounds=rounds),
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.text.document_rows import Document
-from isotrope.text.pairs.crops import Crops, crop, two_spans
+from isotrope.text.corpus import Document
+from isotrope.text.pairs.crops import Crops, two_spans
 
 WORDS = [f"w{number}" for number in range(60)]
 DOCUMENT = Document(" ".join(WORDS[:5]), [" ".join(WORDS[5:40]), " ".join(WORDS[40:])])
@@ -72,8 +72,3 @@ def test_letters_count_where_there_are_no_spaces() -> None:
     for anchor, positive in Crops()(Document("", [text]), 5, rng()):
         assert anchor in text
         assert 8 <= len(positive) <= 24
-
-
-def test_one_crop_is_cut_to_the_words_there_are() -> None:
-    assert crop(WORDS[:3], 5, 9, rng()) == WORDS[:3]
-    assert 5 <= len(crop(WORDS, 5, 9, rng())) <= 9

@@ -5,16 +5,11 @@ import pytest
 
 from isotrope.components.registry import component
 from isotrope.errors import UserError
-from isotrope.text.document_rows import Document
-from isotrope.text.pairs.neighbours import Neighbours, neighbour_pairs
+from isotrope.text.corpus import Document
+from isotrope.text.pairs.neighbours import Neighbours
 
 SENTENCES = [f"This is the sentence number {number} of the text." for number in range(6)]
 DOCUMENT = Document("A title", ["A heading", " ".join(SENTENCES[:4]), "Short one.", " ".join(SENTENCES[4:])])
-
-
-def test_each_part_with_the_next() -> None:
-    assert neighbour_pairs(["a", "b", "b", "c"]) == [("a", "b"), ("b", "c")]
-    assert neighbour_pairs(["a"]) == neighbour_pairs([]) == []
 
 
 def test_sentences_next_to_each_other_without_short_ones() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.pairs.sentence import Sentence
 
 SENTENCES = [f"This is the sentence number {number} of the text." for number in range(6)]

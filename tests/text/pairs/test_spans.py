@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora import write
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.opened import open as text_open
 from isotrope.text.pair_corpus import open_pairs
 from isotrope.text.pairs.spans import ANCHOR, POSITIVE, Spans, near, span_length

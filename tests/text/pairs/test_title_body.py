@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.pairs.title_body import TitleBody
 
 WORDS = [f"w{number}" for number in range(100)]

@@ -1,7 +1,7 @@
 """Pages: the text of a Markdown or HTML file, block after block, without markup, code and navigation."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -51,14 +51,18 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
 
 def whole_text(source: TextFile) -> str:
     """A text file as one string. An empty file has none."""
-    if source.size == 0:
-        return ""
-    found, size = list[str](), 0
-    for line in lines(source):
-        found.append(line)
+    return one_text(str(source), lines(source)) if source.size else ""
+
+
+def one_text(place: str, found: Iterable[str]) -> str:
+    """The lines of one document, which are held in memory."""
+    kept, size = list[str](), 0
+    for line in found:
+        kept.append(line)
         if (size := size + len(line)) >= LONGEST_LINE:
-            raise UserError(f"{source} is longer than {LONGEST_LINE:,} characters", "cut it into several files")
-    return "".join(found)
+            problem = f"the document {place} is longer than {LONGEST_LINE:,} characters"
+            raise UserError(problem, "cut it into several files, or separate documents by blank lines")
+    return "".join(kept)
 
 
 def _parts(source: TextFile, page: str) -> Iterator[_Part]:
