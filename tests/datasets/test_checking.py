@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.datasets.checking import check_data, fault
+from isotrope.datasets.sources import check_data, fault
 from web import TEXT, file_of
 
 
