@@ -14,18 +14,17 @@ from isotrope.text.cleaning import fold
 from isotrope.text.corpus import Document
 from isotrope.text.document_rows import document_rows
 from isotrope.text.files import find_sources
-from isotrope.text.readers import DocumentColumns
 
 
 def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
-    found = document_rows(find_sources(paths), DocumentColumns(title, text), {})
+    found = document_rows(find_sources(paths), title, text, {})
     folded = (fold(row) for _, row in found)
     return [(title, paragraphs) for title, *paragraphs in folded if title or any(paragraphs)]
 
 
 def how(*paths: Path) -> str:
     said: dict[str, None] = {}
-    list(document_rows(find_sources(paths), DocumentColumns(), said))
+    list(document_rows(find_sources(paths), None, None, said))
     return "; ".join(said)
 
 
@@ -47,7 +46,7 @@ def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: s
 
 def test_a_place_is_where_a_document_begins(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "\none\nmore\n\n\ntwo\n")
-    places = [place for place, _ in document_rows(find_sources([path]), DocumentColumns(), {})]
+    places = [place for place, _ in document_rows(find_sources([path]), None, None, {})]
     assert places == [f"{path}:2", f"{path}:6"]
 
 

@@ -15,7 +15,7 @@ from isotrope.text.cleaning import REPORT_JSON, CleaningReport, bad_document, ba
 from isotrope.text.document_rows import document_rows
 from isotrope.text.files import TextFile, read_once
 from isotrope.text.permutation import Permutation, RowIds, derive
-from isotrope.text.readers import Columns, DocumentColumns, rows
+from isotrope.text.readers import Columns, rows
 
 # Versions of the cleaning and the layout below; part of the keys, so that a change never meets old files.
 _TEXTS, _DOCUMENTS = 3, 1
@@ -133,9 +133,9 @@ def texts_settings(columns: Columns, keep_duplicates: bool) -> str:
     return json.dumps([_TEXTS, asdict(columns), keep_duplicates])
 
 
-def documents_settings(columns: DocumentColumns) -> str:
+def documents_settings(title: str | None, text: str | None) -> str:
     """What decides the documents, beside the files."""
-    return json.dumps(["documents", _DOCUMENTS, columns.title, columns.text])
+    return json.dumps(["documents", _DOCUMENTS, title, text])
 
 
 def read_texts(
@@ -176,21 +176,21 @@ def read_texts(
     return Texts(dataset, columns.names, key, report)
 
 
-def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, cache: Path) -> Documents:
-    """Read the documents of files into ``cache/<state>/``; later calls map what is there.
+def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
+    """Read the documents of files (see `document_rows`) into ``cache/<state>/``; later calls map what is there.
 
     White space is folded. Empty documents and exact duplicates are dropped and counted.
     """
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         report.unit, how, titled = "documents", dict[str, None](), 0
-        for documents in cleaned(document_rows(files, columns, how), report, bad_document):
-            titles = [title for title, *_ in documents]
+        for documents in cleaned(document_rows(files, title, text, how), report, bad_document):
+            titles = [row[0] for row in documents]
             yield [pa.array(titles, pa.string()), pa.array([row[1:] for row in documents], pa.list_(pa.string()))]
             titled += sum(map(bool, titles))
         report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
 
-    return Documents(*_written(sources, documents_settings(columns), cache, _DOCUMENT, batches))
+    return Documents(*_written(sources, documents_settings(title, text), cache, _DOCUMENT, batches))
 
 
 def _written(

@@ -10,17 +10,21 @@ from isotrope.errors import UserError
 from isotrope.text.files import TextFile
 from isotrope.text.lines import lines
 from isotrope.text.pages import one_text, read_page, whole_text
-from isotrope.text.readers import DocumentColumns, table_rows
+from isotrope.text.readers import Kinds, first_of, pick_columns, table_rows
 
+TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
 _SPOOL = 1 << 26  # bytes of it in memory
 
 PlacedDocument = tuple[str, tuple[str, ...]]  # "file:line" or "file"; the title, which may be "", and paragraphs
 
 
 def document_rows(
-    sources: Sequence[TextFile], columns: DocumentColumns, how: dict[str, None]
+    sources: Sequence[TextFile], title: str | None, text: str | None, how: dict[str, None]
 ) -> Iterator[PlacedDocument]:
     """The documents of all files, in order. ``how`` is filled with the ways in which they are read, in words.
+
+    ``title`` and ``text`` are columns of tables. Without them it is ``title``, if there is one, and the first of
+    `TEXT_COLUMNS` that there is. A text is a string, or a list of strings: the paragraphs.
 
     - .md, .html: a file is a document. Its title: see `read_page`.
     - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the only file holds many
@@ -30,11 +34,11 @@ def document_rows(
     for source in sources:
         if source.format in (".md", ".html"):
             how[f"each {source.format} file is a document"] = None
-            title, paragraphs = read_page(source)
-            yield str(source), (title, *paragraphs)
+            heading, paragraphs = read_page(source)
+            yield str(source), (heading, *paragraphs)
         elif source.format != ".txt":
             how["each row of a table is a document"] = None
-            yield from _table(source, columns)
+            yield from _table(source, title, text)
         elif len(sources) > 1:
             how["each .txt file is a document, with blank lines between its paragraphs"] = None
             yield str(source), ("", *_paragraphs(whole_text(source)))
@@ -74,8 +78,14 @@ def _has_blocks(found: Iterable[str], begun: IO[str]) -> bool:
     return False
 
 
-def _table(source: TextFile, columns: DocumentColumns) -> Iterator[PlacedDocument]:
-    for number, fields in table_rows(source, columns):
+def _table(source: TextFile, title_column: str | None, text_column: str | None) -> Iterator[PlacedDocument]:
+    def choose(columns: Kinds) -> tuple[str, ...]:
+        known = [name for name, _ in columns]
+        text = text_column or first_of(TEXT_COLUMNS, known)
+        title = title_column or ("title" if "title" in known and text != "title" else None)
+        return pick_columns(source, columns, (text, title) if title else (text,), strings=0)
+
+    for number, fields in table_rows(source, choose, 0):
         value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
         texts = value if isinstance(value, list) else _paragraphs(value) if isinstance(value, str) else [value]
         for name, each in [("title", title), *(("text", text) for text in texts)]:

@@ -32,7 +32,7 @@ from isotrope.text.files import (
     find_sources,
     passed_over,
 )
-from isotrope.text.readers import Columns, DocumentColumns
+from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
 Given: TypeAlias = Any  # a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
@@ -100,12 +100,11 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        columns = DocumentColumns(self.title, self.text)
 
         def read() -> Documents:
-            return read_documents(self.files, columns, cache_folder("documents"))
+            return read_documents(self.files, self.title, self.text, cache_folder("documents"))
 
-        return self._once(documents_settings(columns), read)
+        return self._once(documents_settings(self.title, self.text), read)
 
     def _once(self, settings: str, read: Callable[[], Read], part: str = "") -> Read:
         if (settings, part) not in self._read:
@@ -202,10 +201,9 @@ def _table_of(source: Given) -> tuple[pa.Table, str]:
     """A Dataset, a DataFrame or a Series as a table. They are told apart without pandas, which need not be there."""
     kind = type(source).__name__
     try:
-        if hasattr(source, "to_frame") and hasattr(source, "index"):  # a Series
-            table = pa.table({"text": pa.array(source.tolist(), pa.string(), from_pandas=True)})
-        elif hasattr(source, "iloc"):
-            table = pa.Table.from_pandas(source, preserve_index=False)
+        if hasattr(source, "iloc"):
+            frame = source.to_frame("text") if hasattr(source, "to_frame") else source
+            table = pa.Table.from_pandas(frame, preserve_index=False)
         elif hasattr(source, "with_format") and hasattr(source, "column_names"):
             table = source.with_format("arrow")[:]
         else:
@@ -218,9 +216,8 @@ def _table_of(source: Given) -> tuple[pa.Table, str]:
 
 def _strings(texts: Iterable[str]) -> pa.Array:
     """Strings, also with lone surrogates, which Arrow refuses: cleaning counts them, as it does in files."""
-    return pa.array([text.encode("utf-8", "surrogatepass") for text in texts], pa.large_binary()).view(
-        pa.large_string()
-    )
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return pa.array(encoded, pa.large_binary()).view(pa.large_string())
 
 
 def _written(table: pa.Table) -> Path:

@@ -1,7 +1,7 @@
 """Pairs drawn from documents, as a corpus with a positive column: written once and found again."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from isotrope.text.corpus import Document, Documents, Texts
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
-_ROUNDS = "rounds.json"
+_ROUND, _ROUNDS = "round-{}.arrow", "rounds.json"
 _COLUMNS = ("text", "positive")
 
 TextPair = tuple[str, str]  # an anchor and its positive
@@ -84,7 +84,9 @@ def open_pairs(
         UserError: fewer than two documents give a pair; too many are held out.
     """
     rows, _ = documents.split(held_out, seed)
-    key = pairs_key(documents.key, maker, rounds=rounds, seed=seed, held_out=held_out)
+    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
+    decides = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
+    key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
     further = tuple(f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
     names, unit = (_COLUMNS[:1], "texts") if getattr(maker, "single", False) else (_COLUMNS + further, "pairs")
     schema = pa.schema([(name, pa.string()) for name in names])
@@ -92,11 +94,13 @@ def open_pairs(
     def make(draft: Path) -> None:
         sizes = [0] * rounds
         with ExitStack() as stack:
-            files = [stack.enter_context(new_file(draft / _part(number))) for number in range(rounds)]
+            files = [stack.enter_context(new_file(draft / _ROUND.format(number))) for number in range(rounds)]
             writers = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in files]
             for begin in range(0, len(rows), _AT_ONCE):
                 tell(f"drew {unit} from", begin, len(rows))
-                drawn = list(_drawn(documents, maker, rows[begin : begin + _AT_ONCE].tolist(), rounds, seed))
+                some = rows[begin : begin + _AT_ONCE]
+                generators = (np.random.default_rng([seed, row]) for row in some.tolist())
+                drawn = [maker(each, rounds, next(generators)) for each in documents.each(some)]
                 for number, writer in enumerate(writers):
                     if pairs := [each[number] for each in drawn if len(each) > number]:
                         columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
@@ -109,7 +113,7 @@ def open_pairs(
 
     folder = cached(cache / key, make)
     sizes = tuple(json.loads((folder / _ROUNDS).read_text(encoding="utf-8")))
-    parts = [Dataset.from_file(str(folder / _part(number))) for number in range(len(sizes))]
+    parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(len(sizes))]
     dataset = concatenate_datasets(parts)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
     left = f" ({len(rows) - sizes[0]:,} do not have {maker.needs})" if sizes[0] < len(rows) else ""
@@ -117,21 +121,3 @@ def open_pairs(
     note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
     report = replace(documents.report, notes=(*documents.report.notes, note))
     return Texts(dataset, names, key, report, sizes)
-
-
-def pairs_key(documents: str, maker: PairMaker, *, rounds: int = 1, seed: int = 0, held_out: int = 0) -> str:
-    """The key that the pairs will have; ``documents`` is the key of the documents."""
-    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
-    decides = ["pairs", _LAYOUT, documents, kind, asdict(maker), rounds, seed, held_out]
-    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
-
-
-def _part(number: int) -> str:
-    return f"round-{number}.arrow"
-
-
-def _drawn(
-    documents: Documents, maker: PairMaker, rows: list[int], rounds: int, seed: int
-) -> Iterator[Sequence[tuple[str, ...]]]:
-    for row, document in zip(rows, documents.each(np.array(rows)), strict=True):
-        yield maker(document, rounds, np.random.default_rng([seed, row]))

@@ -156,7 +156,14 @@ class TokenStore:
         def make(draft: Path) -> None:
             count = len(corpus) if rows is None else len(rows)
             console.print(f"making tokens of {count:,} sentences")
-            _write(draft, reader, _shards(corpus, rows, prompts))
+            end = np.zeros(1, "<i8")
+            with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
+                bounds.write(end.tobytes())
+                for texts in _shards(corpus, rows, prompts):
+                    ids, lengths = reader(texts)
+                    tokens.write(ids.tobytes())
+                    bounds.write((ends := end + lengths.cumsum()).tobytes())
+                    end = ends[-1:]
 
         folder = cached(cache_folder("tokens", key.hexdigest()), make)
         ids, bounds = np.memmap(folder / IDS, reader.dtype, "r"), np.memmap(folder / BOUNDS, "<i8", "r")
@@ -191,16 +198,3 @@ def _shards(corpus: Texts, rows: RowIds | None, prompts: Sequence[str]) -> Itera
         columns = zip(corpus.columns, prompts, strict=True)
         texts = [[prompt + text for text in found[column]] for column, prompt in columns]
         yield list(chain.from_iterable(zip(*texts, strict=True)))
-
-
-def _write(folder: Path, reader: TextReader, shards: Iterator[list[str]]) -> None:
-    """The tokens of all shards, one in memory at a time."""
-    with new_file(folder / IDS) as tokens, new_file(folder / BOUNDS) as bounds:
-        end = np.zeros(1, "<i8")
-        bounds.write(end.tobytes())
-        for texts in shards:
-            ids, lengths = reader(texts)
-            tokens.write(ids.tobytes())
-            ends = end + lengths.cumsum()
-            bounds.write(ends.tobytes())
-            end = ends[-1:]

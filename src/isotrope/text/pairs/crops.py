@@ -54,7 +54,6 @@ class Crops:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"{self._fewest} words for two crops of {self.shortest} words or more"
 
     @property

@@ -35,7 +35,6 @@ class Neighbours:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"two neighbouring {self.unit}s of at least {self.shortest} words"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:

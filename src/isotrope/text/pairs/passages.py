@@ -53,7 +53,6 @@ class Passages:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"a passage of at least {self.shortest} words"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str]]:

@@ -28,7 +28,6 @@ class Sentence:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"a sentence of at least {self.shortest} words"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:

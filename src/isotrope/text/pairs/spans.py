@@ -64,7 +64,6 @@ class Spans:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"{2 * self.shortest} words, twice as many as the shortest span"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str, ...]]:

@@ -33,7 +33,6 @@ class TitleBody:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return "a title and a body"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
