@@ -111,14 +111,6 @@ class Documents:
         """Title and paragraphs of each document, joined by a blank."""
         return [document.text for document in self.each(rows)]
 
-    def titles(self, rows: RowIds | None = None) -> list[str]:
-        """The titles; "" if there is none."""
-        return [document.title for document in self.each(rows)]
-
-    def paragraphs(self, rows: RowIds | None = None) -> list[list[str]]:
-        """The paragraphs of each document."""
-        return [document.paragraphs for document in self.each(rows)]
-
     def split(self, held_out: int, seed: int) -> tuple[RowIds, RowIds]:
         """The rows to train on, and ``held_out`` random rows that are left out; both rising."""
         if not 0 <= held_out <= len(self) - 2:
