@@ -176,7 +176,11 @@ def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("a.jsonl", '{"text": "one"}\n', "a single document is left (1 document read, dropped: none; each row of a table"),
+        (
+            "a.jsonl",
+            '{"text": "one"}\n',
+            "a single document is left (1 document read, dropped: none; each row of",
+        ),
         ("a.jsonl", '{"text": "x"}\n' * 99, "a single document is left (99 documents read, dropped: 98 duplicate"),
         ("a.txt", "one line\n", "each line is a document"),
         ("a.jsonl", '{"text": ""}\n{"text": null}\n', "no document is left (2 documents read"),

@@ -39,7 +39,12 @@ def of_words(*texts: str, title: str = "") -> Document:
     [
         ("crops", {}, of_words(" ".join(WORDS[:8])), "9 words for two crops of 8 words or more"),
         ("crops", {"overlap": False}, of_words(" ".join(WORDS[:15])), "16 words for two crops of 8 words or more"),
-        ("neighbours", {}, of_words(SENTENCES[0], title="A title of quite a few words"), "two neighbouring sentences of"),
+        (
+            "neighbours",
+            {},
+            of_words(SENTENCES[0], title="A title of quite a few words"),
+            "two neighbouring sentences of",
+        ),
         ("neighbours", {"unit": "paragraph"}, of_words(SENTENCES[0]), "two neighbouring paragraphs of at least 5"),
         ("passages", {}, of_words("Too short."), "a passage of at least 5 words"),
         ("passages", {}, of_words(), "a passage of at least 5 words"),

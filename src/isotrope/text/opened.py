@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -162,19 +162,18 @@ def open(
     if split is not None:
         language_of(split)
     Columns(text, positive, tuple(negatives))
-    columns: dict[str, Any] = {
-        "text": text, "title": title, "positive": positive, "negatives": tuple(negatives), "split": split,
-        "keep_duplicates": keep_duplicates,
-    }  # fmt: skip
-    if isinstance(source, str | Path):
-        return Opened((str(source),), _named([str(source)]), **columns)
-    if isinstance(source, list | tuple) and source and all(isinstance(one, str | Path) for one in source):
-        if all(map(_is_path, source)):
-            return Opened(tuple(map(str, source)), _named([str(one) for one in source]), **columns)
-        table, name = pa.table({"text": _strings(map(str, source))}), f"a list of {len(source):,} texts"
-    else:
-        table, name = _table_of(source)
-    return Opened((str(_written(table)),), name, **columns, in_memory=True)
+    opened = partial(
+        Opened, text=text, title=title, positive=positive, negatives=tuple(negatives), split=split,
+        keep_duplicates=keep_duplicates,
+    )  # fmt: skip
+    given = [source] if isinstance(source, str | Path) else source
+    are_strings = isinstance(given, list | tuple) and given and all(isinstance(one, str | Path) for one in given)
+    if are_strings and (given is not source or all(map(_is_path, given))):
+        paths = tuple(map(str, given))
+        return opened(paths, without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders")
+    table = pa.table({"text": _strings(map(str, given))}) if are_strings else _table_of(source)
+    name = f"a list of {len(table):,} texts" if are_strings else f"a {type(source).__name__} of {len(table):,} rows"
+    return opened((str(_written(table)),), name, in_memory=True)
 
 
 def _is_path(one: str | Path) -> bool:
@@ -193,25 +192,18 @@ def _exists(one: str) -> bool:
         return False
 
 
-def _named(paths: Sequence[str]) -> str:
-    return without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders"
-
-
-def _table_of(source: Given) -> tuple[pa.Table, str]:
+def _table_of(source: Given) -> pa.Table:
     """A Dataset, a DataFrame or a Series as a table. They are told apart without pandas, which need not be there."""
-    kind = type(source).__name__
     try:
         if hasattr(source, "iloc"):
             frame = source.to_frame("text") if hasattr(source, "to_frame") else source
-            table = pa.Table.from_pandas(frame, preserve_index=False)
-        elif hasattr(source, "with_format") and hasattr(source, "column_names"):
-            table = source.with_format("arrow")[:]
-        else:
-            raise TypeError("there are no strings in it")
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if hasattr(source, "with_format") and hasattr(source, "column_names"):
+            return source.with_format("arrow")[:]
+        raise TypeError("there are no strings in it")
     except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
         remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series of strings"
-        raise UserError(f"the {kind} cannot be opened as text ({error})", remedy) from error
-    return table, f"a {kind} of {table.num_rows:,} rows"
+        raise UserError(f"the {type(source).__name__} cannot be opened as text ({error})", remedy) from error
 
 
 def _strings(texts: Iterable[str]) -> pa.Array:

@@ -60,8 +60,6 @@ def token_data(
         Row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features other
         than ids, mask and zeros), the corpus and sentence-transformers' collator. The features are equal.
 
-    Raises:
-        UserError: no space or no right to write.
     """
     first = model.prompts.get(model.default_prompt_name) or ""
     prompts = {name: first if others is None or number == 0 else others for number, name in enumerate(corpus.columns)}
@@ -111,16 +109,6 @@ class TextReader:
         encoded = self.tokenizer.encode_batch_fast([self.prompt + text for text in texts])
         ids = [encoding.ids for encoding in encoded]
         return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(map(len, ids), np.int64, len(ids))
-
-    def features(self, ids: npt.NDArray[Any], real: npt.NDArray[np.bool_]) -> TextFeatures:
-        """Ids (N, L), whatever stands where ``real`` (N, L) is False -> the encoder's features."""
-        made = {
-            "input_ids": np.where(real, ids, self.padding),
-            "attention_mask": real,
-            "token_type_ids": np.zeros_like(real),
-        }
-        tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
-        return {key: tensors.get(key) if isinstance(value, Tensor) else value for key, value in self.template.items()}
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -185,7 +173,10 @@ class TokenStore:
         skipped = longest - lengths if reader.left else np.zeros_like(lengths)
         place = np.arange(longest) - skipped[:, None]  # (N, L) within the text
         real = (place >= 0) & (place < lengths[:, None])
-        return reader.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
+        ids = np.where(real, self.ids[np.where(real, begin[:, None] + place, 0)], reader.padding)
+        made = {"input_ids": ids, "attention_mask": real, "token_type_ids": np.zeros_like(real)}
+        tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
+        return {key: tensors.get(key) if isinstance(value, Tensor) else value for key, value in reader.template.items()}
 
 
 def _shards(corpus: Texts, rows: RowIds | None, prompts: Sequence[str]) -> Iterator[list[str]]:
