@@ -59,9 +59,7 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
-        with pytest.raises(
-            UserError, match=f"no space left to write {tmp_path}/one: free some, then run the command again"
-        ):
+        with pytest.raises(UserError, match=f"no space left to write {tmp_path}/one: free some, then run"):
             fetch_data(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
