@@ -91,7 +91,10 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
         job.begin()
         folder.begin(preset, watched[:SHOWN])
         _announce(console, settings, preset, model, sample, selects=bool(inputs.selecting))
-        _announce_coverage(console, preset, model, sample, bool(settings.corpus.split or preset.pairs))
+        limit, longest = preset.train.max_length, _longest(model, preset)
+        split = not (settings.corpus.split or preset.pairs or len(corpus.columns) > 1)
+        for line in coverage(model, used_prompt(model), sample, limit, longest=longest, split=split):
+            console.print(line)
         if warning := unknown_warning(model, watched):
             console.print(warning)
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
@@ -254,18 +257,3 @@ def _start(preset: Preset) -> str:
     settings = preset.encoder
     name = public_name(settings.backbone)
     return name if settings.student is None else f"{settings.student} of {name}"
-
-
-def _announce_coverage(
-    console: Console, preset: Preset, model: SentenceTransformer, sample: Sample, split: bool
-) -> None:
-    """Say how much of the text will be read, and what to do if it is little."""
-    limit = preset.train.max_length
-    if (found := coverage(model, used_prompt(model), sample, limit)) is None:
-        return
-    console.print(str(found))
-    remedies = [] if split or len(sample.corpus.columns) > 1 else ["add --split sentences"]
-    if (more := min(found.enough, _longest(model, preset))) > limit:
-        remedies.append(f"read more with --set train.max_length={more}")
-    if warning := found.warning(remedies):
-        console.print(warning)
