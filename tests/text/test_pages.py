@@ -76,14 +76,16 @@ def test_html_gives_its_blocks_with_their_numbers(tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.html", HTML)) == list(enumerate(found, start=1))
 
 
-@pytest.mark.parametrize("front", ["+++\ntitle = 'x'\n+++\n", "---\r\ntitle: x\r\n---\r\n"])
-def test_front_matter_of_every_kind_is_left_out(tmp_path: Path, front: str) -> None:
-    assert [text for _, text in read(write(tmp_path / "a.md", front + "Text.\n"))] == ["Text."]
-
-
-def test_a_rule_at_the_beginning_is_no_front_matter(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.md", "---\nText here.\n\n---\nMore\n")
-    assert [text for _, text in read(path)] == ["Text here.", "More"]
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("+++\ntitle = 'x'\n+++\nText.\n", ["Text."]),
+        ("---\r\ntitle: x\r\n---\r\nText.\n", ["Text."]),
+        ("---\nText here.\n\n---\nMore\n", ["Text here.", "More"]),  # a rule
+    ],
+)
+def test_front_matter_of_every_kind_is_left_out(tmp_path: Path, content: str, expected: list[str]) -> None:
+    assert [text for _, text in read(write(tmp_path / "a.md", content))] == expected
 
 
 def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, corpus: Callable[..., Texts]) -> None:

@@ -54,69 +54,41 @@ def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
 
 
 @given(
-    n=st.integers(1, 600),
+    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
     batch_size=st.integers(1, 40),
     world_size=st.integers(1, 3),
     drop_last=st.booleans(),
     data=st.data(),
 )
-def test_an_epoch_takes_every_row_of_the_sample_once(
-    n: int, batch_size: int, world_size: int, drop_last: bool, data: st.DataObject
-) -> None:
-    limit = data.draw(st.none() | st.integers(1, n))
-    size = n if limit is None else limit
-    make = partial(PermutedBatches, range(n), batch_size, 3, limit=limit, drop_last=drop_last, world_size=world_size)
-    if size < batch_size * world_size:
-        with pytest.raises(UserError, match="sentences to train on"):
-            make()
-        return
-    batches = make()
-    seen = []
-    for epoch in range(2):
-        batches.set_epoch(epoch)
-        epoch_batches = list(batches)
-        assert len(epoch_batches) == len(batches)
-        rows = [row for batch in epoch_batches for row in batch]
-        assert len(set(rows)) == len(rows)
-        if drop_last:
-            assert all(len(batch) == batch_size for batch in epoch_batches)
-            assert len(rows) == size // (batch_size * world_size) * batch_size * world_size
-        else:
-            assert len(rows) == size
-        seen.append(set(rows))
-    if len(seen[0]) == size:
-        assert seen[0] == seen[1]  # the epochs permute one sample
-
-
-@given(
-    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
-    batch_size=st.integers(2, 12),
-    world_size=st.integers(1, 3),
-    drop_last=st.booleans(),
-    data=st.data(),
-)
-def test_no_batch_holds_two_pairs_of_one_document(
+def test_an_epoch_takes_every_row_once_and_no_batch_two_pairs_of_one_document(
     sizes: list[int], batch_size: int, world_size: int, drop_last: bool, data: st.DataObject
 ) -> None:
     """Round r holds one pair of documents 0 … sizes[r] - 1: also over all processes, in a sample, and in each epoch."""
     documents = [document for size in sizes for document in range(size)]
     limit = data.draw(st.none() | st.integers(1, len(documents)))
-    make = partial(PermutedBatches, documents, batch_size, 5, limit=limit, drop_last=drop_last)
-    if min(sizes[0], limit or sizes[0]) < batch_size * world_size:
-        with pytest.raises(UserError, match="documents that give a pair"):
-            make(world_size=world_size, rounds=sizes)
+    rounds = sizes if len(sizes) > 1 else ()
+    make = partial(PermutedBatches, documents, batch_size, 3, limit=limit, drop_last=drop_last, rounds=rounds)
+    together = batch_size * world_size
+    if min(sizes[0], limit or sizes[0]) < together:
+        with pytest.raises(UserError, match="documents that give a pair" if rounds else "sentences to train on"):
+            make(world_size=world_size)
         return
-    batches = make(world_size=world_size, rounds=sizes)
-    together = world_size if drop_last else 1
+    batches, seen = make(world_size=world_size), []
     for epoch in range(2):
         batches.set_epoch(epoch)
         found = list(batches)
+        rows = [row for batch in found for row in batch]
         assert len(found) == len(batches)
-        assert len(found) % together == 0
-        for at in range(0, len(found), together):
-            rows = [row for batch in found[at : at + together] for row in batch]
-            assert len({documents[row] for row in rows}) == len(rows)
-        assert len({row for batch in found for row in batch}) == sum(map(len, found))
+        assert len(set(rows)) == len(rows)
+        for at in range(0, len(found), world_size if drop_last else 1):
+            step = [documents[row] for batch in found[at : at + (world_size if drop_last else 1)] for row in batch]
+            assert len(set(step)) == len(step)
+            assert len(step) == together or not drop_last
+        sampled = RowOrder(len(documents), limit, 3, rounds).rounds
+        assert len(rows) == sum(size - size % together if drop_last else size for size in sampled)
+        seen.append(set(rows))
+    if len(seen[0]) == (limit or len(documents)):
+        assert seen[0] == seen[1], "the epochs permute one sample"
 
 
 def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
