@@ -15,10 +15,11 @@ import torch
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.preset.preset import read_preset
+from isotrope.store.cache import CONTENTS
 from isotrope.store.job import Job
 from isotrope.store.mark import claim
 from isotrope.store.records import RecordLog
-from isotrope.training.checkpoints import SEAL, checkpoint_folder, checkpoint_step, keep_only, seal, whole_checkpoints
+from isotrope.training.checkpoints import checkpoint_folder, checkpoint_step, keep_only, seal, whole_checkpoints
 from isotrope.training.folder import RunFolder, RunRecord, read_cosines, write_cosines
 from isotrope.training.processes import PACKAGES, environment
 from small_runs import small_run
@@ -129,7 +130,7 @@ def steps_of(paths: list[Path]) -> list[int]:
     return [checkpoint_step(path) for path in paths]
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", SEAL])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", CONTENTS])
 @pytest.mark.parametrize("damage", ["shorter", "missing", "empty", "changed"])
 def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage):
     made(tmp_path, 10, 20)
@@ -141,7 +142,7 @@ def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage
         path.write_bytes({"shorter": contents[:-2], "empty": b"", "changed": b"x" + contents[1:]}[damage])
     said: list[str] = []
     assert steps_of(whole_checkpoints(tmp_path, said.append)) == [10]
-    assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (SEAL, "missing") else [True])
+    assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (CONTENTS, "missing") else [True])
 
 
 def test_a_foreign_checkpoint_is_refused_and_stays(tmp_path):

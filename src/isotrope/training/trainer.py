@@ -56,6 +56,13 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         else:
             super()._load_from_checkpoint(checkpoint_path)
 
+    def take_weights(self, checkpoint: Path) -> None:
+        """Put a checkpoint's weights into the student and the objective."""
+        self._load_from_checkpoint(str(checkpoint))
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, ObjectiveState):
+                callback.load(checkpoint)
+
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
 
@@ -220,13 +227,16 @@ class ObjectiveState(TrainerCallback):
             save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """At resume, load what ``on_save`` wrote."""
+        """At resume, restore the objective."""
         if vars(state).setdefault("objective_state", self) is not self:
             remedy = "train one Objective, which takes several datasets as well"
             raise UserError("two ObjectiveState callbacks would write to one file", remedy)
-        if state.global_step == 0:
-            return
-        path = checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS
+        if state.global_step:
+            self.load(checkpoint_folder(Path(args.output_dir), state.global_step))
+
+    def load(self, checkpoint: Path) -> None:
+        """Load what ``on_save`` wrote."""
+        path = checkpoint / WEIGHTS
         kept = load_file(path) if path.is_file() else {}
         if lost := sorted(self.own_state().keys() - kept.keys()):
             problem = f"{path} lacks {lost[0]}, which would start from random weights"
