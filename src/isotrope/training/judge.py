@@ -23,7 +23,7 @@ from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, verdict_table, with_average
 from isotrope.report.tables import Table
-from isotrope.training.folder import Time, only_cosines
+from isotrope.training.folder import Time, only_cosines, write_cosines
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count, process_number
 
@@ -64,7 +64,7 @@ def measure(plan: TrainingPlan, time: Time) -> None:
         plan.console.print(f"encoding {judge_words(plan.judging)} that judge the run ({time})")
         with watch("encoding", plan.console):
             model = plan.model if time == "after" else load(plan.preset.encoder.backbone, frozen=True)
-            plan.folder.write_cosines(time, plan.judging, similarities(model, plan.judging))
+            write_cosines(plan.folder.path / f"{time}.npz", plan.judging, similarities(model, plan.judging))
 
 
 def judge_words(sets: Sets) -> str:

@@ -98,7 +98,7 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
         asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
         if note := asked.note(model, preset.encoder.backbone):
             console.print(note)
-        if (then := folder.environment().get("threads")) not in (None, torch.get_num_threads()):
+        if (then := folder.environment.get("threads")) not in (None, torch.get_num_threads()):
             console.print(f"the run began with {then} threads: with another number its last digits may differ")
     if isinstance(objective, Objective):
         objective.teachers = open_teachers(preset, context)

@@ -71,7 +71,7 @@ class ShardedTrainer(Trainer):
     model: Any
     optimizer: Any
 
-    def __init__(self, loss: Objective, **kwargs: Any) -> None:
+    def __init__(self, loss: Any, **kwargs: Any) -> None:
         device = loss.model.device
         self.plain = loss.model.to("cpu")
         loss.model = self.student = deepcopy(self.plain)  # a GPU gets it layer by layer
