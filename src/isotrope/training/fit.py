@@ -41,7 +41,7 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
     model, preset, folder = plan.model, plan.preset, plan.folder.checkpoints
     arguments = training_arguments(
         preset, folder, seed=plan.settings.seed, sentences=plan.settings.sentences, rounds=plan.sample.corpus.rounds,
-        trackers=plan.trackers,
+        trackers=list(plan.settings.log_to),
     )  # fmt: skip
     start = _start(plan, folder)
     log = RecordLog(plan.folder.metrics_file, writing=process_number() == 0)
