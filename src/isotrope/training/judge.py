@@ -60,7 +60,7 @@ def measure(plan: TrainingPlan, time: Time) -> None:
     except UserError as error:  # it can be made again
         plan.console.print(f"{error.problem}; it is made again")
         kept = {}
-    if {task: set(parts) for task, parts in kept.items()} != {task: set(parts) for task, parts in plan.judging.items()}:
+    if not kept:
         plan.console.print(f"encoding {judge_words(plan.judging)} that judge the run ({time})")
         with watch("encoding", plan.console):
             model = plan.model if time == "after" else load(plan.preset.encoder.backbone, frozen=True)

@@ -139,10 +139,13 @@ def training_arguments(
     trackers: Sequence[str] = (),
 ) -> SentenceTransformerTrainingArguments:
     """A run's settings as the trainer's arguments. With several processes, they connect here."""
-    t = preset.train
-    bf16 = t.precision == "bf16" or (
-        t.precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    )
+    t, gpu = preset.train, torch.cuda.is_available()
+    loading: dict[str, Any] = {"dataloader_pin_memory": False}
+    if gpu:  # another process makes the next batches, in pinned memory; on a CPU it would slow down the step
+        loading = {
+            "dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8,
+            "accelerator_config": {"non_blocking": True},
+        }  # fmt: skip
     return SentenceTransformerTrainingArguments(
         output_dir=str(output),
         num_train_epochs=t.epochs,
@@ -153,7 +156,7 @@ def training_arguments(
         warmup_steps=t.warmup,
         lr_scheduler_type=t.schedule,
         max_grad_norm=t.max_grad_norm,
-        bf16=bf16,
+        bf16=t.precision == "bf16" or (t.precision == "auto" and gpu and torch.cuda.is_bf16_supported()),
         fp16=t.precision == "fp16",
         eval_strategy="steps",
         eval_steps=t.eval_steps,
@@ -166,24 +169,12 @@ def training_arguments(
         seed=seed,
         data_seed=seed,
         logging_nan_inf_filter=False,  # it asks the device twice a step, to hide a NaN
-        **_loading(torch.cuda.is_available()),
-        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        **loading,
+        use_cpu=not (gpu or torch.backends.mps.is_available()),
         report_to=list(trackers) or "none",
         disable_tqdm=True,
         activation_checkpointing=t.gradient_checkpointing,
     )
-
-
-def _loading(gpu: bool) -> dict[str, Any]:
-    """On a GPU another process makes the next batches, in pinned memory. On a CPU it would slow down the step."""
-    if not gpu:
-        return {"dataloader_pin_memory": False}
-    return {
-        "dataloader_num_workers": 1,
-        "dataloader_persistent_workers": True,
-        "dataloader_prefetch_factor": 8,
-        "accelerator_config": {"non_blocking": True},
-    }
 
 
 WEIGHTS = "objective.safetensors"
