@@ -207,9 +207,10 @@ def test_a_resumed_run_ends_with_the_same_adapter(
     qwen: Path, corpus_file: Path, pairs_file: Path, adapted: Run, tmp_path: Path
 ) -> None:
     begun = unfinished(adapted, tmp_path / "run")
-    shutil.rmtree(begun / "checkpoints" / "checkpoint-10")
-    best = next((begun / "checkpoints").glob("best-*.safetensors"))
-    assert best.stat().st_size < (qwen / "model.safetensors").stat().st_size / 4
+    for checkpoint in (begun / "checkpoints").iterdir():
+        assert not (checkpoint / "model.safetensors").exists()
+        if checkpoint.name != "checkpoint-5":
+            shutil.rmtree(checkpoint)
     again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
     one, two = (load_file(run.folder / "model" / WEIGHTS) for run in (adapted, again))
     assert all(torch.equal(one[name], two[name]) for name in one)

@@ -54,9 +54,9 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether a folder is a cached one, and every file has the contents that it was written with."""
-    if kind_of(folder) != _KIND:
+def is_whole(folder: Path, kind: str = _KIND) -> bool:
+    """Whether a folder is marked as ``kind``, and every file has the contents that it was written with."""
+    if kind_of(folder) != kind:
         return False
     try:
         return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
