@@ -22,7 +22,7 @@ from isotrope.encoder import save
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.memory import give_back
-from isotrope.encoding.models import opened
+from isotrope.encoding.encode import opened
 from isotrope.encoding.tasks import WorkerModel
 from isotrope.errors import UserError
 from small_encoders import KINDS, as_student

@@ -141,8 +141,8 @@ def test_an_array_has_no_texts(tmp_path: Path, table: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
-    "no query": (lambda f: {"queries": []}, "there is no query"),
-    "empty query": (lambda f: {"queries": ["a", " "]}, "a query is empty"),
+    "no query": (lambda f: {"queries": []}, "the query '' is empty"),
+    "empty query": (lambda f: {"queries": ["a", " "]}, "the query ' ' is empty"),
     "not UTF-8": (lambda f: {"queries": "na\udcefve"}, "is not UTF-8 text"),
     "top": (lambda f: {"top": 0}, "top = 0 is impossible"),
     "engine": (lambda f: {"engine": "fais"}, "engine = 'fais' is unknown: did you mean 'faiss'"),
@@ -153,7 +153,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
     "device": (lambda f: {"device": "cpu"}, "device = 'cpu' needs a sentence-transformers model"),
     "other width": (
         lambda f: np.save(f / "w.npy", np.ones((3, 8), np.float32)) or {"index": f / "w.npy"},
-        "gives 16 dimensions, .*w.npy has 8: name the model that made it",
+        "w.npy was made with another model than hashes.Hashes, of 8 dimensions: name that one",
     ),
     "no faiss": (lambda f: {"engine": "faiss"}, r"faiss, which is not installed: pip install 'isotrope\[faiss\]'"),
 }
