@@ -103,13 +103,6 @@ def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.Monkey
         encode(Hashes(), write(tmp_path / "c.txt", ["x"]), tmp_path / "v.npy", keep="id")
 
 
-def test_other_columns_do_not_go_on_with_a_folder(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", ["id,text", "7,x"])
-    encode(Hashes(), tmp_path / "a.csv", tmp_path / "v", keep="id")
-    with pytest.raises(UserError, match=r"keep = \['id'\], not None"):
-        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v")
-
-
 def test_an_array_never_stands_beside_the_columns_of_another(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", ["id,text", "7,x"])
     encode(Hashes(), tmp_path / "a.csv", tmp_path / "v.npy", keep="id")
