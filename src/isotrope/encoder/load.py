@@ -101,8 +101,9 @@ def load(
         merge_adapter(encoder)
     refuse_missing(missing, name, pooler=pooling == "cls_head")
     refuse_not_finite(encoder, name)
-    if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
-        raise no_tokenizer(name)
+    tokenizer = getattr(encoder, "tokenizer", None)
+    if isinstance(tokenizer, PreTrainedTokenizerBase) and len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids):
+        raise no_tokenizer(name)  # transformers makes up an empty one for some models
     give_padding(encoder, name)
     if bidirectional:
         read_both_ways(encoder, name)
@@ -202,13 +203,6 @@ def _open(
             return encoder, missing
     except Exception as error:
         raise loading_fault(error, where, model) from error
-
-
-def _knows_no_word(encoder: SentenceTransformer) -> bool:
-    tokenizer = getattr(encoder, "tokenizer", None)
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        return False
-    return len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids)
 
 
 def keep_16_bits(encoder: SentenceTransformer) -> None:
