@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from isotrope.errors import UserError, one_of
-from isotrope.store.atomic import new_file
 
 Returned = TypeVar("Returned")
 
@@ -141,13 +140,6 @@ def upload(path: Path, url: str) -> None:
 
     with _clear_errors(url, "written"):
         _with_patience(put)
-
-
-def fetch_file(url: str, path: Path) -> None:
-    """A small file behind a URL becomes one of this machine."""
-    (file,) = remote_files(url)
-    with file.open() as stream, new_file(path) as target:
-        target.write(stream.read())
 
 
 def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
