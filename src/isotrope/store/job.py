@@ -19,7 +19,7 @@ from isotrope.store.atomic import write_json
 from isotrope.store.cache import checksums
 from isotrope.store.disk import writing
 from isotrope.store.lock import alone
-from isotrope.store.mark import LOCK, MARK, check_place, claim, empty, passing
+from isotrope.store.mark import LOCK, MARK, check_place, claim, empty, leftover
 from isotrope.store.records import Record, read_record
 
 IDENTITY, RESULT, FILES = "job.json", "result.json", "files"
@@ -144,7 +144,7 @@ class Job:
             found = differences(read_record(self._begun, remedy=remedy), self.identity)
             problem = f"was begun with {'; '.join(found)}"
         else:
-            found = sorted(path.name for path in self.folder.iterdir() if not passing(path))
+            found = sorted(path.name for path in self.folder.iterdir() if not leftover(path))
             problem = f"holds {', '.join(found[:1])}, but no {self._begun.name} that says what it is of"
         if found:
             raise UserError(f"{self._shown} {problem}", remedy)

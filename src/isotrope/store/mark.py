@@ -48,7 +48,7 @@ def check_place(folder: Path, kind: str) -> bool:
         fault = "is a file", "choose a folder"
     elif found not in (None, kind):
         fault = f"holds {_one(str(found))}, not {_one(kind)}", "choose a new or an empty folder"
-    elif not found and folder.is_dir() and any(not passing(path) for path in folder.iterdir()):
+    elif not found and folder.is_dir() and any(not leftover(path) for path in folder.iterdir()):
         fault = f"is not empty and holds no {kind}", "choose a new or an empty folder"
     if fault[0]:
         raise UserError(f"{folder} {fault[0]}", fault[1])
@@ -103,7 +103,7 @@ def empty(folder: Path, *kept: str) -> None:
             inner.unlink()
 
 
-def passing(path: Path) -> bool:
+def leftover(path: Path) -> bool:
     """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)
 
