@@ -33,7 +33,7 @@ def test_the_key_is_that_of_the_contents(tmp_path: Path, corpus: Callable[..., T
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
     for cache, problem in (
-        (path, "is a file"),
+        (path, "cannot be written"),
         (path / "below", "cannot be written"),
         (Path("/proc/none"), "cannot be"),
     ):

@@ -13,7 +13,7 @@ import xxhash
 
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
-from isotrope.store.remote import is_url, local_paths, without_secrets
+from isotrope.store.remote import is_url, without_secrets
 from isotrope.text.corpus import (
     Documents,
     Texts,
@@ -76,7 +76,7 @@ class Opened:
     @property
     def folders(self) -> Sequence[Path]:
         """The folders of this machine among the paths: nothing may be written there."""
-        return [path for path in local_paths(self.paths) if path.is_dir()]
+        return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
     def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
