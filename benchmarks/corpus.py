@@ -35,10 +35,10 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 from datasets import disable_progress_bars
 from isotrope import load
 from isotrope.teachers._model import CorpusEmbeddings
-from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Texts, read_texts
 from isotrope.text.files import find_sources
 from isotrope.text.readers import Columns
+from isotrope.text.sample import PermutedBatches
 from isotrope.text.tokens import token_data
 from isotrope.types import Batch
 from timing import show
@@ -62,7 +62,7 @@ def generate(path: Path, begin: int, count: int) -> Path:
 def read(model: SentenceTransformer, corpus: Texts) -> None:
     """The data's side of a run: tokens, and the batches of the first steps."""
     dataset, collator = token_data(model, corpus, None, LENGTH, Console(quiet=True))
-    for rows in islice(PermutedBatches(len(corpus), BATCH, seed=0), BATCHES):
+    for rows in islice(PermutedBatches(corpus, BATCH, seed=0), BATCHES):
         collator(dataset.__getitems__(rows))
 
 
@@ -72,7 +72,7 @@ def teach(lines: int, folder: Path) -> None:
     with path.open("wb") as file:
         file.truncate(4 * WIDTH * lines)
     store = CorpusEmbeddings(np.memmap(path, np.float32, "r", shape=(lines, WIDTH)), None)
-    for rows in islice(PermutedBatches(lines, BATCH, seed=1), BATCHES):
+    for rows in islice(PermutedBatches(range(lines), BATCH, seed=1), BATCHES):
         store(Batch(torch.tensor(rows), torch.Generator()))
 
 
@@ -109,7 +109,7 @@ def tokens(folder: Path) -> dict[str, float]:
     found = {}
     for name, (dataset, collator) in systems.items():
         times = []
-        for rows in islice(PermutedBatches(len(corpus), BATCH, seed=0), 200):
+        for rows in islice(PermutedBatches(corpus, BATCH, seed=0), 200):
             began = time.process_time()
             collator(dataset.__getitems__(rows))
             times.append(time.process_time() - began)

@@ -29,7 +29,7 @@ from isotrope.evaluation.significance import compare_means, compare_tasks
 from isotrope.post.fitted import LinearStep
 from isotrope.post.removal import Removal
 from isotrope.post.whitening import Whitening
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "results" / "post" / "result.json"
 MODELS = {"isotrope/tiny": "first_last", "isotrope/minilm": None}

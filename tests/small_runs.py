@@ -49,7 +49,7 @@ def lose(rank: int, run: Path, *command: str) -> tuple[int, str, float]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     launcher = subprocess.Popen([sys.executable, *command], env=environment, text=True, **pipes)  # type: ignore[call-overload]
-    while not list(run.glob("checkpoints/checkpoint-*/complete.json")):
+    while not list(run.glob("checkpoints/checkpoint-*/contents.json")):
         assert launcher.poll() is None, launcher.communicate()
         time.sleep(0.05)
     ours = psutil.Process(launcher.pid).children(recursive=True)

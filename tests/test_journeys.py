@@ -74,7 +74,7 @@ def user(
     for name, there in (("model", tiny_model), ("notes.txt", corpus_file), ("pairs.tsv", pairs_file)):
         Path(name).symlink_to(there)
     if "test_1_" not in request.node.name:  # one journey waits for its report
-        monkeypatch.setattr("isotrope.cli.train.show_report", lambda folder: None)
+        monkeypatch.setattr("isotrope.cli.models.show_report", lambda folder: None)
     disable_progress_bar()
     before = dict(os.environ)  # the command line quiets other libraries for its own process, which here is the tests'
     with warnings.catch_warnings():

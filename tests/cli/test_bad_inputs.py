@@ -146,20 +146,9 @@ PRESET: dict[str, Mistake] = {
         "mine.toml … train.batchsize is an unknown key … batch_size",
     ),
     "unknown kind": (lambda b: b.preset('extends = "simcse"\n[terms.infonec]\n'), "no kind 'infonec' … infonce"),
-    "kind of no component": (lambda b: b.set("terms.infonce.kind=os:path"), "kind = 'os:path' … module:Class"),
-    "wrong type": (
-        lambda b: b.preset('extends = "simcse"\n[train]\nmax_length = "many"\n'),
-        "train.max_length = 'many' is not possible: it should be a whole number",
-    ),
     "broken TOML": (lambda b: b.preset("[train\n"), "mine.toml is not valid TOML … line 1 … correct"),
-    "extends itself": (lambda b: b.preset(f'extends = "{b.folder}/mine.toml"\n'), "extends itself … break the circle"),
-    "set: not key=value": (lambda b: b.set("train.epochs"), "--set train.epochs … key=value … write, for example"),
-    "set: unknown key": (lambda b: b.set("train.epoch=1"), "train.epoch is an unknown key … epochs"),
     "max_length above the model's": (lambda b: b.set("train.max_length=65"), "train.max_length = 65 … at most 64"),
-    "temperature 0": (lambda b: b.set("terms.infonce.temperature=0"), "terms.infonce.temperature = 0 … greater than 0"),
-    "a single pass": (lambda b: b.set("views.passes=1"), "passes = 1 leaves one view … choose passes=2 or more"),
     "no dropout": (lambda b: b.set("encoder.dropout=0"), "two views … are equal … encoder.dropout in a preset"),
-    "presets show": (lambda b: ["presets", "show", "simsce"], "preset 'simsce' is unknown … simcse, "),
 }  # fmt: skip
 
 FOLDER: dict[str, Mistake] = {
@@ -236,20 +225,8 @@ OTHERS: dict[str, Mistake] = {
         lambda b: ["encode", str(b.model), b.file("a.csv", "text,id\none,1\n"), f"--output={b.folder}/v", "--keep=n"],
         "a.csv has no column 'n' (columns: text, id) … name one",
     ),
-    "evaluate: json below nothing": (
-        lambda b: ["evaluate", str(b.model), "--labels", str(b.pairs), "--json", "no/such/a.json"],
-        "no/such does not exist … make the folder",
-    ),
     "evaluate: second model missing": (
         lambda b: ["evaluate", str(b.model), "./no/model", "--labels", str(b.pairs)],
-        "./no/model does not exist … check the path",
-    ),
-    "encode: missing file": (
-        lambda b: ["encode", str(b.model), "no.txt", "--output", str(b.folder / "a.npy")],
-        "no.txt does not exist … check the path",
-    ),
-    "encode: missing model": (
-        lambda b: ["encode", "./no/model", str(b.corpus), "--output", str(b.folder / "a.npy")],
         "./no/model does not exist … check the path",
     ),
     "encode: unknown ending": (
@@ -371,13 +348,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("left", [200])
 def test_really_full_disk_and_on(
-    bench: Bench, small_disk: Path, left: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    bench: Bench, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """With so many KiB left; afterwards, with some freed, the run ends as it should."""
+    """With 200 KiB left; afterwards, with some freed, the run ends as it should."""
     ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes((1024 - left) * 1024))
+    ballast.write_bytes(bytes((1024 - 200) * 1024))
     command = bench.train("--set", "train.save_steps=2", output=small_disk / "run")
     code = in_process(command, monkeypatch)
     check_line(capfd.readouterr().err, "no space left to write … give the same command again")

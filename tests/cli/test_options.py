@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.cli.options import docstring, signature
+from isotrope.cli.study import _rows
 from isotrope.errors import UserError, needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,3 +72,9 @@ def test_no_extra_is_imported_at_once() -> None:
     code += "for name in isotrope.__all__: getattr(isotrope, name)\n"
     code += "import isotrope.study.study, isotrope.training.page, isotrope.cli.main"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_rows_are_named_with_commas_and_in_full(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('title = "t"\n[rows.A]\nsweep = {"train.epochs" = [1, 2]}\n[rows."B, small"]\n[rows.C]')
+    assert _rows(str(file), ["A, C", "B, small", "A, epochs = 2"]) == ["A", "C", "B, small", "A, epochs = 2"]

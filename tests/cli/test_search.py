@@ -62,7 +62,7 @@ def test_queries_from_a_pipe(
             assert out.count("cosine") == 2
             assert "1.000" in out
         else:
-            check_line(err, "is not UTF-8 text" if given != b"\n" else "there is no query")
+            check_line(err, "is not UTF-8 text" if given != b"\n" else "is empty")
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
         during.setattr(module, "costs", killed)
         with pytest.raises(KeyboardInterrupt):
             small(teacher, texts, tmp_path / "run", "layers:1", **given)
-    assert "compression" not in RunFolder(tmp_path / "run").result()
+    assert "compression" not in RunFolder(tmp_path / "run").result
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert "Is it better than model?" in card
     run = small(teacher, texts, tmp_path / "run", "layers:1", **given)

@@ -90,16 +90,15 @@ def test_a_bar_with_a_note_fits_into_eighty_columns() -> None:
     assert "…" in out.getvalue()  # the end of the words
 
 
-def test_bytes_are_shown_in_megabytes_and_an_unknown_total_is_left_out(clock: list[float]) -> None:
+@pytest.mark.parametrize(("done", "total", "shown"), [(12_345_678, None, "12.3 MB"), (1_200, 2_600, "1.2 of 2.6 kB")])
+def test_bytes_have_a_fitting_unit_and_an_unknown_total_is_left_out(
+    clock: list[float], done: int, total: int | None, shown: str
+) -> None:
     out = io.StringIO()
-    with progress("downloaded", None, plain_console(file=out), unit="bytes") as bar:
+    with progress("downloaded", total, plain_console(file=out), unit="bytes") as bar:
         clock[0] += 31
-        bar.advance(12_345_678)
-    assert out.getvalue() == "downloaded 12.3 MB\n"
-
-
-def test_few_bytes_are_not_shown_as_none() -> None:
-    assert module._count(1_200, 2_600, "bytes", " of ") == "1.2 of 2.6 kB"
+        bar.advance(done)
+    assert out.getvalue() == f"downloaded {shown}\n"
 
 
 def test_a_bar_in_a_terminal_shows_percent_count_and_note() -> None:

@@ -188,7 +188,7 @@ def test_a_papers_preset_resumes_exactly(
 
     whole = weights("whole")
     shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    (tmp_path / "cut" / "checkpoints" / "checkpoint-10" / "complete.json").unlink()  # as if killed while it was written
+    (tmp_path / "cut" / "checkpoints" / "checkpoint-10" / "contents.json").unlink()  # as if killed while it was written
     (tmp_path / "cut" / "result.json").unlink()
     again = weights("cut")
     assert set(whole) == set(again)

@@ -13,9 +13,8 @@ import pytest
 from forks import code, fork
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
-from isotrope.datasets.checking import check_data
 from isotrope.datasets.fetch import fetch_data
-from isotrope.datasets.sources import DataSource
+from isotrope.datasets.sources import DataSource, check_data
 from isotrope.errors import UserError
 from isotrope.store.lock import alone
 from web import HOME, TEXT, Web, tarred, zipped
@@ -51,7 +50,7 @@ def test_fetch_from_a_mirror(web: Web, source: DataSource, tmp_path: Path) -> No
 
 def test_the_official_archive_lacks_a_file(web: Web, source: DataSource, tmp_path: Path) -> None:
     web.pages["/all.zip"] = zipped({"a.txt": TEXT})
-    with pytest.raises(UserError, match=r"all.zip: without b.txt: run the command without --official"):
+    with pytest.raises(UserError, match=r"b.txt in .*all.zip is not .*missing.*: run the command without --official"):
         fetch_data(tmp_path, official=True)
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["a.txt"]
 
@@ -60,9 +59,7 @@ def test_fetch_on_a_full_disk_and_on(web: Web, source: DataSource, tmp_path: Pat
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     try:
-        with pytest.raises(
-            UserError, match=f"no space left to write {tmp_path}/one: free some, then run the command again"
-        ):
+        with pytest.raises(UserError, match=f"no space left to write {tmp_path}/one: free some, then run"):
             fetch_data(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.datasets.checking import check_data
 from isotrope.datasets.prepare import moses_tokens, prepare_data
+from isotrope.datasets.sources import check_data
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import load_sts
 

@@ -1,14 +1,17 @@
-"""Every data set is stated in full."""
+"""Every data set is stated in full, and what of it is missing is named. The command line has the other faults."""
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from conftest import ROOT
-from isotrope.datasets.sources import choose, data_sources
+from isotrope.datasets.sources import check_data, choose, data_sources, fault
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.senteval import SPLITS, SUBSETS
+from web import TEXT, file_of
 
 
 def test_every_source_is_stated_in_full() -> None:
@@ -50,3 +53,24 @@ def test_choosing() -> None:
     assert choose(["all"]) == data_sources()
     with pytest.raises(UserError, match=r"no data set 'mrr': did you mean 'mr'. choose from sts, .*wiki1m or all"):
         choose(["mrr"])
+
+
+def test_check_of_what_is_not_there(data: Path, tmp_path: Path) -> None:
+    states = {one.source.name: one for one in check_data(tmp_path)}
+    assert states["MR"].state == states["STS12"].state == "wrong"
+    assert states["MR"].findings[0].kind == "missing"
+    assert states["SciFact"].state == "not fetched"
+    assert not states["SciFact"].findings
+    assert check_data(tmp_path, ["SciFact"])[0].state == "wrong"
+    assert {one.state for one in check_data(data)} == {"right"}
+
+
+def test_a_licence_may_be_missing(data: Path, tmp_path: Path) -> None:
+    below = Path("senteval") / "downstream" / "SICK"
+    shutil.copytree(data / below, tmp_path / below, ignore=shutil.ignore_patterns("readme*"))
+    assert check_data(tmp_path, ["SICKRelatedness"])[0].state == "right"
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    assert fault(tmp_path / "a.txt", file_of(TEXT)) == ("unreadable", "not a file")

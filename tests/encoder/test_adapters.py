@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,9 @@ import torch.nn.functional as F
 from peft import LoraConfig
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from typer.testing import CliRunner
 
-import isotrope.encoder.adapters
 from conftest import build_bert, sentences
 from isotrope import load
-from isotrope.cli.main import app
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import save
 from isotrope.encoder.adapters import WEIGHTS, adapter_weights, add_adapter, merge
@@ -69,28 +67,10 @@ def test_its_base_is_part_of_what_it_is(adapter: Path) -> None:
     assert files_checksum(str(adapter)) != before
 
 
-def run(*arguments: object) -> None:
-    outcome = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert outcome.exit_code == 0, outcome.output
-
-
-@pytest.mark.slow
-def test_every_command_takes_an_adapter(adapter: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path) -> None:
-    vectors, whitened = tmp_path / "vectors.npy", tmp_path / "whitened"
-    run("encode", adapter, corpus_file, "--output", vectors)
-    first = corpus_file.read_text().splitlines()[:4]
-    assert np.allclose(np.load(vectors)[:4], SentenceTransformer(str(adapter), device="cpu").encode(first), atol=1e-5)
-    run("evaluate", adapter, "--pairs", pairs_file)
-    run("whiten", adapter, corpus_file, "--output", whitened)
-    assert SentenceTransformer(str(whitened), device="cpu").encode(first).shape[0] == 4
-    trained = small_run(adapter, corpus_file, tmp_path / "run", sentences=64)
-    assert not list(trained.folder.rglob("adapter_*"))
-
-
 def test_a_missing_part_is_one_line(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(isotrope.encoder.adapters, "find_spec", lambda name: None)
-        with pytest.raises(UserError, match=r"peft is not installed: pip install 'isotrope\[lora\]'"):
+        patch.setitem(sys.modules, "peft", None)
+        with pytest.raises(UserError, match=r"needs peft, which is not installed: pip install 'isotrope\[lora\]'"):
             load(adapter)
     config = adapter / "adapter_config.json"
     text = config.read_text()
@@ -207,9 +187,10 @@ def test_a_resumed_run_ends_with_the_same_adapter(
     qwen: Path, corpus_file: Path, pairs_file: Path, adapted: Run, tmp_path: Path
 ) -> None:
     begun = unfinished(adapted, tmp_path / "run")
-    shutil.rmtree(begun / "checkpoints" / "checkpoint-10")
-    best = next((begun / "checkpoints").glob("best-*.safetensors"))
-    assert best.stat().st_size < (qwen / "model.safetensors").stat().st_size / 4
+    for checkpoint in (begun / "checkpoints").iterdir():
+        assert not (checkpoint / "model.safetensors").exists()
+        if checkpoint.name != "checkpoint-5":
+            shutil.rmtree(checkpoint)
     again = trained(qwen, corpus_file, begun, ADAPTER, dev=str(pairs_file))
     one, two = (load_file(run.folder / "model" / WEIGHTS) for run in (adapted, again))
     assert all(torch.equal(one[name], two[name]) for name in one)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,7 +12,6 @@ from torch.distributed.tensor import DTensor
 
 from conftest import sentences
 from isotrope import load
-from isotrope.encoder import save
 from isotrope.encoder.average import average
 from isotrope.encoder.pooling import dense
 from isotrope.encoder.sharded import clip, collected, gathered, load_whole, shard
@@ -51,14 +49,6 @@ def test_halfway_is_the_mean_of_every_modules_weights(models: Models) -> None:
     for name, value in found.items():
         wanted = (start[name] + trained[name]) / 2 if value.is_floating_point() else trained[name]
         torch.testing.assert_close(value, wanted, msg=name)
-
-
-def test_a_saved_and_loaded_average_gives_its_vectors(models: Models, tmp_path: Path) -> None:
-    found = average(*models, 0.25)
-    save(found, tmp_path / "between")
-    opened = SentenceTransformer(str(tmp_path / "between"), device="cpu")
-    np.testing.assert_allclose(opened.encode(TEXTS), found.encode(TEXTS), atol=1e-5)
-    assert not np.allclose(found.encode(TEXTS), models[1].encode(TEXTS), atol=1e-3)
 
 
 def test_sums_of_half_precision_are_in_float32(tiny_model: Path) -> None:

@@ -22,7 +22,7 @@ from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.export import NEEDS_5
 from isotrope.errors import UserError
 from isotrope.report.space import Space
-from isotrope.training.folder import RunFolder, RunRecord
+from isotrope.training.folder import RunFolder
 from isotrope.training.page import spaces
 from small_causal import build_decoder
 from small_runs import small_run
@@ -95,8 +95,8 @@ def test_a_preset_trains_a_decoder_that_sees_ahead(qwen: Path, tmp_path: Path) -
     chosen = {"sentences": 32, "dev": "none", "labels": "none"}
     run = small_run(qwen, tmp_path / "few.txt", tmp_path / "run", "encoder.bidirectional=true", **chosen)
     assert sees_ahead(load(run.folder / "model")[0].auto_model)
-    seen = spaces(RunRecord.read(run.folder))[0]["before"]
-    given = Space.of(vectors_of(load(qwen), RunFolder(run.folder).sample()))
+    seen = spaces(RunFolder(run.folder))[0]["before"]
+    given = Space.of(vectors_of(load(qwen), RunFolder(run.folder).sample))
     np.testing.assert_allclose(seen.cosines, given.cosines, atol=1e-5)
 
 

@@ -221,3 +221,12 @@ def test_what_version_4_cannot_compute_it_cannot_load(tiny_model: Path, tmp_path
     save(again, tmp_path / "again")
     settings = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
     assert settings["tokenizer_class"] == "PreTrainedTokenizerFast"
+
+
+def test_the_latest_batch_leaves_no_trace_in_the_tokenizer(tiny_model: Path, tmp_path: Path) -> None:
+    """Else a run that resumes after its last step would save another tokenizer than one without interruption."""
+    model = load(tiny_model)
+    model.preprocess(["a text", "another one"], max_length=4)
+    save(model, tmp_path / "model")
+    kept = json.loads((tmp_path / "model" / "tokenizer.json").read_text(encoding="utf-8"))
+    assert (kept["truncation"] or {}).get("max_length", model.max_seq_length) == model.max_seq_length

@@ -193,11 +193,8 @@ def before_weights(student: SentenceTransformer) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("cached")
-def test_a_token_has_what_the_teacher_says_of_it_alone(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_text_is_the_mean_of_its_tokens_also_in_the_saved_model(tiny_model: Path, tmp_path: Path) -> None:
     student = static_model(load(tiny_model, normalize=True, device="cpu"), width=16)
-    said = load(tiny_model, normalize=False, device="cpu").encode(WORDS)  # before unit length
-    apart, found = distances(said).ravel(), distances(before_weights(student)).ravel()
-    assert np.corrcoef(apart, found)[0, 1] > 0.9, "16 of 32 dimensions keep most"
     assert isinstance(student[-1], Normalize)
     save(student, tmp_path / "static")
     plain, ours = SentenceTransformer(str(tmp_path / "static"), device="cpu"), load(tmp_path / "static", device="cpu")
@@ -215,6 +212,8 @@ def test_all_dimensions_give_exactly_the_teachers_distances(tiny_model: Path) ->
     said = teacher.encode(WORDS).astype(np.float64)
     np.testing.assert_allclose(distances(before_weights(student)), distances(said), rtol=1e-3, atol=1e-4)
     assert not isinstance(student[-1], Normalize)
+    with pytest.raises(UserError, match="static: the teacher begins with a StaticEmbedding"):
+        static_model(student)
 
 
 @pytest.mark.usefixtures("cached")
@@ -224,16 +223,6 @@ def test_tokens_in_brackets_are_no_words(tiny_model: Path) -> None:
     assert stand_for_text(tokenizer, 7).tolist() == [False, False, True, True, False, True, False]
     student = static_model(load(tiny_model, device="cpu"))
     assert not student[0].embedding.weight[student.tokenizer.token_to_id("[SEP]")].any()
-
-
-@pytest.mark.usefixtures("cached")
-def test_a_second_student_costs_no_pass(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = static_model(load(tiny_model, device="cpu"))
-    monkeypatch.setattr("isotrope.encoder.token_vectors._of_tokens", lambda *_: pytest.fail("a second pass"))
-    second = static_model(load(tiny_model, device="cpu"))
-    torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=0, atol=0)
-    with pytest.raises(UserError, match="static: the teacher begins with a StaticEmbedding"):
-        static_model(second)
 
 
 @pytest.fixture

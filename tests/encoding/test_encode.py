@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
-import torch
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
@@ -302,23 +301,6 @@ def test_only_missing_and_damaged_parts_are_made_again(begun: Path) -> None:
     np.testing.assert_array_equal(read(begun), Hashes().encode(["a", "b", "c", "d"]))
 
 
-def test_the_weights_are_part_of_the_key(tmp_path: Path, tiny_model: Path) -> None:
-    """One weight changed by a hair, or another pooling, is another model."""
-    file = write(tmp_path / "c.txt", ["a", "b", "c"])
-
-    def keyed(model: SentenceTransformer, name: str) -> str:
-        encode(model, file, tmp_path / name)
-        return str(json.loads((tmp_path / name / "_manifest.json").read_text())["key"])
-
-    model = load(tiny_model)
-    first = keyed(model, "first")
-    assert keyed(model, "again") == first
-    assert keyed(load(tiny_model, "cls"), "cls") != first
-    with torch.no_grad():
-        model[0].auto_model.embeddings.word_embeddings.weight[7, 3] += 1e-4
-    assert keyed(model, "changed") != first
-
-
 def test_a_file_that_changes_while_it_is_encoded_gives_no_output(tmp_path: Path) -> None:
     """Its vectors would be kept as those of the file as it is."""
     file = write(tmp_path / "c.txt", ["a", "b", "c", "d"])
@@ -405,14 +387,6 @@ def test_a_full_disk_is_named_and_whole_shards_stay(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(f".*{DRAFT}"))
 
 
-def test_too_little_space_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = write(tmp_path / "c.txt", ["a"] * 100)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_000))
-    with pytest.raises(UserError, match=r"the output needs .* MB are free"):
-        encode(Hashes(), file, tmp_path / "v.npy")
-    assert entries(tmp_path) == {"c.txt"}
-
-
 # --- mistakes: one line, and nothing is left behind
 
 
@@ -427,32 +401,17 @@ def _other_files(folder: Path) -> dict[str, Any]:
     return {"output": folder / "full", "restart": True}
 
 
-def _long_line(folder: Path) -> dict[str, Any]:
-    (folder / "bad.txt").write_bytes(b"a\n" + b"x" * (1 << 24) + b"yz\n")
-    return {"texts": folder / "bad.txt"}
-
-
-def _gives(value: Any) -> Any:
-    return SimpleNamespace(encode=lambda sentences: value(len(sentences)))
-
-
-def _nan_at_c(sentences: list[str]) -> np.ndarray:
-    return np.array([[np.nan if s == "c" else 1.0] for s in sentences])
-
-
 MISTAKES: dict[str, tuple[Any, str]] = {
     "other files in the folder": (_other_files, "is not empty and holds no folder of vectors"),
     "output in the input": ({"texts": ["c.txt", "."]}, "lies in the input"),
     "output is the input": ({"texts": "in.parquet", "output": "in.parquet"}, "lies in the input"),
     "bytes": (_bad_bytes, "bad.txt:2 holds what is not UTF-8"),
-    "long line": (_long_line, "bad.txt:2 is longer than"),
     "batch size": ({"batch_size": 0}, "batch_size = 0"),
-    "no encoder": ({"model": 3}, "3 is not an encoder"),
     "pooling of an object": ({"pooling": "cls"}, "pooling = 'cls' needs a sentence-transformers model"),
-    "too few vectors": ({"model": _gives(lambda n: np.ones((n + 1, 2)))}, r"shape \(2, 2\) for 1 sentences"),
-    "no dimension": ({"model": _gives(lambda n: np.ones((n, 0)))}, r"shape \(1, 0\)"),
-    "other dimension": ({"model": _gives(lambda n: np.ones((n, n)))}, "gave 3 dimensions after 1"),
-    "NaN": ({"model": SimpleNamespace(encode=_nan_at_c)}, r"row 2 \(counted from 0\), 'c'"),
+    "other dimension": (
+        {"model": SimpleNamespace(encode=lambda texts: np.ones((len(texts),) * 2))},
+        "gave 3 dimensions",
+    ),
 }
 
 

@@ -79,8 +79,6 @@ def test_columns_of_tables(tmp_path: Path) -> None:
     ("keep", "problem"),
     [
         ("id,name", r"a.csv has no column 'name' \(columns: id, text\): name one of its columns"),
-        ("id,id", "keep names 'id' twice"),
-        ("id,", "keep names '': write"),
         ("embedding", "the output has a column of that name"),
     ],
 )
@@ -103,13 +101,6 @@ def test_values_that_have_no_one_type(tmp_path: Path, monkeypatch: pytest.Monkey
         encode(Hashes(), tmp_path / "b.tsv", tmp_path / "v.npy", keep="id")
     with pytest.raises(UserError, match="is not a table, so it has no column 'id'"):
         encode(Hashes(), write(tmp_path / "c.txt", ["x"]), tmp_path / "v.npy", keep="id")
-
-
-def test_other_columns_do_not_go_on_with_a_folder(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", ["id,text", "7,x"])
-    encode(Hashes(), tmp_path / "a.csv", tmp_path / "v", keep="id")
-    with pytest.raises(UserError, match=r"keep = \['id'\], not None"):
-        encode(Hashes(), tmp_path / "a.csv", tmp_path / "v")
 
 
 def test_an_array_never_stands_beside_the_columns_of_another(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Search among encoded texts: as by hand, with any output, in pieces; never with another model's vectors."""
+"""Search among encoded texts: as by hand, with any output, in pieces; never with another model's vectors, or damage."""
 
 import io
 import sys
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -16,7 +18,7 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding import search as module
 from isotrope.encoding.encode import encode
-from isotrope.encoding.search import search
+from isotrope.encoding.search import Stored, search
 from isotrope.errors import UserError
 from small_shards import KINDS
 
@@ -141,19 +143,17 @@ def test_an_array_has_no_texts(tmp_path: Path, table: Path) -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
-    "no query": (lambda f: {"queries": []}, "there is no query"),
-    "empty query": (lambda f: {"queries": ["a", " "]}, "a query is empty"),
+    "no query": (lambda f: {"queries": []}, "the query '' is empty"),
+    "empty query": (lambda f: {"queries": ["a", " "]}, "the query ' ' is empty"),
     "not UTF-8": (lambda f: {"queries": "na\udcefve"}, "is not UTF-8 text"),
     "top": (lambda f: {"top": 0}, "top = 0 is impossible"),
     "engine": (lambda f: {"engine": "fais"}, "engine = 'fais' is unknown: did you mean 'faiss'"),
     "texts twice": (lambda f: {"texts": "rows.csv"}, "v.parquet holds its texts: leave out texts"),
     "another encoder": (lambda f: {"model": Hashes(seed=1)}, "v.parquet was made with another model than hashes"),
-    "no encoder": (lambda f: {"model": 7}, "7 is not an encoder"),
     "prompt": (lambda f: {"query_prompt": "q: "}, "query_prompt = 'q: ' needs a sentence-transformers model"),
-    "device": (lambda f: {"device": "cpu"}, "device = 'cpu' needs a sentence-transformers model"),
     "other width": (
         lambda f: np.save(f / "w.npy", np.ones((3, 8), np.float32)) or {"index": f / "w.npy"},
-        "gives 16 dimensions, .*w.npy has 8: name the model that made it",
+        "w.npy was made with another model than hashes.Hashes, of 8 dimensions: name that one",
     ),
     "no faiss": (lambda f: {"engine": "faiss"}, r"faiss, which is not installed: pip install 'isotrope\[faiss\]'"),
 }
@@ -168,3 +168,96 @@ def test_mistakes(tmp_path: Path, table: Path, mistake: str, monkeypatch: pytest
     given = {"model": Hashes(), "index": output, "queries": "a river", **change(tmp_path)}
     with pytest.raises(UserError, match=problem):
         isotrope.search(**given)
+
+
+LINES = [f"{i} rivers" for i in range(30)]
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    """Thirty rows with a number."""
+    (tmp_path / "rows.csv").write_text("\n".join(["text,id", *(f"{line},{i}" for i, line in enumerate(LINES))]) + "\n")
+    return tmp_path / "rows.csv"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_vectors_and_fields(tmp_path: Path, numbered: Path, name: str) -> None:
+    stored = Stored(encode(Hashes(), numbered, tmp_path / name, text="text", keep="id", shard=11))
+    assert (stored.rows, stored.dimension) == (30, 16)
+    pieces = list(stored.pieces(4))
+    assert max(map(len, pieces)) == 4
+    np.testing.assert_array_equal(np.concatenate(pieces), Hashes().encode(LINES))
+    pieces[0] += 1  # its own memory
+    np.testing.assert_array_equal(next(stored.pieces(4)), Hashes().encode(LINES[:4]))
+    text = {} if name == "v.npy" else {"text": "22 rivers"}
+    assert stored.fields([22, 3])[22] == {**text, "id": "22"}
+    assert list(stored.fields([22, 3, 3])) == [3, 22]
+    if name == "v.npy":
+        assert stored.manifest is None
+    else:
+        assert stored.manifest is not None
+        assert (stored.manifest["rows"], stored.manifest["model"]) == (30, f"{Hashes.__module__}.Hashes")
+
+
+def unfinished(folder: Path) -> Path:
+    """Stopped after a shard."""
+
+    class Stops(Hashes):
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            if LINES[20] in sentences:
+                raise KeyboardInterrupt
+            return super().encode(sentences)
+
+    with pytest.raises(KeyboardInterrupt):
+        encode(Stops(), folder / "rows.csv", folder / "u", text="text", shard=11)
+    return folder / "u"
+
+
+def without_a_shard(folder: Path) -> Path:
+    output = encode(Hashes(), folder / "rows.csv", folder / "w", text="text", shard=11)
+    (output / "part-00001.parquet").unlink()
+    return output
+
+
+def written(folder: Path, name: str, content: bytes) -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+def array(folder: Path, values: np.ndarray) -> Path:
+    np.save(folder / "a.npy", values)
+    return folder / "a.npy"
+
+
+def parquet(folder: Path, columns: dict[str, pa.Array], about: dict[str, str] | None = None) -> Path:
+    pq.write_table(pa.table(columns).replace_schema_metadata(about), folder / "p.parquet")
+    return folder / "p.parquet"
+
+
+def other_kept_rows(folder: Path) -> Path:
+    output = encode(Hashes(), folder / "rows.csv", folder / "k.npy", text="text", keep="id")
+    pq.write_table(pa.table({"id": ["1"]}), folder / "k.kept.parquet")
+    return output
+
+
+REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "nothing": (lambda f: f / "no", "no does not exist: give what isotrope encode wrote"),
+    "other folder": (lambda f: f, r"has no _manifest\.json: give what"),
+    "unfinished": (unfinished, "u is not finished: give the command isotrope encode again"),
+    "lacks a shard": (without_a_shard, r"w cannot be read \(it has 19 of 30 rows\): encode the texts again"),
+    "cut Parquet": (lambda f: written(f, "c.parquet", b"PAR1 no"), r"c\.parquet cannot be read .*: encode the texts"),
+    "cut array": (lambda f: written(f, "c.npy", b"\x93NUMPY"), r"c\.npy cannot be read"),
+    "objects": (lambda f: array(f, np.array([[{}]])), r"a\.npy cannot be read"),
+    "one row": (lambda f: array(f, np.ones(4, np.float32)), r"float32 numbers of shape \(4,\), not"),
+    "no vectors": (lambda f: parquet(f, {"text": pa.array(["a"])}), "p.parquet cannot be read .*embedding"),
+    "kept rows": (other_kept_rows, r"k\.kept\.parquet has 1 rows, and this array 30"),
+}
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(tmp_path: Path, case: str) -> None:
+    make, problem = REFUSED[case]
+    path = make(tmp_path)
+    with pytest.raises(UserError, match=problem):
+        Stored(path)

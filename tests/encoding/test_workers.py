@@ -16,9 +16,8 @@ import torch
 
 from conftest import build_bert
 from isotrope.encoder import load
-from isotrope.encoder.checksum import model_checksum
 from isotrope.encoding.encode import encode
-from isotrope.encoding.tasks import ShardTask, WorkerModel, by_processes
+from isotrope.encoding.tasks import ShardTask, WorkerModel, by_processes, encoder_checksum
 from isotrope.errors import UserError
 from small_shards import contents, lines
 
@@ -138,7 +137,7 @@ class Deadly(ShardTask):
 
 @pytest.mark.slow
 def test_the_third_death_in_a_row_ends_the_command(tiny_model: Path) -> None:
-    model = WorkerModel(str(tiny_model), (), model_checksum(load(tiny_model)), 1)
+    model = WorkerModel(str(tiny_model), (), encoder_checksum(load(tiny_model)), 1)
     with pytest.raises(UserError, match="workers were killed 3 times"):
         list(by_processes(Deadly("", "", 1, 1), model, 1, [0], lambda done: None))
 

@@ -26,8 +26,8 @@ from isotrope.evaluation.document_tasks import (
 )
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
-from isotrope.text.document_rows import Document
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document
+from isotrope.text.split import words_of
 
 NAMES = [TITLE, HALVES_OF_SHORT, SCATTERED, NEIGHBOURS]
 LONG = [text for text in sentences(700, seed=9) if len(text.split()) >= 12]

@@ -21,7 +21,7 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.opened import open as text_open
 from library import write_library
 

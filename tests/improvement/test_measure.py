@@ -20,7 +20,7 @@ from isotrope.improvement.measure import (
     write_scores,
 )
 from isotrope.improvement.steps import HYBRIDS, POST_STEPS, Basis, fitted_step
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
 
 

@@ -24,9 +24,9 @@ from isotrope.errors import Stopped, UserError
 from isotrope.preset.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
 from isotrope.preset.outside import OutsideLoss, build_outside, cited_by_loss, outside_class
 from isotrope.preset.preset import read_preset
-from isotrope.text.batches import trainer_batches
 from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import derive
+from isotrope.text.sample import PermutedBatches
 from isotrope.training.train import Run
 from isotrope.training.trainer import WEIGHTS, ObjectiveState
 from small_runs import small_run
@@ -213,7 +213,7 @@ def test_a_run_takes_the_steps_of_the_library_s_own_trainer(tiny_model: Path, tm
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(tmp_path / "theirs"), num_train_epochs=1, per_device_train_batch_size=16, learning_rate=1e-3,
         warmup_steps=0.05, seed=0, save_strategy="no", report_to="none", dataloader_drop_last=True, use_cpu=True,
-        disable_tqdm=True, batch_sampler=trainer_batches,
+        disable_tqdm=True, batch_sampler=PermutedBatches,
     )  # fmt: skip
     SentenceTransformerTrainer(
         model=student, args=arguments, train_dataset=columns, loss=theirs, callbacks=[Seed()]

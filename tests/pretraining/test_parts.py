@@ -78,12 +78,12 @@ def counted_naively(ids, window: int, vocabulary: int) -> np.ndarray:
 @pytest.mark.parametrize("window", [1, 5])
 def test_cooccurrences_are_counted_as_a_double_loop_counts_them(monkeypatch, window, at_a_time):
     monkeypatch.setattr("isotrope.pretraining.vectors.TOKENS_AT_A_TIME", at_a_time)
-    assert np.array_equal(cooccurrence(STREAM, 2, 5, 10, window).toarray(), counted_naively(STREAM, window, 10))
+    assert np.array_equal(cooccurrence(STREAM, 10, window).toarray(), counted_naively(STREAM, window, 10))
 
 
 def test_ppmi_is_the_positive_log_ratio_with_smoothed_contexts():
     counts = counted_naively(STREAM, 2, 10)
-    found = ppmi(cooccurrence(STREAM, 2, 5, 10, 2)).toarray()
+    found = ppmi(cooccurrence(STREAM, 10, 2)).toarray()
     total, row = counts.sum(), counts.sum(1)
     for a in range(10):
         for b in range(10):
@@ -95,7 +95,7 @@ def test_ppmi_is_the_positive_log_ratio_with_smoothed_contexts():
 
 
 def test_vectors_are_the_truncated_singular_vectors_scaled_by_root_values():
-    matrix = ppmi(cooccurrence(STREAM, 2, 5, 10, 2))
+    matrix = ppmi(cooccurrence(STREAM, 10, 2))
     left, values, _ = np.linalg.svd(matrix.toarray())
     expected = left[:, :3] * np.sqrt(values[:3])
     found = factorise(matrix, 3, seed=0)
@@ -104,16 +104,16 @@ def test_vectors_are_the_truncated_singular_vectors_scaled_by_root_values():
 
 def test_warm_embeddings_keep_cold_rows_for_tokens_without_a_vector():
     cold = np.full((12, 3), 7.0, dtype=np.float32)
-    warm = warm_embeddings(STREAM, cold, 2, 5, 2, scale=0.06, seed=0)
+    warm = warm_embeddings(STREAM, cold, 2, scale=0.06, seed=0)
     assert (warm[[0, 1, 2, 3, 4, 10, 11]] == 7.0).all()
     assert np.sqrt(np.mean(warm[5:10] ** 2)) == pytest.approx(0.06, rel=1e-5)
 
 
 def test_hiding_is_a_pure_function_of_seed_and_place_with_a_fixed_count():
     ids = np.array([2, *range(5, 45), 3, 2, *range(45, 64)])
-    one, labels = hide(ids, TOY, 5, 120, seed=1, place=9)
-    again, _ = hide(ids, TOY, 5, 120, seed=1, place=9)
-    other, _ = hide(ids, TOY, 5, 120, seed=1, place=10)
+    one, labels = hide(ids, TOY, 120, seed=1, place=9)
+    again, _ = hide(ids, TOY, 120, seed=1, place=9)
+    other, _ = hide(ids, TOY, 120, seed=1, place=10)
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
     assert (labels != -100).sum() == round(0.3 * len(ids))
@@ -124,7 +124,7 @@ def test_hiding_is_a_pure_function_of_seed_and_place_with_a_fixed_count():
 
 def test_of_the_chosen_tokens_the_recipe_s_parts_are_masked_and_random():
     ids = np.random.default_rng(0).integers(5, 120, 20_000)
-    shown, labels = hide(ids, TOY, 5, 120, seed=0, place=0)
+    shown, labels = hide(ids, TOY, 120, seed=0, place=0)
     chosen = labels != -100
     as_mask, kept = (shown[chosen] == 4).mean(), (shown[chosen] == ids[chosen]).mean()
     assert as_mask == pytest.approx(0.9, abs=0.02)
@@ -145,7 +145,7 @@ def test_a_sentence_in_a_block_is_encoded_as_if_it_stood_alone(tokenizer, attent
     model = build_model(TOY, tokenizer, seed=0, attention=attention).eval()
     alone = [tokenizer(text)["input_ids"] for text in ("the cat sees a dog .", "a red bird .", "the")]
     block = np.array([id for ids in alone for id in ids], dtype=np.uint16)
-    batch = MaskingCollator(TOY, len(tokenizer), 2, 5, seed=0, attention=attention)([{"ids": block, "place": 0}])
+    batch = MaskingCollator(TOY, len(tokenizer), seed=0, attention=attention)([{"ids": block, "place": 0}])
     with torch.no_grad():
         mask = batch["attention_mask"]
         packed = model.model(input_ids=torch.tensor(block.astype(int))[None], attention_mask=mask).last_hidden_state[0]

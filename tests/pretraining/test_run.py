@@ -27,7 +27,7 @@ from toy import TOY, curve, run_toy, same, weights
 
 
 def sealed(output: Path) -> list[Path]:
-    return list(output.glob("checkpoints/checkpoint-*/complete.json"))
+    return list(output.glob("checkpoints/checkpoint-*/contents.json"))
 
 
 def test_a_run_killed_at_any_moment_ends_with_the_same_weights(corpus, finished, tmp_path):

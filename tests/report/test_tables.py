@@ -76,23 +76,6 @@ def test_the_seven_sts_tasks_fit_into_80_columns() -> None:
     assert "isotrope/tiny@cls" in console.file.getvalue()
 
 
-def test_long_names_and_paths_break_behind_a_sign_in_a_narrow_terminal() -> None:
-    out = io.StringIO()
-    console = plain_console(file=out, width=80)
-    console._force_terminal = True
-    names = ["sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2", "/home/user/projects/search/run/model"]
-    header = ["model", "STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
-    print_table(Table("sts", header, [[name, *["51.23"] * 8] for name in names]), console)
-    lines = [line.split("51.23")[0].strip() for line in out.getvalue().splitlines()]
-    assert max(map(len, out.getvalue().splitlines())) <= 80
-    for name in names:
-        first = next(place for place, line in enumerate(lines) if line and name.startswith(line))
-        shown = [lines[first]]
-        while "".join(shown) != name:
-            assert shown[-1][-1] in "-/"
-            shown.append(lines[first + len(shown)])
-
-
 ONE = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712, "verdict": "x"}
 
 

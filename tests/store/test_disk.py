@@ -46,8 +46,8 @@ def test_a_missing_right_elsewhere_is_not_put_down_to_the_folder(tmp_path: Path)
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
-    for path, why in {"a": "is a file", "a/b": "cannot be written to", "link": "cannot be written to"}.items():
-        with pytest.raises(UserError, match=f"{path} {why}"), writing(tmp_path / path):
+    for path in ("a", "a/b", "link"):
+        with pytest.raises(UserError, match=f"{path} cannot be written to"), writing(tmp_path / path):
             raise AssertionError
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "link"]
 

@@ -83,12 +83,6 @@ def test_restart_begins_anew(tmp_path: Path) -> None:
         assert not (anew.folder / "model").exists()
 
 
-def test_a_job_that_did_not_begin_leaves_nothing(tmp_path: Path) -> None:
-    with job(tmp_path / "run").held():
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_belongs_to_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     for restart in (False, True):

@@ -14,7 +14,6 @@ from isotrope.errors import Stopped, UserError
 from isotrope.store.mark import put_mark
 from isotrope.study import Study, study
 from isotrope.study.cell import Cell
-from isotrope.study.execute import Board
 from isotrope.study.spec import read_study
 from studies import measured, numbers, planned, quiet, spec_of, write_study
 
@@ -42,8 +41,10 @@ def test_a_failing_cell_is_reported_and_the_others_go_on(write: Write, tmp_path:
     assert "a model that it needs failed" in done.failed.values()
     text = done.pages[0].read_text()
     assert "Not finished" in text
-    assert done.record["rows"][0]["scores"]
-    assert "broken, seed 0 failed" in said.export_text()
+    (scores,) = done.record["rows"][0]["scores"].values()
+    shown = said.export_text()
+    assert "broken, seed 0 failed" in shown
+    assert f"good, seed 0: Avg. {scores['Avg.']:.2f} (" in shown
 
 
 def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,7 @@ def test_a_stopped_study_shows_what_is_finished(write: Write, tmp_path: Path, mo
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Board, "finished", stop)
+    monkeypatch.setattr("isotrope.study.execute._finished", stop)
     with pytest.raises(Stopped, match=r"table\.md shows them"):
         study(write(f"{RAW}{RAW.replace('raw', 'cls')}{CLS}"), output=tmp_path / "out", console=quiet())
     record = json.loads((tmp_path / "out" / "study.json").read_text())
@@ -158,32 +159,3 @@ def test_a_damaged_record_or_a_damaged_file_beside_it_counts_as_missing(cell: Ce
     (cell.folder / name).write_text(text)
     assert cell.record() is None
     assert cell.damaged
-
-
-def test_progress_shows_rows_seeds_and_means(corpus_file: Path, tmp_path: Path) -> None:
-    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 4\n[rows.A]\n"), tmp_path)
-    *_, last = measured(made, lambda cell: {"Avg.": 50.0 + cell.seed}).cells.values()
-    (last.folder / "result.json").unlink()
-    shown = Console(width=120, record=True, file=io.StringIO())
-    shown.print(Board(made, 2, shown))
-    text = shown.export_text()
-    for said in ("3 of 4", "51.00", "1 of 4 cells left"):
-        assert said in text
-
-
-def test_what_is_left_is_said_with_each_cell(corpus_file: Path, tmp_path: Path) -> None:
-    made = planned(spec_of(tmp_path, corpus_file, "[run]\nseeds = 2\n[rows.A]\n[rows.B]\npreset = 'dclr'\n"), tmp_path)
-    said = Console(record=True, width=200, file=io.StringIO())
-    board = Board(made, 1, said)
-    first, second, *_ = made.cells.values()
-    board.started(first)
-    measured(made, lambda _: {"Avg.": 50.0})
-    record = first.record()
-    assert record is not None
-    board.finished(first, record)
-    board.started(second)
-    board.failed(second, "no memory")
-    lines = said.export_text().splitlines()
-    assert lines[0].startswith(f"{first.label}, seed 0: Avg. 50.00 (0 s); {len(made.cells) - 1} of {len(made.cells)}")
-    assert lines[1] == f"{second.label}, seed {second.seed} failed: no memory"
-    assert board.lost == {second.key: "no memory"}

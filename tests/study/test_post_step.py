@@ -21,7 +21,7 @@ from isotrope.study.plan import StudyPlan
 from isotrope.study.post_step import fresh, with_post_step
 from isotrope.study.run_cell import reading, run_cell
 from isotrope.study.spec import read_study
-from isotrope.text.batches import PermutedBatches
+from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import dev_pairs, judges
 from studies import planned, quiet, write_study
 
@@ -38,7 +38,7 @@ def judging(pairs_file: Path) -> Any:
 def fitted(step: Any, corpus_file: Path) -> Any:
     """The step, fitted on the sentences that a training of seed 0 visits."""
     opened = isotrope.text.open(corpus_file).texts()
-    rows = PermutedBatches(len(opened), 16, 0, limit=96).rows(0, 96)
+    rows = RowOrder(len(opened), 96, seed=0).rows(0, 96)
     return step.fit(opened.dataset[rows.tolist()]["text"])
 
 

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-from isotrope.errors import UserError
 from isotrope.study.rows import expand_rows
 from isotrope.study.spec import read_study
 from studies import planned, spec_of
@@ -53,11 +50,6 @@ scale = ["train.eval_steps", "train.save_steps"]
     assert [t["eval_steps"] for t in train.values()] == [250, 125, 82, 40, 5, 2, 2, 1, 250]
     assert [t["save_steps"] for t in train.values()] == [500] * 4 + [500, 250, 165, 80, 500]
     assert made.rows["D, sentences = 1"] == made.rows["plain"]
-    for key in ("train.learning_rate", "train.no", "terms.infonce"):
-        with pytest.raises(
-            UserError, match=r"scale = .* has no whole number there: name a key such as train\.eval_steps"
-        ):
-            planned(spec_of(tmp_path, corpus_file, f'[rows.D]\nscale = "{key}"\n'), tmp_path)
 
 
 def test_few_sentences_of_figure_5_are_evaluated(corpus_file: Path, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ import pytest
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.labels import read_pairs
 from isotrope.preset.preset import read_preset
-from isotrope.store.lock import alone
-from isotrope.store.mark import claim
 from isotrope.study.search import search_settings, trials_of
 from isotrope.study.spec import Range, read_study, with_tuned
 from isotrope.training.pairs import dev_pairs, judges
@@ -54,23 +52,6 @@ def test_a_search_gives_every_row_its_trials_and_goes_on(
     _, kept = judges(None, dev_pairs([str(pairs_file)], None), None)
     (chosen,) = (tmp_path / "out" / "select").iterdir()
     assert read_pairs(chosen).first == kept[chosen.stem].first
-
-
-def test_a_second_search_and_a_foreign_folder_are_refused(
-    tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path
-) -> None:
-    rows = "[rows.A]\n[search]\ntrials = 1\n[search.keys]\n'train.warmup' = [0.0, 0.1]\n"
-    file = write_study(tmp_path, tiny_model, corpus_file, pairs_file, rows)
-    output = tmp_path / "out"
-    claim(output, "study")
-    with alone(output), pytest.raises(UserError, match="in use by another process"):
-        search_settings(file, output=output, console=quiet())
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    (foreign / "mine.txt").touch()
-    with pytest.raises(UserError, match="holds no study"):
-        search_settings(file, output=foreign, console=quiet())
-    assert [path.name for path in foreign.iterdir()] == ["mine.txt"]
 
 
 def test_trials_are_drawn_by_the_seed_and_more_of_them_begin_with_the_same() -> None:

@@ -29,6 +29,7 @@ BAD = {
     'title = "t"\n[rows.a]\n[run.suites]\nretrieval = {max_length = 2}': "max_length = 2 is not possible",
     'title = "t"\n[rows.a]\npreset = "rankcse-listnet"\n[teachers.simcse]\npreset = "rankcse-listnet"': "needs itself",
     'title = "t': "not valid TOML",
+    'title = "t"\n[rows.a]\nscale = "train.learning_rate"': "'train.learning_rate' is not possible",
     'title = "t"\n[rows.a]\ntrain = false\nsweep = {"train.epochs" = [1]}': "rows.a.sweep has no effect",
     'title = "t"\n[rows.a]\ntrain = false\nsentences = 9': "rows.a.sentences has no effect",
     'title = "t"\n[rows.a]\ntrain = false\nthen = "whitening"\nsweep = {"train.epochs" = [1]}': "a.sweep has no effect",

@@ -10,7 +10,7 @@ from corpora import write
 from isotrope import load
 from isotrope.text import coverage as coverage_module
 from isotrope.text.corpus import Texts
-from isotrope.text.coverage import Coverage, coverage, unknown_warning
+from isotrope.text.coverage import coverage, unknown_warning
 from isotrope.text.sample import Sample
 
 
@@ -19,10 +19,10 @@ def model(tiny_model: Path) -> SentenceTransformer:
     return load(str(tiny_model))
 
 
-def look(model: SentenceTransformer, corpus: Texts, limit: int, prompt: str = "") -> Coverage:
-    found = coverage(model, prompt, Sample(corpus, None, 0), limit)
-    assert found is not None
-    return found
+def look(
+    model: SentenceTransformer, corpus: Texts, limit: int, prompt: str = "", longest: int = 512, split: bool = True
+) -> list[str]:
+    return coverage(model, prompt, Sample(corpus, None, 0), limit, longest=longest, split=split)
 
 
 def test_cut_texts_and_what_is_read_of_them(
@@ -30,21 +30,15 @@ def test_cut_texts_and_what_is_read_of_them(
 ) -> None:
     """Letters are tokens of this tokenizer; [CLS] and [SEP] count, since they take room too."""
     opened = corpus(write(tmp_path / "c.txt", "a b c\nd e f g\nx" + " y" * 17 + "\n"))  # 5, 6 and 20 tokens
-    found = look(model, opened, 10)
-    assert sorted(found.lengths) == [5, 6, 20]
-    assert found.read == pytest.approx(21 / 31)
-    assert found.enough == 20
-    assert str(found) == "1 of 3 texts are longer than 10 tokens; 68 % of the text is read"
-    assert str(look(model, opened, 20)) == "0 of 3 texts are longer than 20 tokens; 100 % of the text is read"
-    assert sorted(look(model, opened, 10, prompt="p q ").lengths) == [7, 8, 22], "a prompt takes room"
-
-
-def test_columns_of_positives_are_cut_too(
-    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer
-) -> None:
-    opened = corpus(write(tmp_path / "c.csv", "a,b\na b,c d e\nf g,h i j\n"), text="a", positive="b")
-    assert sorted(look(model, opened, 10).lengths) == [4, 4, 5, 5]
-    assert look(model, opened, 10).whole
+    said, warning = look(model, opened, 10)
+    assert said == "1 of 3 texts are longer than 10 tokens; 68 % of the text is read", "21 of 31"
+    assert warning.endswith("cut off: add --split sentences, or read more with --set train.max_length=20")
+    assert look(model, opened, 10, longest=10, split=False)[1].endswith("cut off: give shorter texts")
+    assert look(model, opened, 20) == ["0 of 3 texts are longer than 20 tokens; 100 % of the text is read"]
+    prompted = look(model, opened, 10, "p q ")[0]
+    assert prompted.endswith("68 % of the text is read"), "a prompt takes room: 7, 8 and 22 tokens"
+    pairs = corpus(write(tmp_path / "c.csv", "a,b\na b,c d e\nf g,h i j\n"), text="a", positive="b")  # 4, 4, 5 and 5
+    assert look(model, pairs, 4)[0] == "2 of 4 texts are longer than 4 tokens; 89 % of the text is read"
 
 
 def test_of_many_or_long_texts_a_part_is_looked_at(
@@ -53,11 +47,9 @@ def test_of_many_or_long_texts_a_part_is_looked_at(
     opened = corpus(write(tmp_path / "c.txt", "".join(f"a {'b ' * i}\n" for i in range(1, 60))))
     monkeypatch.setattr(coverage_module, "_ROWS", 10)
     monkeypatch.setattr(coverage_module, "LOOKED_AT", 20)
-    found = look(model, opened, 32)
-    assert len(found.lengths) == 20
-    assert "of 20 texts looked at are longer" in str(found)
+    assert "of 20 texts looked at are longer" in look(model, opened, 32)[0]
     monkeypatch.setattr(coverage_module, "_CHARACTERS", 100)
-    assert len(look(model, opened, 32).lengths) == 10, "the part in which the limit was met"
+    assert "of 10 texts looked at" in look(model, opened, 32)[0], "the part in which the limit was met"
 
 
 ENGLISH = "Machine learning turns sentences into vectors, and similar sentences are near each other."

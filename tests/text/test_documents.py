@@ -1,153 +1,206 @@
-"""Markdown and HTML as documents: their text without markup, and what is left out."""
+"""Documents: which ones files hold, their titles and paragraphs; duplicates, the split, and what users do wrong."""
 
-import gzip
-from collections.abc import Callable
+import json
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from fsspec import AbstractFileSystem
 
-import isotrope.text as text
-from corpora import texts, write
+from corpora import COMPRESS, write
 from isotrope.errors import UserError
-from isotrope.text import documents
-from isotrope.text.corpus import Texts
-from isotrope.text.documents import document_blocks, read_page
-from isotrope.text.files import find_sources, passed_over
-
-MARKDOWN = """---
-title: A page
-tags: [a, b]
----
-# The *heading*
-
-A **first** paragraph, with a [link](https://x.org "title") and `code`,
-over two lines. ![a picture](p.png)
-
-<!-- a comment -->
-- an item
-- another: <https://example.org>
-
-```python
-left_out = True
-```
-
-    left out too
-
-`left out`
-
-| name | what |
-|---|---|
-| a | an apple |
-
-> A quotation<br>of two <b>lines</b>.
-
-<div align="center"><p>Inside HTML</p></div>
-"""
-HTML = """<!doctype html><html><head><title>Left out</title><style>p {}</style></head><body>
-<nav><a href="/">Home</a></nav><h1>The heading</h1>
-<p>A <b>bo</b>ld paragraph &amp; more<br>text.<p>A second.
-<ul><li>one<li>two<ul><li>inner</ul></ul><pre>left out</pre>
-<table><tr><th>name<th>what<tr><td>a<td>an apple</table>
-<script>left_out()</script><!-- left out --><form>left out<input></form>loose text<footer>left out</footer>
-"""
+from isotrope.text import pages
+from isotrope.text.cleaning import fold
+from isotrope.text.corpus import Document, Documents
+from isotrope.text.document_rows import document_rows
+from isotrope.text.files import find_sources
+from isotrope.text.opened import open as text_open
 
 
-def read(path: Path) -> list[tuple[int, str]]:
-    (source,) = find_sources([path])
-    return list(document_blocks(source))
+def opened(*paths: Path | str) -> Documents:
+    return text_open(list(paths)).documents()
 
 
-def test_markdown_gives_its_blocks_with_their_lines(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "a.md", MARKDOWN)) == [
-        (5, "The heading"),
-        (7, "A first paragraph, with a link and code, over two lines."),
-        (11, "an item"),
-        (12, "another:"),
-        (22, "name what"),
-        (24, "a an apple"),
-        (26, "A quotation of two lines."),
-        (28, "Inside HTML"),
-    ]
+def table(path: Path, *rows: dict[str, object]) -> Path:
+    return write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_html_gives_its_blocks_with_their_numbers(tmp_path: Path) -> None:
-    found = ["The heading", "A bold paragraph & more text.", "A second.", "one", "two", "inner", "name what"]
-    found += ["a an apple", "loose text"]
-    assert read(write(tmp_path / "a.html", HTML)) == list(enumerate(found, start=1))
+def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
+    found = document_rows(find_sources(paths), title, text, {})
+    folded = (fold(row) for _, row in found)
+    return [(title, paragraphs) for title, *paragraphs in folded if title or any(paragraphs)]
 
 
-@pytest.mark.parametrize("front", ["+++\ntitle = 'x'\n+++\n", "---\r\ntitle: x\r\n---\r\n"])
-def test_front_matter_of_every_kind_is_left_out(tmp_path: Path, front: str) -> None:
-    assert [text for _, text in read(write(tmp_path / "a.md", front + "Text.\n"))] == ["Text."]
+def how(*paths: Path) -> str:
+    said: dict[str, None] = {}
+    list(document_rows(find_sources(paths), None, None, said))
+    return "; ".join(said)
 
 
-def test_a_rule_at_the_beginning_is_no_front_matter(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.md", "---\nText here.\n\n---\nMore\n")
-    assert [text for _, text in read(path)] == ["Text here.", "More"]
+@pytest.mark.parametrize("compression", COMPRESS)
+def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: str) -> None:
+    pack = COMPRESS[compression]
+    lines = write(tmp_path / f"lines.txt{compression}", pack(b"\none\ntwo\nthree\n\n"))
+    assert read(lines) == [("", ["one"]), ("", ["two"]), ("", ["three"])]
+    assert how(lines) == "each line is a document"
+    blocks = write(tmp_path / f"blocks.txt{compression}", pack(b"\n\none\nmore\n \n\ntwo\n"))
+    assert read(blocks) == [("", ["one more"]), ("", ["two"])]
+    assert how(blocks) == "each block between blank lines is a document"
 
 
-def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
-    folder = tmp_path / "docs"
-    write(folder / "a.md", "# Head\n\nFirst one. Second one.\n")
-    write(folder / "deep/b.HTM", "<p>Third <i>one</i>.")
-    write(folder / "c.markdown.gz", gzip.compress(b"Fourth one.\n"))
-    write(folder / "empty.md", "")  # common: a page that a site's builder fills
-    for name in ("p.png", "q.PNG", "LICENSE", ".git/config", ".hidden.md"):
-        write(folder / name, "left out")
-    (folder / "linked").symlink_to(tmp_path, target_is_directory=True)
-    (folder / "gone.txt").symlink_to(tmp_path / "gone.txt")
-    opened = text.open(folder).texts()
-    assert texts(opened) == ["Head", "First one. Second one.", "Fourth one.", "Third one."]
-    skipped = {".png": 2, "no ending": 1, "hidden": 2, "linked folder": 1, "broken link": 1}
-    assert opened.report.skipped == passed_over([folder]) == skipped
-    assert str(opened.report).splitlines() == [
-        "4 texts read from 4 files, 4 kept, 0 dropped",
-        "  files not read: 2 .png, 1 broken link, 2 hidden, 1 linked folder, 1 no ending",
-    ]
-    assert len(corpus(folder, split="sentences")) == 5
-    (folder / "p.png").unlink()
-    assert text.open(folder).texts().report.skipped[".png"] == 1, "found again in the cache, counted anew"
+def test_a_place_is_where_a_document_begins(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "\none\nmore\n\n\ntwo\n")
+    places = [place for place, _ in document_rows(find_sources([path]), None, None, {})]
+    assert places == [f"{path}:2", f"{path}:6"]
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
-    """A page is decoded as a browser would; in Markdown such a block is counted as undecodable."""
-    latin2 = '<meta charset="iso-8859-2"><p>Łódź text'.encode("iso-8859-2")
-    assert read(write(tmp_path / "declared.html", latin2)) == [(1, "Łódź text")]
-    assert read(write(tmp_path / "silent.html", b"<p>Z\xfcrich has text")) == [(1, "Zürich has text")]
-    assert read(write(tmp_path / "odd.html", b"<meta charset=none><p>Z\xfcrich has text")) == [(1, "Zürich has text")]
-    write(tmp_path / "in/a.md", b"Z\xfcrich has text\n\nOne more\n\nAnother one\n")
-    assert corpus(tmp_path / "in").report.dropped["undecodable"] == 1
+def test_several_text_files_are_a_document_each(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "a.txt", "one\nmore\n\ntwo\n")
+    write(tmp_path / "d" / "b.txt", "three")
+    write(tmp_path / "d" / "c.txt", "")
+    assert read(tmp_path / "d") == [("", ["one more", "two"]), ("", ["three"])]
+    assert read(tmp_path / "d" / "a.txt", tmp_path / "d" / "b.txt") == [("", ["one more", "two"]), ("", ["three"])]
 
 
-def test_a_document_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "LONGEST_LINE", 100)
-    with pytest.raises(UserError, match=r"a.md is longer than 100 characters: cut it"):
-        read(write(tmp_path / "a.md", "a line\n" * 20))
+def test_a_folder_may_mix_formats(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "one\n\ntwo\n")
+    write(tmp_path / "b.md", "# B\n\nthree\n")
+    write(tmp_path / "c.html", "<title>C</title><p>four<p>five")
+    write(tmp_path / "d.jsonl", '{"text": "six"}\n')
+    assert read(tmp_path) == [("", ["one", "two"]), ("B", ["three"]), ("C", ["four", "five"]), ("", ["six"])]
+    assert how(tmp_path) == (
+        "each .txt file is a document, with blank lines between its paragraphs; each .md file is a document; "
+        "each .html file is a document; each row of a table is a document"
+    )
+
+
+def test_tables_of_each_format(tmp_path: Path) -> None:
+    rows = [("A", "one\n\ntwo"), ("", "three")]
+    expected = [("A", ["one", "two"]), ("", ["three"])]
+    jsonl = "".join(json.dumps({"_id": 1, "title": t, "text": x}) + "\n" for t, x in rows)
+    assert read(write(tmp_path / "a.jsonl", jsonl + "\n")) == expected, "a blank line is nothing"
+    csv = 'text,title\n"one\n\ntwo",A\nthree,\n'
+    assert read(write(tmp_path / "a.csv", csv)) == expected
+    assert read(write(tmp_path / "a.tsv", "title\ttext\nA\tone\n\tthree\n")) == [("A", ["one"]), ("", ["three"])]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"title": ["A", None], "paragraphs": [["one", "two"], ["three"]]}), path)
+    assert read(path) == expected
+
+
+def test_columns_are_found_or_named(tmp_path: Path) -> None:
+    row = {"title": "T", "name": "N", "text": "x", "paragraphs": ["p", None, "q"], "body": "b"}
+    path = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
+    assert read(path) == [("T", ["x"])]
+    assert read(path, text="paragraphs") == [("T", ["p", "q"])]
+    assert read(path, title="name", text="body") == [("N", ["b"])]
+    assert read(path, text="title") == [("", ["T"])], "one column is not read as both"
+    only = write(tmp_path / "b.jsonl", json.dumps({"id": "1", "paragraphs": ["p"]}) + "\n")
+    assert read(only) == [("", ["p"])]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "title", "paragraphs"),
+    ("content", "options", "expected"),
     [
-        ("a.md", "intro\n\n## First\n\ntext\n\n# Second\n", "First", ["intro", "text", "Second"]),
-        ("a.md", "# `code`\n\ntext\n\n## `more`\n\nend", "code", ["text", "end"]),
-        ("a.md", '---\ntitle: "Of  the page"\n---\n## Part\n\ntext', "Of the page", ["Part", "text"]),
-        ("a.md", "---\ntitle: Same\n---\n# Same\n\ntext", "Same", ["text"]),
-        ("a.md", "+++\ntitle = 'T'\n+++\ntext", "T", ["text"]),
-        ("a.md", '<h1 align="center">Logo</h1>\n\ntext\n', "Logo", ["text"]),
-        ("a.md", "text alone", "", ["text alone"]),
-        ("a.md", "", "", []),
-        ("a.html", "<title>Head</title><p>text<h2>A <b>part</b></h2><p>end", "A part", ["text", "end"]),
-        ("a.html", "<title> Head\n of it</title><p>text", "Head of it", ["text"]),
-        ("a.html", "<p>text", "", ["text"]),
+        ('{"a": "x"}', {}, "has no single text column (columns: a)"),
+        ('{"text": "x"}', {"title": "head"}, "has no column 'head' (columns: text)"),
+        ('{"text": 5}', {}, ":1: the text holds int, not a string"),
+        ('{"text": ["a", 5]}', {}, ":1: the text holds int, not a string"),
+        ('{"text": "x", "title": 5}', {}, ":1: the title holds int, not a string"),
+        ('{"text": "x", "title": "A"}\n{"text": "y"}', {}, ":2 is not as the first object: 'title' is missing"),
     ],
 )
-def test_a_page_has_a_title(tmp_path: Path, name: str, content: str, title: str, paragraphs: list[str]) -> None:
-    (source,) = find_sources([write(tmp_path / name, content)])
-    assert read_page(source) == (title, paragraphs)
+def test_a_wrong_table_is_one_clear_line(tmp_path: Path, content: str, options: dict[str, str], expected: str) -> None:
+    path = write(tmp_path / "a.jsonl", content)
+    with pytest.raises(UserError) as caught:
+        read(path, **options)
+    assert caught.value.problem.startswith(str(path))
+    assert expected in caught.value.problem
 
 
-def test_text_after_lists_nested_deep_stays(tmp_path: Path) -> None:
-    nested = "".join(f"{'  ' * level}- point {level} of the list\n" for level in range(30))
-    (source,) = find_sources([write(tmp_path / "a.md", f"{nested}\nThe text after it.\n")])
-    found = [text for _, text in document_blocks(source)]
-    assert found == [*(f"point {level} of the list" for level in range(30)), "The text after it."]
+def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "LONGEST_LINE", 100)
+    path = write(tmp_path / "a.txt", "one\n\n" + "words and words\n" * 9)
+    with pytest.raises(UserError, match=r"a.txt:3 is longer than 100 characters"):
+        read(path)
+
+
+def test_titles_and_paragraphs_are_kept_apart(tmp_path: Path) -> None:
+    documents = opened(
+        table(tmp_path / "a.jsonl", {"title": " A\n B", "text": "one  x\n\ntwo\n"}, {"title": "", "text": "three"})
+    )
+    assert list(documents.each()) == [Document("A B", ["one x", "two"]), Document("", ["three"])]
+    assert documents.texts() == ["A B one x two", "three"]
+    assert documents.texts(np.array([1, 0, 1])) == ["three", "A B one x two", "three"]
+
+
+def test_one_line_says_what_was_read_and_dropped(tmp_path: Path) -> None:
+    rows = [{"title": t, "text": x} for t, x in [("A", "one"), ("A", " one "), ("B", "one"), ("", " "), ("", "two")]]
+    write(tmp_path / "d" / "left.pdf", "x")
+    said = str(opened(table(tmp_path / "d" / "a.jsonl", *rows).parent).report).splitlines()
+    assert said[0] == "5 documents read from 1 file, 3 kept, 2 dropped"
+    assert [" ".join(line.split()[:2]) for line in said[1:3]] == ["blank 1", "duplicate 1"]
+    assert "a.jsonl:2 'A | one'" in said[2]
+    assert said[3:] == ["  files not read: 1 .pdf", "  each row of a table is a document; 2 have a title"]
+
+
+def test_a_document_that_is_not_unicode_is_dropped(tmp_path: Path) -> None:
+    write(tmp_path / "d" / "a.txt", "good text " * 9)
+    write(tmp_path / "d" / "b.txt", "more text " * 9)
+    path = write(tmp_path / "d" / "c.txt", b"and more " * 9 + b"Z\xfcrich")
+    report = opened(tmp_path / "d").report
+    assert report.dropped["undecodable"] == 1
+    assert " ".join(str(report).splitlines()[1].split()) == (
+        rf"not UTF-8 text 1 first: {path} 'e and more and more and more Z\xfcrich'"
+    ), "file and byte"
+
+
+def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
+    documents = opened(table(tmp_path / "a.jsonl", *({"text": f"document {i}"} for i in range(50))))
+    train, held = documents.split(10, seed=3)
+    assert sorted([*train, *held]) == list(range(50))
+    assert len(held) == 10
+    assert (np.diff(train) > 0).all()
+    assert (np.diff(held) > 0).all()
+    again, other = documents.split(10, seed=3)[1], documents.split(10, seed=4)[1]
+    assert (held == again).all()
+    assert not (held == other).all()
+    assert set(documents.split(5, seed=3)[1]) < set(held), "more held out: the same and others"
+    assert len(documents.split(0, seed=3)[1]) == 0
+    for count in (-1, 49, 50):
+        with pytest.raises(UserError, match=f"{count} of 50 documents cannot be held out"):
+            documents.split(count, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        (
+            "a.jsonl",
+            '{"text": "one"}\n',
+            "a single document is left (1 document read, dropped: none; each row of",
+        ),
+        ("a.jsonl", '{"text": "x"}\n' * 99, "a single document is left (99 documents read, dropped: 98 duplicate"),
+        ("a.txt", "one line\n", "each line is a document"),
+        ("a.jsonl", '{"text": ""}\n{"text": null}\n', "no document is left (2 documents read"),
+        ("a.txt", "", "no document is left (0 documents read"),
+    ],
+)
+def test_too_few_documents_are_one_clear_line(tmp_path: Path, name: str, content: str, problem: str) -> None:
+    with pytest.raises(UserError) as caught:
+        opened(write(tmp_path / name, content))
+    assert problem in caught.value.problem
+
+
+def test_documents_behind_a_url_are_those_of_this_machine(
+    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
+    files = {"a.md": "# One\n\ntwo three\n", "b.txt": "four\n\nfive\n", "empty.txt": "", "c.html": "<h1>Six</h1>"}
+    for name, content in files.items():
+        write(tmp_path / "in" / name, content)
+        memory.pipe_file(f"/in/{name}", content.encode())
+    here, there = opened(tmp_path / "in"), opened("memory://in")
+    assert (there.key, list(there.each())) == (here.key, list(here.each()))
+    assert opened("memory://in/b.txt").texts() == opened(tmp_path / "in/b.txt").texts() == ["four", "five"]

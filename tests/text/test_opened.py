@@ -11,6 +11,7 @@ import pytest
 import isotrope.text as text
 from datasets import Dataset
 from isotrope.errors import UserError
+from isotrope.text.corpus import Document
 from isotrope.text.files import TextFile
 
 LINES = ["The first line is here.", "A second one follows it.", "The third ends the text."]
@@ -38,9 +39,9 @@ def test_documents_with_titles_are_the_same_from_all(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps({"title": t, "body": b}) + "\n" for t, b in zip(TITLES, LINES, strict=True)))
     for source in (path, pandas.DataFrame(columns), Dataset.from_dict(columns)):
         found = text.open(source, text="body").documents()
-        assert (found.titles(), found.paragraphs()) == (TITLES, [[line] for line in LINES])
+        assert list(found.each()) == [Document(title, [line]) for title, line in zip(TITLES, LINES, strict=True)]
         swapped = text.open(source, text="title", title="body").documents()
-        assert swapped.titles() == LINES
+        assert [document.title for document in swapped.each()] == LINES
 
 
 def test_it_is_read_once_and_an_opened_text_is_passed_on(tmp_path: Path) -> None:
@@ -85,14 +86,8 @@ def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.Mo
 def test_its_name_says_what_it_is(tmp_path: Path) -> None:
     names = [text.open(source).name for source in sources(tmp_path).values()]
     path = str(tmp_path / "lines.txt")
-    assert names == [
-        path,
-        path,
-        "a list of 3 texts",
-        "a Series of 3 rows",
-        "a DataFrame of 3 rows",
-        "a Dataset of 3 rows",
-    ]
+    rows = [f"a {kind} of 3 rows" for kind in ("Series", "DataFrame", "Dataset")]
+    assert names == [path, path, "a list of 3 texts", *rows]
 
 
 def test_a_text_with_line_ends_stays_one_row_and_what_is_no_unicode_is_counted() -> None:

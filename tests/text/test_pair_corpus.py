@@ -9,10 +9,11 @@ import pytest
 
 from corpora import write
 from isotrope.errors import UserError
-from isotrope.text.collection import Documents
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document, Documents
 from isotrope.text.opened import open as text_open
-from isotrope.text.pair_corpus import TextPair, open_pairs, pairs_key
+from isotrope.text.pair_corpus import PairMaker, TextPair, open_pairs
+from isotrope.text.pairs.passages import Passages
+from isotrope.text.pairs.spans import Spans
 from isotrope.text.sample import Sample
 
 
@@ -60,7 +61,6 @@ def test_pairs_are_found_again_and_change_with_all_that_decides_them(tmp_path: P
     made = sorted(cache.glob("*/*.arrow"))
     assert open_pairs(found, Numbered(), cache=cache).dataset["positive"][:] == first.dataset["positive"][:]
     assert sorted(cache.glob("*/*.arrow")) == made
-    assert first.key == pairs_key(found.key, Numbered())
     others = [
         open_pairs(found, Numbered("x"), cache=cache),
         open_pairs(found, Numbered(), cache=cache, seed=1),
@@ -77,3 +77,23 @@ def test_too_few_pairs_are_one_clear_line(tmp_path: Path, counts: tuple[int, ...
         open_pairs(documents(tmp_path, *counts), Numbered(), cache=tmp_path / "pairs")
     with pytest.raises(UserError, match="documents cannot be held out"):
         open_pairs(documents(tmp_path, *counts), Numbered(), cache=tmp_path / "pairs", held_out=5)
+
+
+@pytest.mark.parametrize(
+    ("maker", "columns", "said"),
+    [
+        (Passages(), ("text",), "  6 texts drawn from 2 of 2 documents"),
+        (Spans(8, 40), ("text", "positive", "positive_1"), "  6 pairs drawn from 2 of 2 documents"),
+    ],
+)
+def test_single_texts_and_further_positives_have_their_columns(
+    tmp_path: Path, maker: PairMaker, columns: tuple[str, ...], said: str
+) -> None:
+    sentences = [f"This is the sentence number {number} of the text." for number in range(30)]
+    lines = (json.dumps({"text": " ".join(sentences[begin:])}) + "\n" for begin in (0, 10))
+    found = text_open(write(tmp_path / "d.jsonl", "".join(lines))).documents()
+    corpus = open_pairs(found, maker, cache=tmp_path / "pairs", rounds=3)
+    assert corpus.columns == columns
+    assert corpus.dataset.column_names == [*columns, "label"]
+    assert corpus.rounds == (2, 2, 2)
+    assert str(corpus.report).splitlines()[-1] == said

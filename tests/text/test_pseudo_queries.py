@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import HEADING, KINDS, MIXTURE, QUESTION, SENTENCE, SPAN, TITLE, pseudo_queries
 
 PAGE = Document(

@@ -1,29 +1,39 @@
-"""One object decides which rows a run visits, and in which order."""
+"""Which rows a run visits, in which order and batches: every row once an epoch, the same after a resume."""
 
+import pickle
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor, nn
 
+from datasets import Dataset
 from isotrope.errors import UserError
-from isotrope.text.batches import PermutedBatches
 from isotrope.text.opened import open as text_open
-from isotrope.text.sample import RowOrder, Sample
+from isotrope.text.sample import PermutedBatches, RowOrder, Sample
 
 
-def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path, tmp_path: Path) -> None:
+def test_the_sample_holds_the_rows_that_training_visits(corpus_file: Path) -> None:
     corpus = text_open(corpus_file).texts()
     sample = Sample(corpus, 100, 7)
-    visited = [row for batch in PermutedBatches(len(corpus), 10, 7, limit=100) for row in batch]
+    visited = [row for batch in PermutedBatches(corpus, 10, 7, limit=100) for row in batch]
     assert sample.rows is not None
     assert sample.rows.tolist() == sorted(visited)
     assert sample.texts(3) == [corpus.dataset[row]["text"] for row in visited[:3]]
     assert len(sample) == len(sample.texts()) == len(sample.texts(1000)) == 100
-
-
-def test_all_rows_have_no_list(corpus_file: Path, tmp_path: Path) -> None:
-    corpus = text_open(corpus_file).texts()
-    assert Sample(corpus, None, 0).rows is None
-    assert Sample(corpus, len(corpus), 0).rows is None
+    assert Sample(corpus, None, 0).rows is Sample(corpus, len(corpus), 0).rows is None, "all rows have no list"
     assert sorted(Sample(corpus, None, 0).texts()) == sorted(corpus.dataset["text"])
 
 
@@ -43,7 +53,147 @@ def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
     assert places[:40] != places[40:], "each round has an order of its own"
 
 
-@pytest.mark.parametrize("count", [0, 601])
-def test_more_rows_than_there_are(count: int, corpus_file: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=f"a sample of {count} sentences from a corpus of 600"):
-        Sample(text_open(corpus_file).texts(), count, 0).texts()
+@given(
+    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
+    batch_size=st.integers(1, 40),
+    world_size=st.integers(1, 3),
+    drop_last=st.booleans(),
+    data=st.data(),
+)
+def test_an_epoch_takes_every_row_once_and_no_batch_two_pairs_of_one_document(
+    sizes: list[int], batch_size: int, world_size: int, drop_last: bool, data: st.DataObject
+) -> None:
+    """Round r holds one pair of documents 0 … sizes[r] - 1: also over all processes, in a sample, and in each epoch."""
+    documents = [document for size in sizes for document in range(size)]
+    limit = data.draw(st.none() | st.integers(1, len(documents)))
+    rounds = sizes if len(sizes) > 1 else ()
+    make = partial(PermutedBatches, documents, batch_size, 3, limit=limit, drop_last=drop_last, rounds=rounds)
+    together = batch_size * world_size
+    if min(sizes[0], limit or sizes[0]) < together:
+        with pytest.raises(UserError, match="documents that give a pair" if rounds else "sentences to train on"):
+            make(world_size=world_size)
+        return
+    batches, seen = make(world_size=world_size), []
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        found = list(batches)
+        rows = [row for batch in found for row in batch]
+        assert len(found) == len(batches)
+        assert len(set(rows)) == len(rows)
+        for at in range(0, len(found), world_size if drop_last else 1):
+            step = [documents[row] for batch in found[at : at + (world_size if drop_last else 1)] for row in batch]
+            assert len(set(step)) == len(step)
+            assert len(step) == together or not drop_last
+        sampled = RowOrder(len(documents), limit, 3, rounds).rounds
+        assert len(rows) == sum(size - size % together if drop_last else size for size in sampled)
+        seen.append(set(rows))
+    if len(seen[0]) == (limit or len(documents)):
+        assert seen[0] == seen[1], "the epochs permute one sample"
+
+
+def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
+    batches = PermutedBatches(range(300), 8, 0, rounds=(100, 100, 100))
+    assert len(batches) == 3 * 12
+    dropped = []
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        rows = {row for batch in batches for row in batch}
+        dropped += [frozenset(row % 100 for row in range(r, r + 100) if row not in rows) for r in (0, 100, 200)]
+    assert all(len(each) == 4 for each in dropped)
+    assert len(set(dropped)) == 6
+
+
+def test_the_sample_is_random_and_fixed_by_the_seed() -> None:
+    def sample(seed: int) -> set[int]:
+        return {row for batch in PermutedBatches(range(100_000), 100, seed, limit=1000) for row in batch}
+
+    assert sample(1) == sample(1)
+    assert len(sample(1) & sample(2)) < 40  # 10 expected by chance
+    assert abs(np.mean(list(sample(1))) / 100_000 - 0.5) < 0.05
+
+
+def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> None:
+    batches, order = PermutedBatches(range(200_000), 48, 5), RowOrder(200_000, None, 5)  # longer than one block
+    batches.set_epoch(2)
+    everything = list(batches)
+    for i in (0, 1, 1364, 1365, 1366, len(everything) - 1):
+        assert order.rows(48 * i, 48 * i + 48, 2).tolist() == everything[i]
+
+
+@pytest.mark.parametrize(("n", "rounds"), [(1000, ()), (250, (100, 90, 60))])
+def test_processes_share_the_epoch_evenly_also_after_a_resume(n: int, rounds: tuple[int, ...]) -> None:
+    """Wrapped as accelerate wraps it: in a shard for each process and, after a resume, in a skipper around that."""
+    batches = PermutedBatches(range(n), 7, 0, world_size=3, rounds=rounds)
+    batches.set_epoch(1)
+    shards = [list(BatchSamplerShard(batches, 3, rank)) for rank in range(3)]
+    assert len({len(shard) for shard in shards}) == 1
+    assert [batch for step in zip(*shards, strict=True) for batch in step] == list(batches)
+    resumed = list(SkipBatchSampler(BatchSamplerShard(batches, 3, 2), skip_batches=5))
+    assert resumed == shards[2][5:]
+
+
+@pytest.mark.parametrize(
+    ("n", "batch_size", "limit", "problem"),
+    [
+        (100, 10, 0, "sample of 0 sentences"),
+        (100, 10, 10**9, "sample of 1000000000 sentences"),
+        (100, 101, None, "batch of 101 is larger than the 100 sentences to train on: choose at most 100"),
+        (3, 64, None, "choose at most 3, for example --set train.batch_size=2"),
+        (1, 64, None, "give more text"),
+    ],
+)
+def test_impossible_settings_are_refused(n: int, batch_size: int, limit: int | None, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        PermutedBatches(range(n), batch_size, 0, limit=limit)
+
+
+class _RowsSeen(nn.Module):
+    """A loss that writes down the labels (row ids) it is given."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        super().__init__()
+        self.model = model
+        self.rows: list[list[int]] = []
+
+    def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        self.rows.append(labels.tolist())
+        return self.model(features[0])["sentence_embedding"].square().mean()
+
+
+def _train(folder: Path, resume: bool) -> list[list[int]]:
+    torch.manual_seed(0)
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    model = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=4)], device="cpu")
+    loss = _RowsSeen(model)
+    batch_sampler = partial(PermutedBatches, limit=40)
+    pickle.loads(pickle.dumps(batch_sampler))
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=3,
+        per_device_train_batch_size=8,
+        dataloader_drop_last=True,
+        batch_sampler=batch_sampler,
+        save_strategy="steps",
+        save_steps=7,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+        seed=11,
+    )
+    dataset = Dataset.from_dict({"text": ["a b"] * 50, "label": list(range(50))})
+    SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train(
+        resume_from_checkpoint=str(folder / "checkpoint-7") if resume else None
+    )
+    return loss.rows
+
+
+def test_the_real_trainer_sets_the_epoch_and_resumes_within_one(tmp_path: Path) -> None:
+    batches = PermutedBatches(range(50), 8, 11, limit=40)
+    expected = []
+    for epoch in range(3):
+        batches.set_epoch(epoch)
+        expected += list(batches)
+    assert expected[:5] != expected[5:10]
+    assert _train(tmp_path, resume=False) == expected
+    assert _train(tmp_path, resume=True) == expected[7:]

@@ -9,7 +9,7 @@ from corpora import texts, write
 from isotrope.errors import UserError
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
-from isotrope.text.split import language_of, split_text
+from isotrope.text.split import language_of, split_text, words_of
 
 TEXTS = {
     "en": ["Dr. Smith paid 3.5 dollars (cf. Fig. 3).", '"Was it good?" he asked.', "He lives in the U.S.", "Yes!"],
@@ -77,3 +77,10 @@ def test_pairs_are_not_split(tmp_path: Path, corpus: Callable[..., Texts]) -> No
     path = write(tmp_path / "c.csv", "a,b\nOne a. Two b.,Three c.\n")
     with pytest.raises(UserError, match="a text with a positive cannot be split: leave out the split"):
         corpus(path, text="a", positive="b", split="sentences")
+
+
+def test_letters_count_as_words_if_there_are_no_spaces() -> None:
+    assert words_of("a few  words") == (["a", "few", "words"], " ")
+    japanese = "吾輩は猫である。名前はまだ無い。どこで生れたか"
+    assert words_of(japanese) == (japanese, "")
+    assert words_of("") == ([], " ")

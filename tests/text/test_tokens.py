@@ -14,10 +14,9 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 import isotrope
 from conftest import sentences
-from isotrope.text import tokens as token_store
 from isotrope.text.corpus import Texts
 from isotrope.text.opened import open as text_open
-from isotrope.text.sample import RowIds
+from isotrope.text.permutation import RowIds
 from isotrope.text.tokens import TextReader, TokenStore, token_data
 from isotrope.training import fit, trainer
 
@@ -134,25 +133,6 @@ def test_tokens_are_found_again_and_never_stale(tiny_model: Path, corpus: Texts,
     model.tokenizer.backend_tokenizer.add_tokens(["so"])
     stored(model, corpus)
     assert len(folders() - before) == 4
-
-
-def test_what_fails_leaves_nothing_that_is_taken_for_tokens(
-    tiny_model: Path, corpus: Texts, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, make = isotrope.load(tiny_model, device="cpu"), TextReader.__call__
-    monkeypatch.setattr(token_store, "SHARD_ROWS", 40)
-
-    def fails(self: TextReader, texts: list[str]) -> object:
-        if len(texts) == 10 * 3:  # the third shard
-            raise KeyboardInterrupt
-        return make(self, texts)
-
-    monkeypatch.setattr(TextReader, "__call__", fails)
-    with pytest.raises(KeyboardInterrupt):
-        stored(model, corpus)
-    assert [path for path in own_cache.iterdir() if path.is_dir()] == []
-    monkeypatch.setattr(TextReader, "__call__", make)
-    assert len(stored(model, corpus).bounds) == 271
 
 
 def test_features_that_the_store_cannot_make_are_left_to_the_model(

@@ -3,10 +3,8 @@
 import getpass
 import json
 import platform
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +12,12 @@ import torch
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.preset.preset import read_preset
+from isotrope.store.cache import CONTENTS
 from isotrope.store.job import Job
 from isotrope.store.mark import claim
-from isotrope.store.records import RecordLog
-from isotrope.training.checkpoints import SEAL, checkpoint_folder, checkpoint_step, keep_only, seal, whole_checkpoints
-from isotrope.training.folder import RunFolder, RunRecord, read_cosines, write_cosines
+from isotrope.training.checkpoints import checkpoint_folder, checkpoint_step, keep_only, seal, whole_checkpoints
+from isotrope.training.folder import read_cosines, write_cosines
+from isotrope.training.page import dev_curves, loss_curves
 from isotrope.training.processes import PACKAGES, environment
 from small_runs import small_run
 
@@ -67,53 +65,20 @@ def test_the_environment_has_versions_and_nothing_of_the_machines_owner(monkeypa
     assert not [secret for secret in ("my-own-machine", "somebody", f"{Path.home()}/") if secret in json.dumps(found)]
 
 
-Kept = Callable[..., RunRecord]
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    """A run's folder, written without a training."""
-
-    def read(*metrics: dict[str, Any], preset: str = "simcse", result: Any = None, **overrides: str) -> RunRecord:
-        folder = RunFolder(tmp_path / "run")
-        given = [f"{key.replace('__', '.')}={value}" for key, value in overrides.items()]
-        with (job := Job(folder.path, "run", {"seed": 3})).held():
-            job.begin()
-            folder.begin(read_preset(preset, given), ["the river", "the lake"])
-            log = RecordLog(folder.metrics_file)
-            log.keep([])
-            for record in metrics:
-                log.add(record)
-            if result:
-                job.finish(result, announced=())
-        return RunRecord.read(folder.path)
-
-    return read
-
-
-def test_one_term_is_drawn_under_its_name_and_several_beside_the_loss(kept: Kept) -> None:
+def test_one_term_is_drawn_under_its_name_and_several_beside_the_loss() -> None:
     logged = {"grad_norm": 9.0, "learning_rate": 1e-5}
-    one = kept({"step": 1, "loss": 0.5, "infonce": 0.5, **logged}, {"step": 2, "score": 0.1, "pairs": 0.1})
-    assert one.losses() == {"infonce": ([1], [0.5])}
-    two = kept({"step": 3, "loss": 0.9, "infonce": 0.5, "rank": 0.4, **logged})
-    assert two.losses() == {"loss": ([3], [0.9]), "infonce": ([3], [0.5]), "rank": ([3], [0.4])}
+    one = {"step": 1, "loss": 0.5, "infonce": 0.5, **logged}
+    assert loss_curves([one, {"step": 2, "score": 0.1, "pairs": 0.1}]) == {"infonce": ([1], [0.5])}
+    two = {"step": 3, "loss": 0.9, "infonce": 0.5, "rank": 0.4, **logged}
+    assert loss_curves([two]) == {"loss": ([3], [0.9]), "infonce": ([3], [0.5]), "rank": ([3], [0.4])}
 
 
-def test_dev_scores_are_times_100_and_the_mean_is_drawn_where_there_are_several_sets(kept: Kept) -> None:
+def test_dev_scores_are_times_100_and_the_mean_is_drawn_where_there_are_several_sets() -> None:
     space = {"alignment": 0.3, "uniformity": -2.0}
-    one = kept({"step": 2, "score": 0.25, "stsb": 0.25, **space}, {"step": 3, "loss": 1.0})
-    assert one.dev_scores() == {"score": ([2], [25.0])}
-    two = kept({"step": 5, "score": 0.5, "stsb": 0.75, "sickr": 0.25, **space})
-    assert two.dev_scores() == {"mean": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
-
-
-def test_a_setting_comes_from_its_paper_from_us_or_from_this_run(kept: Kept) -> None:
-    rows = {key: (value, source) for key, value, source in kept(train__epochs="7").settings()}
-    assert rows["train.epochs"] == ("7.0", "set for this run")
-    value, source = rows["terms.infonce.temperature"]
-    assert value == "0.05"
-    assert "SimCSE" in source
-    assert "isotrope's default" in {source for _, source in rows.values()}
+    one = {"step": 2, "score": 0.25, "stsb": 0.25, **space}
+    assert dev_curves([one, {"step": 3, "loss": 1.0}]) == {"score": ([2], [25.0])}
+    two = {"step": 5, "score": 0.5, "stsb": 0.75, "sickr": 0.25, **space}
+    assert dev_curves([two]) == {"mean": ([5], [50.0]), "stsb": ([5], [75.0]), "sickr": ([5], [25.0])}
 
 
 def made(folder: Path, *steps: int) -> None:
@@ -129,7 +94,7 @@ def steps_of(paths: list[Path]) -> list[int]:
     return [checkpoint_step(path) for path in paths]
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", SEAL])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", CONTENTS])
 @pytest.mark.parametrize("damage", ["shorter", "missing", "empty", "changed"])
 def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage):
     made(tmp_path, 10, 20)
@@ -141,7 +106,7 @@ def test_a_damaged_checkpoint_does_not_count_and_is_named(tmp_path, name, damage
         path.write_bytes({"shorter": contents[:-2], "empty": b"", "changed": b"x" + contents[1:]}[damage])
     said: list[str] = []
     assert steps_of(whole_checkpoints(tmp_path, said.append)) == [10]
-    assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (SEAL, "missing") else [True])
+    assert ["checkpoint-20" in line for line in said] == ([] if (name, damage) == (CONTENTS, "missing") else [True])
 
 
 def test_a_foreign_checkpoint_is_refused_and_stays(tmp_path):

@@ -158,7 +158,7 @@ def test_a_folder_that_is_no_whole_run_is_refused(run: Path, spoil: object, mess
 
 
 def test_a_report_that_fails_does_not_fail_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from isotrope.cli.train import show_report
+    from isotrope.cli.models import show_report
 
     show_report(run)
     assert (run / "report.html").is_file()

@@ -87,7 +87,7 @@ def test_training_reads_what_encode_reads(
         torch.testing.assert_close(views.stack[0], torch.from_numpy(expected), atol=1e-5, rtol=0)
         teacher = TeacherModel("initial").load(BuildContext.of(plan.model))
         torch.testing.assert_close(teacher(texts), F.normalize(torch.from_numpy(expected), dim=-1), atol=1e-5, rtol=0)
-        assert plan.folder.identity()["preset"]["encoder.prompt"] == words
+        assert plan.folder.identity["preset"]["encoder.prompt"] == words
 
 
 def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen_nothing(
@@ -103,7 +103,7 @@ def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen
         ] == [0]
         assert not plan.model.training
         assert plan.model.max_seq_length == 64, "train.max_length is for training alone"
-        assert plan.folder.sample() == plan.watched[:SHOWN]
+        assert plan.folder.sample == plan.watched[:SHOWN]
         assert set(plan.watched) <= set(corpus_file.read_text().splitlines())
         head = {name: value.clone() for name, value in plan.objective.components.state_dict().items()}
     assert "64 sentences, 1 epoch, batches of 16" in said

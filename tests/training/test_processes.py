@@ -222,6 +222,6 @@ def test_killed_under_torchrun_and_resumed_it_equals_an_unstopped_run(
         assert one.keys() == two.keys()
         assert all(torch.equal(value, two[key]) for key, value in one.items())
     names = {path.name for path in (whole / "checkpoints" / "checkpoint-20").iterdir()}
-    assert names >= {"model.safetensors", "objective.safetensors", "optimizer.pt", "scheduler.pt", "complete.json"}
+    assert names >= {"model.safetensors", "objective.safetensors", "optimizer.pt", "scheduler.pt", "contents.json"}
     state = torch.load(whole / "checkpoints" / "checkpoint-20" / "optimizer.pt", weights_only=True)
     assert all(type(value) is torch.Tensor for kept in state["state"].values() for value in kept.values())

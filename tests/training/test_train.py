@@ -44,9 +44,12 @@ def test_the_model_is_the_best_one_and_loads_in_plain_sentence_transformers(fini
     assert not any("linear" in name for name, _ in plain.named_parameters()), "the head is for training only"
     assert plain.max_seq_length == 64, "the training length is not the model's"
     best = finished.record["selection"]["best_step"]
-    kept = load_file(finished.folder / "checkpoints" / f"best-{best}.safetensors")
-    for name, value in plain.state_dict().items():
-        assert torch.equal(value, kept[name]), name
+    saved, kept = (
+        load_file(folder / "model.safetensors")
+        for folder in (finished.folder / "model", finished.folder / "checkpoints" / f"checkpoint-{best}")
+    )
+    assert saved.keys() == kept.keys()
+    assert all(torch.equal(saved[name], kept[name]) for name in kept)
 
 
 def test_a_result_saves_its_model_and_writes_its_report(finished: Run, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The command line: one file a command, thin over the package's functions."""
+"""The command line: a few lines a command, thin over the package's functions."""

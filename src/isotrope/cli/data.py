@@ -10,7 +10,7 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
 if TYPE_CHECKING:
-    from isotrope.datasets.checking import Checked
+    from isotrope.datasets.sources import Checked
 
 app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
@@ -73,7 +73,7 @@ def data_check(folder: str | None = None, *, only: str | None = None) -> None:
 
     The exit code is 2 if a file is missing or wrong.
     """
-    from isotrope.datasets.checking import check_data
+    from isotrope.datasets.sources import check_data
     from isotrope.report.tables import Table, print_table
 
     target = _given(folder)

@@ -8,44 +8,24 @@ from isotrope.console.plain import plain_console
 
 
 @command(
+    "isotrope.encoding.encode:encode",
+    hidden=("shard", "normalize", "device", "progress"),
     model=Word("The model: a folder or a hub name, such as isotrope/small."),
-    texts=Word("Files, folders or URLs of text; each row gives one vector."),
+    texts=Word("Files, folders or URLs of text; each row gives one vector.", many=True),
     output=Word("OUT.npy, OUT.parquet, or a folder or URL for Parquet files.", required=True),
     batch_size=Word("Texts at a time, at most; fewer where they are long.", low=1),
+    keep=Word("Columns to write beside the vectors, such as id,title.", many=False),
+    engine=Word("one process, several processes, or ray (needs isotrope[ray])."),
     workers=Word("Workers of processes or ray; default: one a core.", low=1),
+    address=Word("Of a Ray cluster; default: Ray on this machine."),
 )
-def encode(
-    model: str,
-    texts: list[str],
-    *,
-    output: str,
-    text: str | None = None,
-    keep: str | None = None,
-    batch_size: int = 64,
-    pooling: str | None = None,
-    prompt: str | None = None,
-    prompt_name: str | None = None,
-    engine: str = "one",
-    workers: int | None = None,
-    address: str | None = None,
-    restart: bool = False,
-) -> None:
+def encode(written: Path | str) -> None:
     """Turn text of any size into vectors.
 
     The memory does not grow with the text. After a stop, the same command goes on.
-
-    Args:
-        keep: Columns to write beside the vectors, such as id,title.
-        engine: `one` process, several processes, or ray (needs isotrope[ray]).
-        address: Of a Ray cluster; default: Ray on this machine.
     """
-    from isotrope.encoding.encode import encode as run
     from isotrope.encoding.output import beside
 
-    written = run(
-        model, texts, output, text=text, batch_size=batch_size, pooling=pooling, prompt=prompt, prompt_name=prompt_name,
-        keep=keep or (), engine=engine, workers=workers, address=address, restart=restart,
-        console=plain_console(stderr=True),
-    )  # fmt: skip
-    columns = f", the kept columns to {beside(Path(written))}" if keep and str(written).endswith(".npy") else ""
+    kept = beside(Path(written))
+    columns = f", the kept columns to {kept}" if str(written).endswith(".npy") and kept.exists() else ""
     plain_console().print(f"written to {written}{columns}")

@@ -3,36 +3,33 @@
 Exit codes: 0 done, 2 the user's mistake (one line, with the remedy), 130 stopped by Ctrl-C, 1 ours.
 """
 
+import atexit
 import errno
 import logging
 import os
 import signal
 import sys
 import time
+import traceback
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from isotrope.cli.compress import compress
 from isotrope.cli.data import app as data_app
 from isotrope.cli.encode import encode
-from isotrope.cli.end import end_at_once, hear_launcher
 from isotrope.cli.evaluate import case, evaluate
 from isotrope.cli.export import export
-from isotrope.cli.improve import improve
+from isotrope.cli.models import compress, improve, pretrain, quickstart, report, train, whiten
 from isotrope.cli.presets import app as presets_app
-from isotrope.cli.pretrain import pretrain
-from isotrope.cli.quickstart import quickstart
-from isotrope.cli.report import report
 from isotrope.cli.search import search
 from isotrope.cli.study import study
-from isotrope.cli.train import train
-from isotrope.cli.whiten import whiten
 from isotrope.cli.words import OLD
 from isotrope.console.plain import plain_console
 from isotrope.console.threads import let_threads_sleep
@@ -84,9 +81,44 @@ def main() -> None:
     _open_streams()
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     if several:
-        hear_launcher()
+        _hear_launcher()
     with end_at_once() if several else nullcontext():
         _run()
+
+
+@contextmanager
+def end_at_once() -> Iterator[None]:
+    """End the process behind the block, with the block's exit code, before Python takes its objects apart.
+
+    There the main thread waits for a thread of gloo, which waits for the lock that the main thread holds:
+    2 of 48 runs hung so on a busy machine (torch 2.13).
+    """
+    code: object = 0
+    try:
+        yield
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if "torch.distributed" in sys.modules:
+        from isotrope.training.processes import leave
+
+        leave(failed=bool(code))
+    atexit._run_exitfuncs()  # trackers send what they still hold
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1)
+
+
+def _hear_launcher() -> None:
+    """From now on SIGTERM, which torchrun sends to the others when one process has ended, is one clear exception."""
+    signal.signal(signal.SIGTERM, _told_to_end)
+
+
+def _told_to_end(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise Stopped("another process of this run has ended, or its launcher was stopped", code=128 + number)
 
 
 def _open_streams() -> None:

@@ -116,7 +116,7 @@ def student_evidence(record: Mapping[str, Any]) -> Table:
 
 def write_student_report(run: str | Path, output: str | Path | None = None) -> Path:
     """The page of a run, as `write_report` makes it; that of a student also shows what it keeps and saves."""
-    found = RunFolder(Path(run)).result().get("compression")
+    found = RunFolder(run).result.get("compression")
     if not found:
         return write_report(run, output)
     tasks = {task: far for kind in found["quality"].values() for task, far in kind["teacher"]["per_task"].items()}

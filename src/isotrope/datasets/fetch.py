@@ -2,15 +2,14 @@
 
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from isotrope.console.progress import Bar
-from isotrope.datasets.checking import fault
-from isotrope.datasets.sources import DataSource, File, choose
+from isotrope.datasets.sources import DataSource, File, choose, fault
 from isotrope.errors import UserError, needs
 from isotrope.store.atomic import move
 from isotrope.store.disk import writing
@@ -29,7 +28,7 @@ def fetch_data(
     official: bool = False,
     say: Callable[[str], None] = lambda line: None,
     bar: Bar | None = None,
-) -> list[DataSource]:
+) -> Sequence[DataSource]:
     """Fetch sources by name or group (default: all but the corpus) to the folder ``data``.
 
     What is there already and right is left.
@@ -38,7 +37,7 @@ def fetch_data(
         data: the data folder.
         names: of data sets or groups.
         mirror: the address of a copy of such a folder.
-        official: take the archives of those who made the data, where they hold these files; else, and without it, the
+        official: take the archives of those who made the data, if they hold these files; else, and without it, the
             copies at fixed commits. Either way the files are the same, by their sha256.
         say: called with a line for each data set.
         bar: is moved by the bytes that arrive.
@@ -55,72 +54,65 @@ def fetch_data(
         problem = "--mirror and --official are two places" if official else f"{mirror} is neither http nor https"
         raise UserError(problem, "give one of them" if official else "name an address on the web")
     with writing(folder, AGAIN):
-        missing = {
-            source.name: [file for file in source.files if fault(folder / source.folder / file.name, file)]
-            for source in chosen
-        }
-        sizes = [file.size for files in missing.values() for file in files]
+        missing = [[file for file in one.files if fault(folder / one.folder / file.name, file)] for one in chosen]
+        sizes = [file.size for files in missing for file in files]
         if bar and not official and None not in sizes:
             bar.update(total=sum(size or 0 for size in sizes))
         with alone(folder) if sizes else nullcontext():
-            for source in chosen:
-                if files := missing[source.name]:
-                    say(f"{source.name}: {source.rows}; licence: {source.licence}; {source.home}")
-                    with writing(folder / source.folder, AGAIN):
-                        _fetch(source, files, folder / source.folder, mirror, official, bar)
-                else:
+            for source, files in zip(chosen, missing, strict=True):
+                if not files:
                     say(f"{source.name}: there already")
-    return list(chosen)
+                    continue
+                say(f"{source.name}: {source.rows}; licence: {source.licence}; {source.home}")
+                place = folder / source.folder
+                work = place / f".download{DRAFT}"
+                with writing(place, AGAIN):
+                    remove(work)  # a killed process may have left it
+                    try:
+                        _fetch(source, files, place, work, mirror, official, bar)
+                    finally:
+                        remove(work)
+    return chosen
 
 
 def _fetch(
-    source: DataSource, missing: list[File], folder: Path, mirror: str | None, official: bool, bar: Bar | None
+    source: DataSource, files: list[File], place: Path, work: Path, mirror: str | None, official: bool, bar: Bar | None
 ) -> None:
-    by_hand = f"get it from {source.home}, and put it into {folder}"
-
-    def put(found: Path, file: File, what: str) -> None:
+    by_hand = f"get it from {source.home}, and put it into {place}"
+    unpacked = dict[str, Path]()
+    archives = source.archives if official else ()
+    for url in archives:
+        inside = _unpacked(_downloaded(url, work, None, by_hand, bar), url)
+        unpacked |= {path.name: path for path in inside}
+    for file in files:
+        url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
+        if not archives:
+            found = _downloaded(url, work, file.sha256, by_hand, bar)
+        elif file.document and file.name not in unpacked:
+            continue
+        else:
+            found = unpacked.get(file.name, work / file.name)
+            url, by_hand = f"{file.name} in {', '.join(archives)}", "run the command without --official"
         if wrong := fault(found, file):
-            raise UserError(f"{what} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
-        if (folder / file.name).is_dir():
-            raise UserError(f"{folder / file.name} is a folder, but should be a file", "move it away")
-        move(found, folder / file.name)
-
-    if not (official and source.archives):
-        for file in missing:
-            url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
-            with _downloaded(url, folder, file.sha256, by_hand, bar) as found:
-                put(found, file, url)
-        return
-    left = {file.name: file for file in missing}
-    for url in source.archives:
-        with _downloaded(url, folder, None, by_hand, bar) as archive:
-            for found in _unpacked(archive, url):
-                if wanted := left.pop(found.name, None):
-                    put(found, wanted, f"{wanted.name} in {url}")
-    if lost := [name for name, file in left.items() if not file.document]:
-        problem = f"{', '.join(source.archives)}: without {', '.join(lost)}"
-        raise UserError(problem, "run the command without --official")
+            raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
+        if (place / file.name).is_dir():
+            raise UserError(f"{place / file.name} is a folder, but should be a file", "move it away")
+        move(found, place / file.name)
 
 
-@contextmanager
-def _downloaded(url: str, folder: Path, sha256: str | None, by_hand: str, bar: Bar | None) -> Iterator[Path]:
-    """The file behind an address, until it is moved away. Bad connections and other files are tried again."""
+def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str, bar: Bar | None) -> Path:
+    """The file behind an address, in a folder for it. Bad connections and other files are tried again."""
     pooch: Any = needs("data", "pooch")
     from requests import RequestException
 
     pooch.get_logger().setLevel("ERROR")
-    work = folder / f".download{DRAFT}"  # a killed process may have left it
-    remove(work)
+    hound = pooch.create(work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES)
+    downloader = pooch.HTTPDownloader(progressbar=_Ticks(bar) if bar else False, timeout=TIMEOUT)
+    (work / "file").unlink(missing_ok=True)
     try:
-        hound = pooch.create(work, "", registry={"file": sha256}, urls={"file": url}, retry_if_failed=RETRIES)
-        downloader = pooch.HTTPDownloader(progressbar=_Ticks(bar) if bar else False, timeout=TIMEOUT)
-        try:
-            found = Path(hound.fetch("file", downloader=downloader))
-        except (RequestException, ValueError) as error:
-            raise UserError(*_why(url, error, by_hand)) from error
-        yield found
-    finally:
-        remove(work)
+        return Path(hound.fetch("file", downloader=downloader))
+    except (RequestException, ValueError) as error:
+        raise UserError(*_why(url, error, by_hand)) from error
 
 
 def _why(url: str, error: Exception, by_hand: str) -> tuple[str, str]:
@@ -151,25 +143,19 @@ def _why(url: str, error: Exception, by_hand: str) -> tuple[str, str]:
 class _Ticks:
     """A bar as pooch moves it: by whole blocks, and in the end back and to the true size."""
 
-    total = 0
-
     def __init__(self, bar: Bar) -> None:
-        self._bar, self._done = bar, 0
-
-    def update(self, count: int) -> None:
-        self._bar.advance(count)
-        self._done += count
+        self.update, self._bar, self._begin = bar.advance, bar, bar.done
 
     def reset(self) -> None:
-        self.update(-self._done)
+        self._bar.update(self._begin)
 
     def close(self) -> None:
         """Nothing: further files follow."""
 
 
-def _unpacked(archive: Path, url: str) -> Iterable[Path]:
+def _unpacked(archive: Path, url: str) -> list[Path]:
     """The files of a zip or tar archive, in a folder beside it."""
-    folder = archive.with_name("unpacked")
+    folder = archive.with_name(f"unpacked {url.rpartition('/')[2]}")
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as zipped:

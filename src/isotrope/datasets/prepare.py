@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from isotrope.datasets.checking import fault
-from isotrope.datasets.sources import DataSource, File, choose
+from isotrope.datasets.sources import File, choose, existing_folder, fault
 from isotrope.errors import UserError, needs
 from isotrope.store.atomic import new_file
 from isotrope.store.disk import writing
@@ -33,42 +32,40 @@ def prepare_data(
     Raises:
         UserError: nothing to prepare, an official file that is missing or not the official one, a full disk.
     """
-    folder, target, names = Path(data).expanduser(), Path(output or data).expanduser(), list(names)
-    if not folder.is_dir():
-        raise UserError(f"the data folder {folder} does not exist", "run isotrope data fetch first, or check the path")
+    folder, target, names = existing_folder(data), Path(output or data).expanduser(), list(names)
     chosen = [one for one in choose(names) if one.recipe and (names or (folder / one.folder).is_dir())]
     if not chosen:
         problem = f"{folder} holds no official files to prepare (sts-raw, stsb-raw, sick-raw)"
         raise UserError(problem, "run isotrope data fetch --only sts first; the other sets need no preparation")
     made = []
     for source in chosen:
-        official = folder / source.folder
+        official, destination = folder / source.folder, target / str(source.prepared_folder)
         for file in source.files:  # all of them before any is written: half a task is worse than none
             if (wrong := fault(official / file.name, file)) and not file.document:
                 problem = f"{official / file.name}: {wrong[0]} ({wrong[1]})"
                 raise UserError(problem, f"run isotrope data fetch --only {source.name}")
-        destination = target / str(source.prepared_folder)
+        origins = {file.name: file for file in source.files}
         with writing(destination, "run isotrope data prepare again"):
             for file in source.prepared:
-                if not file.document or (official / file.name).exists():
-                    _make(official, destination, source, file)
+                origin = origins[file.at or file.name]
+                there = not file.document or (official / file.name).exists()
+                if there and fault(destination / file.name, file):
+                    recipe = None if origin.sha256 == file.sha256 else source.recipe  # scores stay as they are
+                    _make(official / origin.name, destination / file.name, file, recipe)
         say(f"{source.name}: {source.rows} in {destination}")
         made.append(destination)
     return made
 
 
-def _make(folder: Path, destination: Path, source: DataSource, file: File) -> None:
-    if fault(destination / file.name, file) is None:
-        return
-    official = next(listed for listed in source.files if listed.name == (file.at or file.name))
-    content = (folder / official.name).read_bytes()
-    if official.sha256 != file.sha256:  # scores and licences stay as they are
-        content = _tokenised(content.decode("utf-8"), str(source.recipe)).encode("utf-8")
-    with new_file(destination / file.name) as out:
+def _make(official: Path, prepared: Path, file: File, recipe: str | None) -> None:
+    content = official.read_bytes()
+    if recipe:
+        content = _tokenised(content.decode("utf-8"), recipe).encode("utf-8")
+    with new_file(prepared) as out:
         out.write(content)
         out.flush()
         if wrong := fault(Path(out.name), file):
-            problem = f"{destination / file.name} came out {wrong[0]} ({wrong[1]})"
+            problem = f"{prepared} came out {wrong[0]} ({wrong[1]})"
             raise UserError(problem, "install the version of sacremoses that constraints.txt names")
 
 
@@ -83,25 +80,16 @@ def moses_tokens(sentence: str, lower: bool = True) -> str:
     return tokens.lower() if lower else tokens
 
 
-def _sts(line: str) -> str:
-    return "\t".join(moses_tokens(cell) for cell in line.split("\t")[:2])  # STS16 gives sources and authors after them
-
-
-def _stsb(line: str) -> str:
-    cells = line.split("\t")[:7]  # some lines say where they come from after that
-    return "\t".join([*cells[:5], *map(moses_tokens, cells[5:])])
-
-
-def _sick(line: str) -> str:
-    cells = line.rstrip("\r").split("\t")
-    return "\t".join([cells[0], *(moses_tokens(cell, lower=False) for cell in cells[1:3]), *cells[3:]])
-
-
-_LINES: dict[str, Callable[[str], str]] = {"sts": _sts, "stsb": _stsb, "sick": _sick}
-
-
 def _tokenised(text: str, recipe: str) -> str:
     """The text of an official file -> SentEval's; `recipe` is sts, stsb or sick (its first line is a header)."""
-    lines = text.removesuffix("\n").split("\n")
-    head = [lines.pop(0).rstrip("\r")] if recipe == "sick" else []
-    return "".join(f"{line}\n" for line in (*head, *map(_LINES[recipe], lines)))
+    made = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n")):
+        cells = (line.rstrip("\r") if recipe == "sick" else line).split("\t")
+        if recipe == "sts":  # STS16 gives sources and authors after the two sentences
+            cells = [moses_tokens(cell) for cell in cells[:2]]
+        elif recipe == "stsb":  # some lines say where they come from after the two sentences
+            cells = [*cells[:5], *map(moses_tokens, cells[5:7])]
+        elif number > 0:
+            cells[1:3] = [moses_tokens(cell, lower=False) for cell in cells[1:3]]
+        made.append("\t".join(cells) + "\n")
+    return "".join(made)

@@ -1,28 +1,32 @@
-"""What data there is: addresses, checksums, licences. The facts stand in sources.toml; this reads them."""
+"""What data there is (addresses, checksums, licences, from sources.toml), and what is wrong with a copy of it."""
 
+import hashlib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
 
 from isotrope.errors import UserError, nearest
 
 REQUIRED = ("sts", "transfer")  # groups without which the papers' tables cannot be made
 BESIDES = ("retrieval", "words")
-GROUPS = (*REQUIRED, *BESIDES, "corpus")  # the corpus is large, and comes only where it is asked for
+GROUPS = (*REQUIRED, *BESIDES, "corpus")  # the corpus is large, and comes only if it is asked for
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as it should be; size and sha256 are None where nobody has seen the whole of it: its lines count."""
+    """A file as it should be; size and sha256 are None if nobody has seen the whole of it: its lines count."""
 
     name: str
     lines: int  # "\n" ends a line; an unfinished last one counts
     size: int | None = None  # bytes
     sha256: str | None = None
-    at: str | None = None  # where its origin has another name: below the address, or the official file's
+    at: str | None = None  # if its origin has another name: below the address, or the official file's
 
     @property
     def document(self) -> bool:
@@ -35,7 +39,7 @@ class DataSource:
     """A data set: what it is, whose, where it comes from, its files below the data folder.
 
     `address` ends in a slash and holds the files as they are; `archives` are the official downloads, whose members
-    they are. Where there is a `recipe`, `isotrope data prepare` makes the `prepared` files from them.
+    they are. If there is a `recipe`, `isotrope data prepare` makes the `prepared` files from them.
     """
 
     name: str
@@ -51,11 +55,11 @@ class DataSource:
     recipe: str | None = None
     prepared_folder: str | None = None
     prepared: tuple[File, ...] = ()
-    note: str | None = None  # what to know where a file of it is not as it should be
+    note: str | None = None  # what to know if a file of it is not as it should be
 
     @property
     def size(self) -> int | None:
-        """Bytes to download; None where that is not known."""
+        """Bytes to download; None if that is not known."""
         sizes = [file.size for file in self.files]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
@@ -73,12 +77,7 @@ class DataSource:
 def data_sources() -> tuple[DataSource, ...]:
     """Every source, in the order of sources.toml."""
     text = (files("isotrope.datasets") / "sources.toml").read_text(encoding="utf-8")
-    return tuple(_source(record) for record in tomllib.loads(text)["source"])
-
-
-def _source(record: dict[str, Any]) -> DataSource:
-    listed = {key: tuple(File(**file) for file in record.get(key, ())) for key in ("files", "prepared")}
-    return DataSource(**{**record, **listed, "archives": tuple(record.get("archives", ()))})
+    return TypeAdapter(tuple[DataSource, ...]).validate_python(tomllib.loads(text)["source"])
 
 
 def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
@@ -88,8 +87,92 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
     """
     wanted = [name.strip().lower() for name in names] or [*REQUIRED, *BESIDES]
     known = {source.name.lower() for source in data_sources()} | {*GROUPS, "all"}
-    remedy = f"choose from {', '.join((*GROUPS, *(source.name for source in data_sources())))} or all"
     for name in wanted:
         if name not in known:
+            remedy = f"choose from {', '.join((*GROUPS, *(source.name for source in data_sources())))} or all"
             raise UserError(f"no data set {name!r}", nearest(name, sorted(known)) + remedy)
     return tuple(s for s in data_sources() if "all" in wanted or s.name.lower() in wanted or s.group in wanted)
+
+
+def existing_folder(data: str | Path) -> Path:
+    """The folder of the data, which must exist."""
+    if not (folder := Path(data).expanduser()).is_dir():
+        raise UserError(f"the data folder {folder} does not exist", "check the path, or run isotrope data fetch first")
+    return folder
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong: a file or folder below the data folder, in a word and in full, and the remedy."""
+
+    path: str
+    kind: str
+    detail: str
+    remedy: str
+
+
+class Checked(NamedTuple):
+    """A source, its state in a word or two, and what is wrong with it."""
+
+    source: DataSource
+    state: str
+    findings: list[Finding]
+
+
+def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
+    """Compare the files below ``data`` with the sources: presence, lines and sha256.
+
+    STS and the transfer tasks are wrong if they are absent, other sources only if ``names`` asks for them. If files
+    are ``prepared``, these are what counts; the official files they are made of are checked if there are any.
+
+    Raises:
+        UserError: the folder does not exist, or a name is unknown.
+    """
+    folder, names = existing_folder(data), list(names)
+    return [_check(folder, source, bool(names) or source.group in REQUIRED) for source in choose(names)]
+
+
+def _check(folder: Path, source: DataSource, required: bool) -> Checked:
+    fetch, prepare = (f"isotrope data {verb} {folder} --only {source.name}" for verb in ("fetch", "prepare"))
+    wanted = source.prepared_folder or source.folder
+    fetched = any((folder / source.folder / file.name).exists() for file in source.files)
+    made = any((folder / wanted / file.name).exists() for file in source.prepared)
+    findings = _faults(folder, source.folder, source.files, fetch) if fetched else []
+    if made:
+        findings += _faults(folder, wanted, source.prepared, prepare if fetched else f"{fetch}, then prepare it")
+    elif fetched and source.prepared and not findings:
+        return Checked(source, "not prepared", [Finding(wanted, "not prepared", "the official files alone", prepare)])
+    elif not fetched and required:
+        findings = [Finding(wanted, "missing", "nothing there", fetch)]
+    state = "wrong" if findings else "right" if fetched or made else "not fetched"
+    return Checked(source, state, findings)
+
+
+def _faults(folder: Path, below: str, files: Iterable[File], remedy: str) -> list[Finding]:
+    found = ((file, fault(folder / below / file.name, file)) for file in files if not file.document)
+    return [Finding(f"{below}/{file.name}", *wrong, remedy) for file, wrong in found if wrong]
+
+
+def fault(path: Path, file: File) -> tuple[str, str] | None:
+    """What is wrong with the file at ``path``, which should be ``file``, in a word and in full; None: nothing is."""
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe, from which nothing may ever come
+        return "unreadable", "not a file"
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing", "not there"
+    except OSError as error:
+        return "unreadable", str(error.strerror)
+    sha256, lines = hashlib.sha256(content).hexdigest(), content.count(b"\n") + (content[-1:] not in (b"\n", b""))
+    if file.sha256 == sha256 or (not file.sha256 and lines == file.lines):
+        return None
+    if not lines:
+        return "empty", "0 rows"
+    for source in data_sources():
+        for folder, listed in ((source.folder, source.files), (source.prepared_folder, source.prepared)):
+            if name := next((one.name for one in listed if one.sha256 == sha256), None):
+                return "swapped", f"it is {folder}/{name}"
+    if lines != file.lines:
+        return "corrupt", f"{lines} lines, {file.lines} expected"
+    if hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest() == file.sha256:
+        return "converted", "the right text with Windows line ends"
+    return "changed", f"{lines} lines as expected, but other text"

@@ -6,7 +6,6 @@ https://arxiv.org/abs/2106.09685
 
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers.utils import find_adapter_config_file
 
 from isotrope.contract.features import language_model
 from isotrope.encoder.locate import locate
-from isotrope.errors import UserError
+from isotrope.errors import UserError, needs
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # peft's names
 _NAME = "default"  # of the one adapter
@@ -31,7 +30,7 @@ def base_model(where: str, model: str) -> str | None:
         return None
     if path is None:
         return None
-    _needs_peft(f"{model} is a LoRA adapter")
+    needs("lora", "peft")
     if Path(where).is_dir() and not (Path(where) / WEIGHTS).is_file():
         raise UserError(f"{model} has no {WEIGHTS}", "save the adapter again: pickles are not opened")
     try:
@@ -43,11 +42,6 @@ def base_model(where: str, model: str) -> str | None:
         remedy = "correct base_model_name_or_path in adapter_config.json"
         raise UserError(f"{model} is an adapter, and its base model {problem}", remedy)
     return base
-
-
-def _needs_peft(what: str) -> None:
-    if find_spec("peft") is None:
-        raise UserError(f"{what}, and peft is not installed", "pip install 'isotrope[lora]'")
 
 
 def has_adapter(model: SentenceTransformer) -> bool:
@@ -85,14 +79,12 @@ def add_adapter(
         dropout: of x, before A.
         targets: how the names of the layers end, or ``all-linear`` alone. None: what peft takes for the architecture.
     """
-    _needs_peft("encoder.lora is asked for")
-    from peft import LoraConfig
-
+    peft = needs("lora", "peft")
     encoder: Any = language_model(model)
     if encoder is None:
         raise UserError("encoder.lora: the model has no linear layers", "choose a model that begins with a Transformer")
     asked = "all-linear" if list(targets or ()) == ["all-linear"] else list(targets) if targets else None
-    settings = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=asked)
+    settings = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=asked)
     model.requires_grad_(False)
     try:
         model.add_adapter(settings)

@@ -99,7 +99,10 @@ def _fitting(encoder: SentenceTransformer, longest: str, batch_size: int) -> int
 
 @contextmanager
 def _passes(encoder: Encoder, count: int, done: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each forward pass of a sentence-transformers model how many texts are done; ``count`` were before."""
+    """Tell after each forward pass of a sentence-transformers model how many texts are done; ``count`` were before.
+
+    The model stays in the mode that it had.
+    """
     if not isinstance(encoder, SentenceTransformer):
         yield
         return
@@ -110,11 +113,13 @@ def _passes(encoder: Encoder, count: int, done: Callable[[int], None]) -> Iterat
         freed_memory.check()
         done(count)
 
-    hook = encoder[-1].register_forward_hook(passed)  # its own forward calls no hooks
+    hook, training = encoder[-1].register_forward_hook(passed), encoder.training  # its own forward calls no hooks
     try:
         yield
     finally:
         hook.remove()
+        if training:  # its encode ends training
+            encoder.train()
 
 
 def search_vectors(encoder: Encoder, queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:

@@ -1,17 +1,14 @@
 """Any encoder by its name: a folder, a hub name, or the model that isotrope ships."""
 
 import re
-from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
@@ -35,7 +32,8 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
-_HALVES = {"F16": torch.float16, "BF16": torch.bfloat16}
+_HALVES = (torch.float16, torch.bfloat16)
+_ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 # What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …; and those of heads.
 _DROPOUT, _HEADS = re.compile(r"dropout|pdrop"), re.compile(r"classif|summary|pooler|qa_")
@@ -98,14 +96,14 @@ def load(
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
-    half = stored_half(where, config) if frozen and not base else None
-    encoder, missing = _open(where, name, device, overrides, half)
+    encoder, missing = _open(where, name, device, overrides)
     if base:
         merge_adapter(encoder)
     refuse_missing(missing, name, pooler=pooling == "cls_head")
     refuse_not_finite(encoder, name)
-    if _knows_no_word(encoder):  # transformers makes up an empty tokenizer for some models
-        raise no_tokenizer(name)
+    tokenizer = getattr(encoder, "tokenizer", None)
+    if isinstance(tokenizer, PreTrainedTokenizerBase) and len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids):
+        raise no_tokenizer(name)  # transformers makes up an empty one for some models
     give_padding(encoder, name)
     if bidirectional:
         read_both_ways(encoder, name)
@@ -124,8 +122,10 @@ def load(
     elif normalize is False and isinstance(encoder[-1], Normalize):
         del encoder[-1]
     _set_length(encoder, max_length, _longest(config), name)
-    if half:
-        compute_with_32_bits(encoder)
+    if frozen:
+        encoder.requires_grad_(False)
+        if supports(config):  # others look at the type of their weights
+            keep_16_bits(encoder)
     if packed and isinstance(encoder[0], Transformer):
         pack(encoder[0].auto_model)
     return encoder
@@ -188,7 +188,7 @@ def _config(where: str, model: str) -> PreTrainedConfig:
 
 
 def _open(
-    where: str, model: str, device: str | None, config_overrides: dict[str, Any], dtype: torch.dtype | None
+    where: str, model: str, device: str | None, config_overrides: dict[str, Any]
 ) -> tuple[SentenceTransformer, list[str]]:
     """The model, and the names of the tensors that its files lack."""
     try:
@@ -197,7 +197,7 @@ def _open(
                 where,
                 device=device,
                 trust_remote_code=False,
-                model_kwargs={"use_safetensors": True} | ({"dtype": dtype} if dtype else {}),
+                model_kwargs={"use_safetensors": True},
                 config_kwargs=config_overrides,
             )
             return encoder, missing
@@ -205,42 +205,16 @@ def _open(
         raise loading_fault(error, where, model) from error
 
 
-def _knows_no_word(encoder: SentenceTransformer) -> bool:
-    tokenizer = getattr(encoder, "tokenizer", None)
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
-        return False
-    return len(tokenizer.get_vocab()) <= len(tokenizer.all_special_ids)
+def keep_16_bits(encoder: SentenceTransformer) -> None:
+    """Hold word embeddings, most of a small model's weights, in 16 bits if that loses nothing, in place.
 
-
-def stored_half(where: str, config: PreTrainedConfig | None) -> torch.dtype | None:
-    """The 16-bit type of all tensors in a local model's only file, where its configuration asks for 32 bits; else None.
-
-    For the architectures of `isotrope.encoder.fast.packed` alone: others look at the types of their weights. A broken
-    file, or settings that name a type, are left to sentence-transformers.
+    So it is if the model's file stores them in 16 bits. Rows are widened when a text reads them, so no vector changes.
     """
-    files, settings = list(Path(where).rglob("*.safetensors")), Path(where) / "sentence_bert_config.json"
-    named = settings.is_file() and "dtype" in settings.read_text(encoding="utf-8")
-    if config is None or config.dtype != torch.float32 or not supports(config) or len(files) != 1 or named:
-        return None
-    with suppress(SafetensorError, OSError), safe_open(files[0], "pt") as file:
-        kinds = {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  no dictionary
-        return _HALVES.get(kinds.pop()) if len(kinds) == 1 else None
-    return None
-
-
-def compute_with_32_bits(encoder: SentenceTransformer) -> None:
-    """Let a model of 16 bits compute with 32, in place. It is not to be trained: no weight has a gradient.
-
-    Word embeddings, most of a small model's weights, keep 16 bits. Their rows are widened, exactly, when a text reads
-    them, so the vectors are those of the whole model in 32 bits.
-    """
-    for module in encoder.modules():
-        if type(module) is nn.Embedding:
-            module.register_forward_hook(lambda module, inputs, output: output.float())
-        else:
-            for tensor in [*module.parameters(recurse=False), *module.buffers(recurse=False)]:
-                if tensor.is_floating_point():
-                    tensor.data = tensor.data.float()
-    encoder.requires_grad_(False)
-    encoder[0].auto_model.config.dtype = torch.float32
-    encoder.widened = True
+    table = encoder[0].auto_model.get_input_embeddings()
+    weights = table.weight.data
+    for kind in _HALVES if weights.dtype == torch.float32 else ():
+        if all(torch.equal(part.to(kind).float(), part) for part in weights.split(_ROWS)):
+            table.weight.data = weights.to(kind)
+            table.register_forward_hook(lambda module, inputs, output: output.float())
+            encoder.widened = True
+            return

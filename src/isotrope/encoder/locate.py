@@ -4,14 +4,13 @@ import json
 import os
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 from sentence_transformers.util import is_sentence_transformer_model
 
-from isotrope.errors import UserError, one_of, printable
+from isotrope.errors import UserError, needs, one_of, printable
 from isotrope.store.cache import cache_folder
 
 _OURS = "isotrope/"  # how the names of shipped models begin
@@ -32,8 +31,8 @@ def locate(model: str) -> str:
     """The folder of a local or shipped model; a hub name as it is."""
     if model in SHIPPED:
         package, folder, extra = SHIPPED[model]
-        if find_spec(package) is None:
-            raise UserError(f"{model} is not installed", f"pip install 'isotrope[{extra}]'")
+        if extra:
+            needs(extra, package)
         return str(files(package).joinpath(folder))
     path = Path(model).expanduser()
     if printable(str(path.absolute())) != str(path.absolute()):

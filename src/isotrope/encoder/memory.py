@@ -1,4 +1,4 @@
-"""Give freed memory back to the system."""
+"""Give freed memory back to the system. Without it, glibc keeps what batches of many lengths have left in pieces."""
 
 import ctypes
 import gc
@@ -10,19 +10,13 @@ GROWTH = 100e6  # bytes: less costs time, more costs memory
 
 
 def give_back() -> None:
-    """Without it, glibc keeps what batches of many lengths have left in pieces.
-
-    Other systems than Linux do this alone, or cannot be asked.
-    """
+    """Other systems than Linux do this by themselves, or cannot be asked."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
         trim(0)
 
 
 class FreedMemory:
-    """Looks after each batch how much this process holds, and gives back when it is 100 MB more.
-
-    More than after the first batch since the last time: what one batch needs is no waste.
-    """
+    """Gives back when this process holds 100 MB more than after the first batch since the last time."""
 
     def __init__(self) -> None:
         self._held: int | None = None

@@ -58,7 +58,10 @@ def pooling_modules(transformer: Transformer, pooling: str) -> list[nn.Module]:
     if pooling == "mask":
         return template_modules(transformer)
     if pooling == "cls_head":
-        return [Pooling(dim, pooling_mode="cls"), _pretrained_head(transformer)]
+        pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
+        if pooler is None:
+            raise UserError("pooling = 'cls_head' needs a model with a pooler, and this one has none", "choose 'cls'")
+        return [Pooling(dim, pooling_mode="cls"), dense(pooler.weight, pooler.bias, nn.Tanh())]
     return [Pooling(dim, pooling_mode=pooling)]
 
 
@@ -178,10 +181,3 @@ def freeze(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, WeightedLayerPooling | WordWeights):
             module.requires_grad_(False)
-
-
-def _pretrained_head(transformer: Transformer) -> nn.Module:
-    pooler = getattr(getattr(transformer.auto_model, "pooler", None), "dense", None)
-    if pooler is None:
-        raise UserError("pooling = 'cls_head' needs a model with a pooler, and this one has none", "choose 'cls'")
-    return dense(pooler.weight, pooler.bias, nn.Tanh())

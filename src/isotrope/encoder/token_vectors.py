@@ -6,7 +6,6 @@ Tokens in brackets, such as [CLS], [unused5] and <s>, are no words: they have no
 """
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from torch import Tensor
 from isotrope.console.progress import tell
 from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached
 
 WIDTH = 256  # model2vec's
@@ -71,12 +69,8 @@ def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTran
     tokenizer.no_padding()
     tokenizer.no_truncation()
     folder = cache_folder("static", model_checksum(model, _LAYOUT))
-
-    def make(draft: Path) -> None:
-        with new_file(draft / _VECTORS) as file:
-            np.save(file, _of_tokens(model, tokenizer))
-
-    vectors = np.load(cached(folder, make) / _VECTORS).astype(np.float64)  # (V, D)
+    cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
+    vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
     is_word = stand_for_text(tokenizer, len(vectors))
     found = principal(vectors[is_word], width) * zipf_weights(int(is_word.sum()))[:, None]
     rows = np.zeros((len(vectors), found.shape[1]))  # (V, K)

@@ -57,9 +57,11 @@ class WordVectors:
             word = line[: line.find(" ")]
             if word not in new or word in self._known or (number == 1 and self.header):
                 continue
-            vector = self._vector(line, number)
-            if vector is not None:
-                self._known[word] = vector
+            if len(line.rstrip().split(" ")) > self.dim + 1:  # a word with spaces in it: another one than it seems
+                continue
+            if (vector := self._numbers(line)) is None:
+                raise UserError(f"{self.source.path}, line {number}: not {self.dim} numbers", "fetch the file again")
+            self._known[word] = vector
 
     def encode(self, sentences: list[str]) -> WordVector:
         """Sentences (N,) -> (N, D)."""
@@ -73,15 +75,6 @@ class WordVectors:
 
     def _form(self, word: str) -> str | None:
         return next((form for form in (word, word.lower()) if form in self._known), None)
-
-    def _vector(self, line: str, number: int) -> WordVector | None:
-        cells = line.rstrip().split(" ")
-        if len(cells) > self.dim + 1:  # some files have words with spaces: another word than it seems
-            return None
-        vector = self._numbers(line)
-        if vector is None:
-            raise UserError(f"{self.source.path}, line {number}: not {self.dim} numbers", "fetch the file again")
-        return vector
 
     def _numbers(self, line: str) -> WordVector | None:
         try:

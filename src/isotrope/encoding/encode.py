@@ -18,15 +18,17 @@ from sentence_transformers import SentenceTransformer
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress as progress_bar
 from isotrope.console.progress import watch
-from isotrope.console.threads import threads_line
+from isotrope.console.threads import threads_line, usable_cores
+from isotrope.encoder import load
 from isotrope.encoder.checksum import located
 from isotrope.encoder.prompts import Prompts, used_prompt
-from isotrope.encoding.models import as_it_was, encoder_checksum, first_vector, opened, shown_name
+from isotrope.encoding import tasks
 from isotrope.encoding.output import IDENTITY, KIND, MANIFEST, Output, destination
 from isotrope.encoding.rows import TEXT, write_rows
-from isotrope.encoding.tasks import Engine, WorkerModel, by_itself, by_processes, by_ray, check_engine
-from isotrope.errors import UserError
+from isotrope.encoding.tasks import Engine, WorkerModel, encoder_checksum, first_vector, shown_name
+from isotrope.errors import UserError, needs, one_of
 from isotrope.store.atomic import clear_drafts, draft_path
+from isotrope.store.cache import file_checksum
 from isotrope.store.disk import check_space, writing
 from isotrope.store.job import AGAIN, Job
 from isotrope.store.remote import lies_within
@@ -34,6 +36,8 @@ from isotrope.text.coverage import STRANGE, unknown_warning
 from isotrope.text.files import not_read, passed_over
 from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
+
+ENGINES = ("one", "processes", "ray")
 
 
 def encode(
@@ -78,7 +82,7 @@ def encode(
             ``batch_size`` sentences at a time (a sentence-transformers model more, to batch itself).
         texts: a list of texts, a `datasets.Dataset`, a pandas DataFrame or Series, files, folders or URLs (see
             `isotrope.text.files.SUPPORTED`). A document has a row for each of its blocks.
-        output: where to; its folder must exist.
+        output: where to.
         text: the column of the sentences in tables; see `isotrope.text.readers.Columns.choose` for the default.
         batch_size: sentences of a forward pass, at most (see `vectors_of`); changes the vectors by rounding only.
         shard: rows of a shard.
@@ -108,12 +112,10 @@ def encode(
         options = {name: value for name, value in locals().items() if name not in ("model", "texts", "output")}
         with tempfile.TemporaryDirectory(prefix="isotrope-") as folder:
             return np.load(encode(model, texts, Path(folder, "vectors.npy"), **options))
-    for name, value in (("batch_size", batch_size), ("shard", shard), ("workers", workers)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
-    workers = check_engine(engine, workers, address, loadable=isinstance(model, str | Path | SentenceTransformer))
+    check_counts(batch_size=batch_size, shard=shard, workers=workers)
+    several = _several(engine, workers, address, loadable=isinstance(model, str | Path | SentenceTransformer))
     place = destination(output)
-    kept = [name.strip() for name in keep.split(",")] if isinstance(keep, str) and keep else list(keep)
+    kept = list(dict.fromkeys(filter(None, map(str.strip, keep.split(",") if isinstance(keep, str) else keep))))
     place.check(kept, restart)
     given = text_open(texts, text=text)
     if inside := next((path for path in given.paths if lies_within(output, path)), None):
@@ -123,12 +125,12 @@ def encode(
         shown.print(left)
     options = {"pooling": pooling, "normalize": normalize, "device": device}
     options |= {"prompt": prompt, "prompt_name": prompt_name}
-    with _draft(place) as draft, as_it_was(model):
+    with _draft(place) as draft:
         with watch("reading the texts", shown):
             encoder = opened(model, options)
             first = first_vector(encoder)  # (1, D)
-            rows = write_rows(draft, given, kept, shard)
-        if not rows.sizes:
+            sizes = write_rows(draft, given, kept, shard)
+        if not sizes:
             raise UserError(f"{given.name} has no rows", "give a file with sentences")
         if note := Prompts(prompt, prompt_name).note(encoder, shown_name(model)):
             shown.print(note)
@@ -144,44 +146,82 @@ def encode(
             "keep": kept or None,
             "prompt": used_prompt(encoder) or None if isinstance(encoder, SentenceTransformer) else None,
             "model": checksum,
-            "input": rows.checksum,
+            "input": file_checksum(draft),
         }
         names = (IDENTITY, MANIFEST)
         job = Job(place.folder, KIND, made_from, [given], restart=restart, names=names, shown=place.shown)
         with job.held(), place.tidied():
-            place.fetch_state(job)
-            todo = place.missing(rows.sizes)
+            todo = place.missing(sizes)
             job.begin()
             if todo:
-                needed = place.bytes_of(sum(rows.sizes[number] for number in todo), dimension)
-                check_space(place.folder, needed, "the output")
+                if not place.url:  # one file of all parts is written beside them
+                    copies = 2 if place.whole else 1
+                    check_space(place.folder, 4 * sum(sizes[n] for n in todo) * dimension * copies, "the output")
                 task = place.task(draft, dimension, batch_size, shared=address is not None)
-                if engine == "one":
-                    work: Engine = partial(by_itself, task, encoder)
+                if not several:
+                    work: Engine = partial(tasks.by_itself, task, encoder)
                 else:
                     del encoder  # each worker has its own
-                    threads = max(1, torch.get_num_threads() // workers)
+                    threads = max(1, torch.get_num_threads() // several)
                     name = located(model)
                     name = str(Path(name).absolute()) if Path(name).is_dir() else name  # wherever a worker runs
                     made = WorkerModel(name, tuple(options.items()), checksum, threads)
-                    many = partial(by_ray, address=address) if engine == "ray" else by_processes
-                    work = partial(many, task, made, workers)
+                    many = partial(tasks.by_ray, address=address) if engine == "ray" else tasks.by_processes
+                    work = partial(many, task, made, several)
                 shown.print(threads_line())
-                _go_on(work, rows.sizes, todo, progress, shown)
+                _go_on(work, sizes, todo, progress, shown)
             record = {
                 "key": xxhash.xxh3_128_hexdigest(json.dumps(made_from, sort_keys=True).encode()),
-                "rows": sum(rows.sizes),
+                "rows": sum(sizes),
                 "dimension": dimension,
                 "model": shown_name(model),
-                "shards": len(rows.sizes),
+                "shards": len(sizes),
                 "made_from": made_from,
             }
             if todo or job.result() is None:
-                if place.missing(rows.sizes):
+                if place.missing(sizes):
                     remedy = "give a folder or URL that all machines see"
                     raise UserError(f"{place.shown} lacks parts that the workers have written", remedy)
                 job.finish(record, announced=())
             return place.finish(record)
+
+
+def check_counts(**counts: int | None) -> None:
+    """Refuse what is less than 1."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise UserError(f"{name} = {value!r} is impossible", "choose a whole number from 1")
+
+
+def _several(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
+    """The number of workers, by default one a usable core; 0: this process encodes. Refuse what does not fit."""
+    fault = ("", "")
+    if engine not in ENGINES:
+        fault = f"engine = {engine!r} is unknown", one_of(engine, ENGINES)
+    elif address is not None and engine != "ray":
+        fault = f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out"
+    elif engine == "one" and workers not in (None, 1):
+        fault = f"workers = {workers} needs several processes", "add --engine processes or --engine ray"
+    elif engine != "one" and not loadable:
+        fault = f"the engine {engine} needs a sentence-transformers model", "leave the engine out"
+    if fault[0]:
+        raise UserError(*fault)
+    if engine == "ray":
+        needs("ray", "ray")
+    return 0 if engine == "one" else workers or usable_cores()
+
+
+def opened(model: str | Path | Encoder, options: dict[str, Any], query_prompt: str | None = None) -> Encoder:
+    """A model by its name, with options of `isotrope.load`. An object without options is taken as it is."""
+    given = {name: value for name, value in {**options, "query_prompt": query_prompt}.items() if value is not None}
+    is_model = isinstance(model, SentenceTransformer)
+    if given and not (is_model or isinstance(model, str | Path)):
+        name, value = next(iter(given.items()))
+        raise UserError(f"{name} = {value!r} needs a sentence-transformers model", "leave it out")
+    if isinstance(model, str | Path) or (is_model and given.keys() & options):
+        encoder: Encoder = load(located(model), **options, frozen=True)
+        return encoder
+    return model
 
 
 def _go_on(

@@ -15,15 +15,14 @@ from isotrope.encoding.tasks import EMBEDDING, ShardTask, part_name
 from isotrope.errors import UserError
 from isotrope.store.atomic import clear_drafts, draft_path, move, new_file
 from isotrope.store.cache import cache_folder
-from isotrope.store.job import Job, differences
 from isotrope.store.mark import check_place, remove
-from isotrope.store.records import Record, read_record
-from isotrope.store.remote import fetch_file, is_url, remote_names, upload, without_secrets
+from isotrope.store.records import Record
+from isotrope.store.remote import is_url, remote_names, upload, without_secrets
 
 KIND = "folder of vectors"  # of the mark
 IDENTITY, MANIFEST, ROWS = ".job.json", "_manifest.json", "_rows.parquet"  # readers of tables pass over a "_"
 METADATA = b"isotrope"  # where OUT.parquet holds its manifest
-OURS = ("text", EMBEDDING)  # columns of a Parquet output
+FILES = ("", ".npy", ".parquet")  # how an output ends; "" is a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +41,17 @@ class Output:
     def check(self, kept: Sequence[str], restart: bool) -> None:
         """Check the place, and that it can hold the kept columns."""
         array = self.whole is not None and self.whole.suffix == ".npy"
-        for name in kept:
-            if not name or kept.count(name) > 1:
-                problem = f"keep names {name!r} {'twice' if name else ''}".strip()
-                raise UserError(problem, "write, for example, id,title")
-            if name in OURS and not array:
-                raise UserError(f"keep = {name!r}: the output has a column of that name", "leave it out, or rename it")
+        if not array and (ours := {"text", EMBEDDING}.intersection(kept)):
+            problem = f"keep = {ours.pop()!r}: the output has a column of that name"
+            raise UserError(problem, "leave it out, or rename it")
         check_place(self.folder, KIND)
         if self.whole and array and not kept and (older := beside(self.whole)).exists():
             problem = f"{older} would lie beside an array of other rows"
             raise UserError(problem, "move it away, or keep its columns again")
         begun = (self.folder / IDENTITY).exists() and not restart
-        if self.url and not begun and (there := remote_names(self.url)) and (restart or MANIFEST not in there):
+        if self.url and not begun and remote_names(self.url):
             problem = f"{self.shown} holds files" + ("" if restart else ", and their work was not begun here")
             raise UserError(problem, "delete them to start again, or write to another folder")
-
-    def fetch_state(self, job: Job) -> None:
-        """If the URL has a finished work, the manifest of it comes here."""
-        if self.url and not job.begun and MANIFEST in remote_names(self.url):
-            fetch_file(f"{self.url}/{MANIFEST}", self.folder / MANIFEST)
-            if found := differences(read_record(self.folder / MANIFEST, ["made_from"])["made_from"], job.identity):
-                (self.folder / MANIFEST).unlink()
-                raise UserError(f"{self.shown} was made with {'; '.join(found)}", "write to another folder")
 
     @contextmanager
     def tidied(self) -> Iterator[None]:
@@ -93,16 +81,13 @@ class Output:
         except (OSError, pa.ArrowException):
             return True
 
-    def bytes_of(self, rows: int, dimension: int) -> int:
-        """What so many rows need here, at least. One file of them all is written beside the parts."""
-        return 0 if self.url else 4 * rows * dimension * (2 if self.whole else 1)
-
     def task(self, draft: Path, dimension: int, batch_size: int, *, shared: bool) -> ShardTask:
         """What the shards need: their rows lie beside their parts. ``shared``: with other machines."""
-        move(draft, self.folder / ROWS)
         folder = self.folder.absolute()
-        rows = f"{self.url}/{ROWS}" if self.url and shared else str(folder / ROWS)
-        if is_url(rows):
+        move(draft, folder / ROWS)
+        rows = str(folder / ROWS)
+        if self.url and shared:
+            rows = f"{self.url}/{ROWS}"
             upload(folder / ROWS, rows)
         return ShardTask(rows, self.url or str(folder), dimension, batch_size)
 
@@ -110,14 +95,13 @@ class Output:
         """The finished output: its path, or its URL."""
         if self.url:
             upload(self.folder / MANIFEST, f"{self.url}/{MANIFEST}")
-        elif self.whole is None:
-            return self.folder
-        else:
-            _write_whole(self.whole, record, [self.folder / part_name(number) for number in range(record["shards"])])
+        if self.whole is None:
+            return self.url or self.folder
+        _write_whole(self.whole, record, [self.folder / part_name(number) for number in range(record["shards"])])
         gone = draft_path(self.folder)  # at one stroke: a part that is missing would be encoded again
         move(self.folder, gone)
         remove(gone)
-        return self.url or self.whole or self.folder
+        return self.whole
 
 
 def _write_whole(path: Path, record: Record, parts: Sequence[Path]) -> None:
@@ -154,34 +138,27 @@ def beside(array: Path) -> Path:
 
 def destination(output: str | Path) -> Output:
     """What ``output`` names: OUT.npy, OUT.parquet (both worked on in OUT.npy.parts/, …), a folder or its URL."""
+    url, path, shown = is_url(output), Path(output), without_secrets(str(output).rstrip("/"))
+    is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in FILES)
+    kind, fault = "" if is_folder else path.suffix, ("", "")
     if not str(output):
-        raise UserError("output is empty", "name a .npy or .parquet file, or a folder")
-    if is_url(output):
-        return _remote(str(output).rstrip("/"))
-    path = Path(output)
-    files = {".npy", ".parquet"}
-    is_folder = str(output).endswith("/") or (path.is_dir() and path.suffix not in files)
-    kind = "" if is_folder else path.suffix
-    if kind not in {"", *files}:
+        fault = "is empty", "name a .npy or .parquet file, or a folder"
+    elif url and shown.startswith(("http://", "https://")):
+        fault = "is a web address, which cannot be written to", "name an object store (s3://, …)"
+    elif url and kind in FILES[1:]:
+        fault = "is a file: behind a URL only a folder grows safely", "end it in /"
+    elif not url and kind not in FILES:
         remedy = "end it in .npy or .parquet, or name a folder (with / at its end where its name has a dot)"
-        raise UserError(f"output {path} has the unknown ending {kind!r}", remedy)
-    if kind and path.is_dir():
-        raise UserError(f"output {path} is a folder", "name a file, or put / at the end to write into the folder")
-    if not path.absolute().parent.is_dir():
-        problem = f"the folder {path.absolute().parent} of the output does not exist"
-        raise UserError(problem, "make it, or check the path")
+        fault = f"has the unknown ending {kind!r}", remedy
+    elif kind and path.is_dir():
+        fault = "is a folder", "name a file, or put / at the end to write into the folder"
+    if fault[0]:
+        raise UserError(f"output {shown} {fault[0]}", fault[1])
+    if url:
+        address = str(output).rstrip("/")
+        return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(address.encode())), url=address)
     if not kind:
         return Output(str(path), path)
     work = path.with_name(path.name + ".parts")
     clear_drafts(work.parent, work.name)
     return Output(str(work), work, path)
-
-
-def _remote(url: str) -> Output:
-    shown = without_secrets(url)
-    if url.startswith(("http://", "https://")):
-        problem = f"output {shown} is a web address, which cannot be written to"
-        raise UserError(problem, "name an object store (s3://, …)")
-    if url.endswith((".npy", ".parquet")):
-        raise UserError(f"output {shown} is a file: behind a URL only a folder grows safely", "end it in /")
-    return Output(shown, cache_folder("outputs", xxhash.xxh3_64_hexdigest(url.encode())), url=url)

@@ -5,22 +5,20 @@ its shard, and what happens to the sources later changes nothing.
 """
 
 import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from isotrope.errors import UserError
-from isotrope.store.cache import file_checksum
+from isotrope.errors import UserError, printable
 from isotrope.text.files import TextFile, reading_errors
 from isotrope.text.lines import LONGEST_LINE
 from isotrope.text.opened import Opened
-from isotrope.text.readers import Columns, NumberedRow, is_string, rows
+from isotrope.text.readers import Columns, is_string, rows
 
 ROWS, CHARACTERS = 4096, 1 << 22  # read at once
 SHARD_CHARACTERS = 1 << 26  # a shard ends early here, so that rows of whole books fit into memory too
@@ -29,15 +27,8 @@ TEXT = "text"
 Piece = tuple[str, pa.Table]  # where its first row is, and its rows: the text, then the kept columns
 
 
-class Rows(NamedTuple):
-    """What `write_rows` wrote."""
-
-    sizes: list[int]  # of the shards
-    checksum: str
-
-
-def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> Rows:
-    """Write rows as a Parquet file with a row group for each shard, with one shard in memory.
+def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> list[int]:
+    """Write rows as a Parquet file with a row group for each shard, with one shard in memory -> their sizes.
 
     A column has one type: whole numbers and fractions become fractions, and a column of nulls may become anything. So
     with columns to keep, the rows are read twice.
@@ -48,7 +39,7 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> R
         keep: columns that are carried beside the texts.
         shard: rows of a shard; fewer where the texts are long.
     """
-    opened.seen()
+    _ = opened.files  # found before they are read, so that a change is noticed
     schema = pa.schema([(TEXT, pa.string())])
     if keep:
         schema = reduce(_unified, pieces_of(opened, keep), pa.schema([(name, pa.null()) for name in (TEXT, *keep)]))
@@ -60,7 +51,7 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> R
                 sizes.append(len(table))
     except pa.ArrowNotImplementedError as error:
         raise UserError(f"Parquet cannot hold the kept columns ({error})", "keep others") from error
-    return Rows(sizes, file_checksum(path))
+    return sizes
 
 
 def _shards(pieces: Iterable[Piece], size: int, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -91,9 +82,8 @@ def _unified(schema: pa.Schema, piece: Piece) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _mixed(name: str, where: str, how: str) -> UserError:
-    problem = f"column {name!r} holds values of several types, from {where} on ({' '.join(how.split())})"
-    return UserError(problem, "give it one type")
+def _mixed(name: str, where: str, why: object) -> UserError:
+    return UserError(f"column {name!r} holds values of no one type, from {where} on ({why})", "give it one type")
 
 
 def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
@@ -102,11 +92,8 @@ def pieces_of(opened: Opened, keep: Sequence[str] = ()) -> Iterator[Piece]:
     A blank line or a null is the empty text. Columns of Arrow and Parquet stay as they are.
     """
     for source in opened.files:
-        if source.format == ".parquet":
-            yield from _of_parquet(source, opened.text, keep)
-        else:
-            found = rows(source, Columns(opened.text), tuple(keep))
-            yield from _of_values(f"{source}:", _lines(source, found) if source.format == ".txt" else found, keep)
+        read = _of_parquet if source.format == ".parquet" else _of_values
+        yield from read(source, opened.text, keep)
 
 
 def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
@@ -115,57 +102,47 @@ def _of_parquet(source: TextFile, text: str | None, keep: Sequence[str]) -> Iter
         kinds = [(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow]
         chosen = Columns(text).choose(source, kinds, tuple(keep))
         for batch in file.iter_batches(ROWS, columns=list(dict.fromkeys(chosen))):
-            texts = pc.fill_null(batch[chosen[0]].cast(pa.string()), "")
+            texts, where = pc.fill_null(batch[chosen[0]].cast(pa.string()), ""), f"{source}:{start}"
             try:
                 texts.validate(full=True)
             except pa.ArrowInvalid as error:
-                raise _no_utf8(f"{source}, from row {start} on,") from error
-            yield f"{source}:{start}", pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
+                raise _no_utf8(f"{where}, or a row behind it,") from error
+            yield where, pa.table([texts, *map(batch.column, chosen[1:])], [TEXT, *chosen[1:]])
             start += len(batch)
 
 
-def _lines(source: TextFile, found: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-    for number, (line,) in found:
-        if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
-            raise UserError(f"{source}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
-        yield number, (line.removesuffix("\n").removesuffix("\r"),)
-
-
-def _of_values(where: str, found: Iterator[NumberedRow], keep: Sequence[str]) -> Iterator[Piece]:
-    """Rows of Python's values."""
-    while part := _some(found):
-        first, names = f"{where}{part[0][0]}", (TEXT, *keep)
-        arrays: list[pa.Array] = []
-        for name, values in zip(names, zip(*(fields for _, fields in part), strict=True), strict=True):
-            try:
-                arrays.append(pa.array([one or "" for one in values], pa.string()) if not arrays else pa.array(values))
-            except UnicodeEncodeError as error:
-                wrong = next(line for (line, _), one in zip(part, values, strict=True) if not _encodable(one))
-                raise _no_utf8(f"{where}{wrong}") from error
-            except (pa.ArrowException, OverflowError) as error:
-                raise _mixed(name, first, str(error)) from error
-        yield first, pa.table(arrays, list(names))
-
-
-def _some(found: Iterator[NumberedRow]) -> list[NumberedRow]:
-    """The next rows: `ROWS`, or fewer where the texts are long."""
-    part: list[NumberedRow] = []
-    characters = 0
-    for row in found:
-        part.append(row)
-        characters += len(row[1][0] or "")
+def _of_values(source: TextFile, text: str | None, keep: Sequence[str]) -> Iterator[Piece]:
+    """Rows of Python's values: `ROWS` at a time, or fewer where the texts are long."""
+    part: list[tuple[Any, ...]] = []
+    first = characters = 0
+    for number, (value, *others) in rows(source, Columns(text), tuple(keep)):
+        line = value or ""
+        if source.format == ".txt":
+            if len(line.encode("utf-8", "surrogateescape")) >= LONGEST_LINE:  # the reader has cut it
+                raise UserError(f"{source}:{number} is longer than {LONGEST_LINE} bytes", "break the line")
+            line = line.removesuffix("\n").removesuffix("\r")
+        if printable(line) != line:
+            raise _no_utf8(f"{source}:{number}")
+        first = first or number
+        part.append((line, *others))
+        characters += len(line)
         if len(part) == ROWS or characters >= CHARACTERS:
-            break
-    return part
+            yield _piece(f"{source}:{first}", part, keep)
+            part, first, characters = [], 0, 0
+    if part:
+        yield _piece(f"{source}:{first}", part, keep)
+
+
+def _piece(where: str, part: Sequence[tuple[Any, ...]], keep: Sequence[str]) -> Piece:
+    texts, *others = zip(*part, strict=True)
+    arrays = [pa.array(texts, pa.string())]
+    for name, values in zip(keep, others, strict=True):
+        try:
+            arrays.append(pa.array(values))
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
+            raise _mixed(name, where, error) from error
+    return where, pa.table(arrays, [TEXT, *keep])
 
 
 def _no_utf8(where: str) -> UserError:
     return UserError(f"{where} holds what is not UTF-8 text", "convert the file to UTF-8 or correct the line")
-
-
-def _encodable(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

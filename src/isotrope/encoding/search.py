@@ -1,11 +1,16 @@
 """The texts that are nearest to a query, among those that `isotrope encode` wrote. Every vector is compared."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
 import torch
 import torch.nn.functional as F
 from rich.console import Console
@@ -14,18 +19,21 @@ from torch import Tensor
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress, watch
-from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
-from isotrope.encoder.prompts import ADDED, has_roles, role_prompt, used_prompt
-from isotrope.encoding.models import encoder_checksum, first_vector, needs_a_model, opened, shown_name
+from isotrope.encoder.prompts import role_prompt, used_prompt
+from isotrope.encoding.encode import check_counts, opened
+from isotrope.encoding.output import IDENTITY, MANIFEST, METADATA, beside
 from isotrope.encoding.rows import pieces_of
-from isotrope.encoding.stored import Stored
-from isotrope.errors import UserError, needs, one_of
+from isotrope.encoding.tasks import EMBEDDING, encoder_checksum, shown_name
+from isotrope.errors import UserError, needs, one_of, printable
+from isotrope.store.records import Record, read_record
 from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
 PIECE = 1 << 24  # numbers in memory: of vectors, and of cosines
 _TINY = 1e-30  # a vector of zeros has the cosine 0 to all
+_GIVE = "give what isotrope encode wrote: OUT.npy, OUT.parquet or a folder"
+_AGAIN = "encode the texts again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +87,11 @@ def search(
             installed; the texts are not those of the index.
     """
     shown = console or plain_console(quiet=True)
-    queries = _checked([queries] if isinstance(queries, str) else list(queries))
-    if isinstance(top, bool) or not isinstance(top, int) or top < 1:
-        raise UserError(f"top = {top!r} is impossible", "choose a whole number from 1")
+    queries = [queries] if isinstance(queries, str) else list(queries)
+    for query in queries or [""]:
+        if not query.strip() or printable(query) != query:
+            raise UserError(f"the query {query!r:.80} is empty, or is not UTF-8 text", "write some words in UTF-8")
+    check_counts(top=top)
     if engine not in ENGINES:
         raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
     if engine == "faiss":
@@ -97,19 +107,18 @@ def search(
     name = shown_name(model)
     with watch("loading the model", shown):
         options = {key: made_from.get(key) for key in ("pooling", "normalize")} if isinstance(model, str | Path) else {}
-        encoder = opened(model, {**options, "device": device})
+        encoder = opened(model, {**options, "device": device}, query_prompt)
         if stored.manifest is None:
             shown.print(f"{stored.path} does not say which model made it: the cosines mean something only for that one")
             if texts is None:
                 shown.print(f"{stored.path} holds no texts: name their files with --texts")
-        elif not _fits(encoder, made_from):
-            problem = f"{stored.path} was made with another model than {name} (it was {stored.manifest['model']})"
-            raise UserError(problem, "name that one, or encode the texts again")
         vectors = _query_vectors(encoder, queries, query_prompt)  # (Q, D)
-    if vectors.shape[1] != stored.dimension:
-        problem = f"{name} gives {vectors.shape[1]} dimensions, {stored.path} has {stored.dimension}"
-        raise UserError(problem, "name the model that made it")
-    if query_prompt is None and made_from.get("prompt") and not _query_words(encoder):
+        known = stored.manifest is None or encoder_checksum(encoder) == made_from.get("model")
+        if not known or vectors.shape[1] != stored.dimension:
+            was = f" (it was {stored.manifest['model']})" if stored.manifest else f", of {stored.dimension} dimensions"
+            problem = f"{stored.path} was made with another model than {name}{was}"
+            raise UserError(problem, "name that one, or encode the texts again")
+    if query_prompt is None and made_from.get("prompt") and not (role_prompt(encoder, "query") or used_prompt(encoder)):
         shown.print(f"the texts have the prompt {made_from['prompt']!r}, the queries none: see --query-prompt")
     with progress("searched", stored.rows, shown) as bar:
         cosines, rows = _search(torch.from_numpy(vectors).float(), stored, top, ENGINES[engine], bar.advance)
@@ -134,8 +143,7 @@ def exact(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]
 
 def with_faiss(queries: Tensor, vectors: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """As `exact`, by faiss."""
-    faiss = needs("faiss", "faiss")
-    flat = faiss.IndexFlatIP(vectors.shape[1])
+    flat = needs("faiss", "faiss").IndexFlatIP(vectors.shape[1])
     flat.add(vectors.numpy())
     cosines, rows = flat.search(queries.numpy(), count)
     return torch.from_numpy(cosines), torch.from_numpy(rows)
@@ -145,7 +153,7 @@ ENGINES: Mapping[str, Nearest] = {"exact": exact, "faiss": with_faiss}
 
 
 def _search(
-    queries: Tensor, stored: Stored, top: int, nearest: Nearest, advance: Callable[[int], None]
+    queries: Tensor, stored: "Stored", top: int, nearest: Nearest, advance: Callable[[int], None]
 ) -> tuple[Tensor, Tensor]:
     """Queries (Q, D) -> the best cosines (Q, top) of all rows, and these rows."""
     queries, start = F.normalize(queries), 0
@@ -155,28 +163,17 @@ def _search(
         finite = vectors.isfinite().all(dim=1).nonzero()[:, 0]  # NaN would be the largest of all
         vectors = vectors[finite]
         vectors /= vectors.norm(dim=1, keepdim=True).clamp_min(_TINY)
-        if not len(vectors):
-            start += len(piece)
-            continue
-        more, places = nearest(queries, vectors, min(top, len(vectors)))
-        cosines, rows = torch.cat([cosines, more], dim=1), torch.cat([rows, finite[places] + start], dim=1)
-        cosines, order = cosines.sort(dim=1, descending=True, stable=True)  # of equal ones the earlier piece's first
-        cosines, rows = cosines[:, :top], rows.gather(1, order)[:, :top]
+        if len(vectors):
+            more, places = nearest(queries, vectors, min(top, len(vectors)))
+            cosines, rows = torch.cat([cosines, more], dim=1), torch.cat([rows, finite[places] + start], dim=1)
+            cosines, order = cosines.sort(dim=1, descending=True, stable=True)  # of equal ones the earlier piece's
+            cosines, rows = cosines[:, :top], rows.gather(1, order)[:, :top]
         start += len(piece)
         advance(len(piece))
     return cosines, rows
 
 
-def _checked(queries: list[str]) -> list[str]:
-    if not all(map(str.strip, queries or [""])):
-        raise UserError("a query is empty" if queries else "there is no query", "write some words")
-    for query in queries:
-        if query.encode("utf-8", "replace").decode() != query:
-            raise UserError(f"the query {query!r:.80} is not UTF-8 text", "write it in UTF-8")
-    return queries
-
-
-def _texts(texts: Any, text: str | None, rows: set[int], stored: Stored) -> Iterator[tuple[int, str]]:
+def _texts(texts: Any, text: str | None, rows: set[int], stored: "Stored") -> Iterator[tuple[int, str]]:
     """These rows and their texts."""
     count = 0
     for _, piece in pieces_of(text_open(texts, text=text)):
@@ -188,42 +185,91 @@ def _texts(texts: Any, text: str | None, rows: set[int], stored: Stored) -> Iter
         raise UserError(problem, "name the files that were encoded, in the same order")
 
 
-def _fits(encoder: Encoder, made_from: Mapping[str, Any]) -> bool:
-    """Whether an encoder made an output. The prompt of the texts counts in the checksum, under the name that it had."""
-    words, checksum = made_from.get("prompt") or "", made_from.get("model")
-    if not isinstance(encoder, SentenceTransformer):
-        return encoder_checksum(encoder, first_vector(encoder)) == checksum
-    own = encoder.prompts
-    tried = [(own, name) for name in dict.fromkeys([encoder.default_prompt_name, None, *own])]
-    for prompts, name in [*tried, ({**own, ADDED: words}, ADDED)]:
-        with _prompts(encoder, prompts, name):
-            if used_prompt(encoder) == words and model_checksum(encoder) == checksum:
-                return True
-    return False
-
-
 def _query_vectors(encoder: Encoder, queries: list[str], prompt: str | None) -> Vectors:
     """Queries (Q,) -> (Q, D)."""
-    if prompt is None:
-        return vectors_of(encoder, queries, batch_size=64, role="query")
-    if not isinstance(encoder, SentenceTransformer):
-        raise needs_a_model("query_prompt", prompt)
-    with _prompts(encoder, {**encoder.prompts, "query": prompt}, None):
-        return vectors_of(encoder, queries, batch_size=64, role="query")
+    if prompt is not None and isinstance(encoder, SentenceTransformer):
+        asked = copy(encoder)  # the user's model keeps its own
+        asked.prompts, asked.default_prompt_name = {**encoder.prompts, "query": prompt}, None
+        encoder = asked
+    return vectors_of(encoder, queries, batch_size=64, role="query")
 
 
-def _query_words(encoder: Encoder) -> str:
-    if not isinstance(encoder, SentenceTransformer):
-        return ""
-    return role_prompt(encoder, "query") if has_roles(encoder) else used_prompt(encoder)
+class Stored:
+    """What `isotrope encode` wrote, read again: ``rows`` vectors of ``dimension`` on disk. None of them is read yet.
 
+    ``manifest`` tells what they are made from; it is None for an array, which does not say it.
+    """
 
-@contextmanager
-def _prompts(encoder: SentenceTransformer, prompts: Mapping[str, str], default: str | None) -> Iterator[None]:
-    """Give a model these prompts for a while."""
-    before = encoder.prompts, encoder.default_prompt_name
-    encoder.prompts, encoder.default_prompt_name = dict(prompts), default
-    try:
-        yield
-    finally:
-        encoder.prompts, encoder.default_prompt_name = before
+    def __init__(self, path: str | Path) -> None:
+        """``path``: OUT.npy, OUT.parquet or a folder."""
+        self.path = Path(path)
+        self.manifest: Record | None = None
+        folder = self.path.is_dir()
+        fault = ("", "")
+        if not self.path.exists():
+            fault = "does not exist", _GIVE
+        elif not folder and self.path.suffix not in (".npy", ".parquet"):
+            fault = "is not an output of isotrope encode", _GIVE
+        elif folder and (self.path / IDENTITY).exists() and not (self.path / MANIFEST).exists():
+            fault = "is not finished", "give the command isotrope encode again"
+        elif folder and not (self.path / MANIFEST).exists():
+            fault = f"has no {MANIFEST}", _GIVE
+        if fault[0]:
+            raise UserError(f"{path} {fault[0]}", fault[1])
+        with self._reading():
+            self._array() if self.path.suffix == ".npy" and not folder else self._parquet()
+
+    def _array(self) -> None:
+        array = np.lib.format.open_memmap(self.path, mode="r")
+        if array.ndim != 2 or array.dtype != np.float32 or not array.size:
+            raise ValueError(f"{array.dtype} numbers of shape {array.shape}, not one float32 vector a row")
+        self.rows, self.dimension = array.shape
+        kept = beside(self.path)
+        self._table = ds.dataset(kept) if kept.exists() else None
+        if self._table and (count := self._table.count_rows()) != self.rows:
+            raise ValueError(f"{kept} has {count:,} rows, and this array {self.rows:,}")
+
+    def _parquet(self) -> None:
+        if self.path.is_dir():
+            self.manifest = read_record(self.path / MANIFEST, {"rows": int, "model": str, "made_from": dict}, _AGAIN)
+        self._table = ds.dataset(self.path)
+        about = (self._table.schema.metadata or {}).get(METADATA)
+        if about is not None:
+            self.manifest = json.loads(about)
+        self.rows = self._table.count_rows()
+        if self.manifest and self.rows != self.manifest["rows"]:
+            raise ValueError(f"it has {self.rows:,} of {self.manifest['rows']:,} rows")
+        kind: Any = self._table.schema.field(EMBEDDING).type
+        if not pa.types.is_fixed_size_list(kind) or kind.value_type != pa.float32():
+            raise ValueError(f"its column {EMBEDDING!r} does not hold float32 vectors")
+        self.dimension = kind.list_size
+
+    def pieces(self, size: int) -> Iterator[Vectors]:
+        """The vectors in their order, at most ``size`` rows at a time: (n, D) float32, for the caller to change."""
+        with self._reading():
+            if self.manifest is None and self.path.suffix == ".npy":
+                for start in range(0, self.rows, size):  # mapped again: pages that were read count as memory until then
+                    yield np.array(np.lib.format.open_memmap(self.path, mode="r")[start : start + size])
+            elif self._table:
+                options = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
+                for batch in self._table.to_batches(columns=[EMBEDDING], **options):
+                    yield np.array(batch[EMBEDDING].flatten()).reshape(-1, self.dimension)
+
+    def fields(self, rows: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """Text and kept columns of these rows, by row."""
+        wanted = sorted(set(rows))
+        if self._table is None:
+            return {row: {} for row in wanted}
+        with self._reading():
+            columns = [name for name in self._table.schema.names if name != EMBEDDING]
+            return dict(zip(wanted, self._table.take(wanted, columns=columns).to_pylist(), strict=True))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn what can go wrong in a file of ours into a UserError that names it."""
+        try:
+            yield
+        except UserError:
+            raise
+        except (OSError, ValueError, EOFError, KeyError, TypeError, pa.ArrowException) as error:
+            raise UserError(f"{self.path} cannot be read ({error})", _AGAIN) from error

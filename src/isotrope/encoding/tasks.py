@@ -13,29 +13,32 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
+import xxhash
+from sentence_transformers import SentenceTransformer
 
-from isotrope.console.threads import usable_cores
 from isotrope.encoder import load
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.embed import vectors_of
-from isotrope.errors import UserError, needs, one_of
+from isotrope.encoder.embed import Vectors, vectors_of
+from isotrope.errors import UserError
 from isotrope.store.atomic import new_file
 from isotrope.store.remote import is_url, remote_files, upload
 from isotrope.types import Encoder
 
-ENGINES = ("one", "processes", "ray")
 ATTEMPTS = 3  # at a shard, before a worker's death counts as the shard's fault
 EMBEDDING = "embedding"
 Report = Callable[[int], None]  # is told how many rows of a shard are done
 Engine = Callable[[Sequence[int], Report], Iterator[int]]  # shards -> the rows of each, as it is done
-_PATIENCE = 5.0  # seconds; Ray itself would wait for more than a minute
+_PATIENCE = 5.0  # seconds, for a cluster's answer
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class ShardTask:
         texts = table.column(0).to_pylist()
 
         def passed(count: int) -> None:
-            if 0 < count < len(texts):  # the last ones are done when the part is written
+            if count < len(texts):  # the last ones are done when the part is written
                 report(count)
 
         vectors = vectors_of(encoder, texts, batch_size=self.batch_size, first_row=start, progress=passed)
@@ -84,6 +87,26 @@ def part_name(shard: int) -> str:
     return f"part-{shard:05d}.parquet"
 
 
+def first_vector(encoder: Encoder) -> Vectors:
+    """One vector (1, D), which shows the dimension."""
+    return vectors_of(encoder, ["A first sentence shows the dimension of the vectors."], progress=lambda done: None)
+
+
+def encoder_checksum(encoder: Encoder, first: Vectors | None = None) -> str:
+    """Of a model all that decides its vectors but its prompts; of an unknown encoder its class and `first_vector`."""
+    if isinstance(encoder, SentenceTransformer):
+        plain = copy(encoder)
+        plain.prompts, plain.default_prompt_name = {}, None
+        return model_checksum(plain)
+    vector = first_vector(encoder) if first is None else first
+    return xxhash.xxh3_128_hexdigest(shown_name(encoder).encode() + vector.astype(np.float16).tobytes())
+
+
+def shown_name(model: str | Path | Encoder) -> str:
+    """What a model is called: its name, or the class of an encoder."""
+    return str(model) if isinstance(model, str | Path) else f"{type(model).__module__}.{type(model).__qualname__}"
+
+
 @dataclass(frozen=True)
 class WorkerModel:
     """What a worker needs to load the model that this process has."""
@@ -95,28 +118,11 @@ class WorkerModel:
 
     def load(self) -> Encoder:
         """The model."""
-        import torch
-
         torch.set_num_threads(self.threads)
-        encoder = load(self.name, **dict(self.options), frozen=True)
-        if model_checksum(encoder) != self.checksum:
+        encoder: Encoder = load(self.name, **dict(self.options), frozen=True)
+        if encoder_checksum(encoder) != self.checksum:
             raise UserError(f"a worker found another model in {self.name}", "give every machine the same files")
-        return encoder  # type: ignore[no-any-return]
-
-
-def check_engine(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
-    """Check options that must fit together -> the number of workers, by default one a usable core."""
-    if engine not in ENGINES:
-        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
-    if address is not None and engine != "ray":
-        raise UserError(f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out")
-    if engine == "one" and workers not in (None, 1):
-        raise UserError(f"workers = {workers} needs several processes", "add --engine processes or --engine ray")
-    if engine != "one" and not loadable:
-        raise UserError(f"the engine {engine} needs a sentence-transformers model", "leave the engine out")
-    if engine == "ray":
-        needs("ray", "ray")
-    return 1 if engine == "one" else workers or usable_cores()
+        return encoder
 
 
 def by_itself(task: ShardTask, encoder: Encoder, shards: Sequence[int], report: Report) -> Iterator[int]:
@@ -183,8 +189,6 @@ def by_ray(
     task: ShardTask, model: WorkerModel, workers: int, shards: Sequence[int], report: Report, *, address: str | None
 ) -> Iterator[int]:
     """Encode the shards in actors of Ray Data, here or on a cluster."""
-    if address:
-        _check_cluster(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     import ray
@@ -194,9 +198,13 @@ def by_ray(
     if started:
         here: dict[str, Any] = {"address": "local", "include_dashboard": False, "num_cpus": workers * model.threads + 1}
         try:
+            host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+            if port.isdecimal():
+                socket.create_connection((host, int(port)), _PATIENCE).close()  # Ray itself would wait for a minute
             ray.init(log_to_driver=False, logging_level=logging.ERROR, **({"address": address} if address else here))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise UserError(f"Ray does not start ({error})", "see what `ray status` says") from error
+        except (OSError, ValueError, RuntimeError, OverflowError) as error:
+            problem = f"no cluster answers at {address}" if address else "Ray does not start"
+            raise UserError(f"{problem} ({error})", "see what `ray status` says") from error
     try:
         settings = ray.data.DataContext.get_current()
         settings.enable_progress_bars, settings.print_on_execution_start = False, False
@@ -234,13 +242,3 @@ class _Actor:
             return {"rows": [rows], "problem": [""], "remedy": [""]}
         except UserError as error:
             return {"rows": [0], "problem": [error.problem], "remedy": [error.remedy]}
-
-
-def _check_cluster(address: str) -> None:
-    """Ask whether anything listens at ``host:port`` or ``ray://host:port``. Other words, such as auto, are Ray's."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    try:
-        if port.isdecimal():
-            socket.create_connection((host, int(port)), _PATIENCE).close()
-    except (OSError, OverflowError) as error:
-        raise UserError(f"no cluster answers at {address} ({error})", "check the address: ray status") from error

@@ -19,7 +19,7 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,12 +39,9 @@ from isotrope.types import Matrix
 SEED = 1111  # SentEval's
 MAX_EPOCH = 200
 HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
-BLOCK = (
-    1 << 18
-)  # values in the minibatches of one block (1 MiB): they are read twice in a step and should stay in cache
+BLOCK = 1 << 18  # values in a block's minibatches (1 MiB): read twice in a step, they should stay in the cache
 
 Indices = npt.NDArray[np.int64]
-Orders = Mapping[tuple[int, int], Sequence[Indices]]  # `TrainingSet.kind` → a permutation an epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +61,10 @@ CLASSIFIER_SETTINGS = {
     "fast": ClassifierSetting(5, "rmsprop", 128, 3, 2),
 }
 
-# Default learning rates; fused: one pass over memory. With the names of what the optimizer remembers of each weight.
-_OPTIMIZERS: dict[str, tuple[Callable[[list[Tensor]], Optimizer], tuple[str, ...]]] = {
-    "adam": (partial(torch.optim.Adam, fused=True), ("exp_avg", "exp_avg_sq")),
-    "rmsprop": (torch.optim.RMSprop, ("square_avg",)),
+# Default learning rates; fused: one pass over memory.
+_OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {
+    "adam": partial(torch.optim.Adam, fused=True),
+    "rmsprop": torch.optim.RMSprop,
 }
 
 
@@ -78,11 +75,6 @@ class TrainingSet:
     train: Indices  # (n,)
     dev: Indices  # (m,)
     drawn: int = 0  # size of the permutation that split off the dev set: the minibatches' orders are drawn after it
-
-    @property
-    def kind(self) -> tuple[int, int]:
-        """What decides the orders of the minibatches: sets of one kind share them."""
-        return self.drawn, len(self.train)
 
     def orders(self) -> Iterator[Indices]:
         """A permutation of the n rows for each epoch."""
@@ -129,14 +121,21 @@ def train_classifiers(
     """Train F × R classifiers, each until its own early stop, and keep the best state of each."""
     trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
     steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
+    size = max(1, BLOCK // (setting.batch_size * x.shape[1]))
+    blocks = []  # sets of a block take equally many steps
+    for count in sorted(set(steps)):
+        members = [member for member, other in enumerate(steps) if other == count]
+        blocks += [members[start : start + size] for start in range(0, len(members), size)]
+
+    def train(block: list[int]) -> tuple[Matrix, Tensor]:
+        return _train_block(x, y, [sets[member] for member in block], penalties[block], classes, setting)
+
+    done = 0
     with _workers() as workers:
-        for count in sorted(set(steps)):  # nearly always one
-            members = [member for member, other in enumerate(steps) if other == count]
-            group = _Group(x, y, [sets[member] for member in members], penalties[members], classes, setting)
-            while group.active:
-                group.round(workers)
-                tell("trained", len(members) - len(group.active), len(members), "classifiers")
-            trained.accuracy[members], trained.weights[members] = group.accuracy, group.best
+        for block, (accuracy, weights) in zip(blocks, workers.map(train, blocks), strict=True):
+            trained.accuracy[block], trained.weights[block] = accuracy, weights
+            done += len(block)
+            tell("trained", done, len(sets), "classifiers")
     return trained
 
 
@@ -152,73 +151,42 @@ def _workers() -> Iterator[ThreadPoolExecutor]:
         torch.set_num_threads(threads)
 
 
-class _Group:
-    """F training sets with equally many steps an epoch, of which A are still active."""
-
-    def __init__(
-        self,
-        x: Tensor,
-        y: Tensor,
-        sets: Sequence[TrainingSet],
-        penalties: Matrix,
-        classes: int,
-        setting: ClassifierSetting,
-    ) -> None:
-        self.x, self.y, self.sets, self.setting = x, y, sets, setting
-        self.active = list(range(len(sets)))
-        self.penalties = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]  # (A, R, 1, 1)
-        self.weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (A, R, K, D + 1)
-        self.state = {name: torch.zeros_like(self.weights) for name in _OPTIMIZERS[setting.optimizer][1]}
-        self.orders = {rows.kind: rows.orders() for rows in sets}
-        self.epoch = self.step = 0
-        self.accuracy = np.full(penalties.shape, -1.0)  # (F, R), the best so far
-        self.misses = np.zeros(penalties.shape, dtype=np.int64)  # (F, R) checks without a better accuracy
-        self.best = self.weights.clone()  # (F, R, K, D + 1)
-
-    def round(self, workers: ThreadPoolExecutor) -> None:
-        """Train the active sets until the next check; a set whose classifiers have all stopped leaves."""
-        epochs = range(self.setting.epoch_size)
-        orders = {kind: [next(order) for _ in epochs] for kind, order in self.orders.items()}
-        size = BLOCK // (self.setting.batch_size * self.x.shape[1])
-        parts = np.array_split(np.arange(len(self.active)), -(-len(self.active) // max(1, size)))
-        blocks = [slice(int(part[0]), int(part[-1]) + 1) for part in parts]
-        scores = np.concatenate(list(workers.map(lambda block: self._train(block, orders), blocks)))  # (A, R)
-        self.epoch += len(epochs)
-        self.step += len(epochs) * -(-len(self.sets[0].train) // self.setting.batch_size)
-        self._check(scores)
-
-    def _check(self, scores: Matrix) -> None:
-        tenacity, active = self.setting.tenacity, np.array(self.active)
-        running = self.misses[active] <= tenacity  # (A, R)
-        better = running & (scores > self.accuracy[active])
-        self.misses[active] += running & ~better
+def _train_block(
+    x: Tensor, y: Tensor, sets: list[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
+) -> tuple[Matrix, Tensor]:
+    """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an epoch."""
+    decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]  # (A, R, 1, 1) of the A sets still active
+    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (A, R, K, D + 1)
+    optimizer = _OPTIMIZERS[setting.optimizer]([weights])
+    best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
+    misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
+    active, orders, epoch = np.arange(len(sets)), [rows.orders() for rows in sets], 0
+    while len(active) and epoch <= MAX_EPOCH:
+        training = [sets[member] for member in active]
+        for _ in range(setting.epoch_size):
+            rows, shares = _minibatches(training, [next(orders[member]) for member in active], setting.batch_size)
+            _descend(x, y, rows, shares, weights, decay, optimizer)
+        epoch += setting.epoch_size
+        scores = np.stack([_score(x, y, one.dev, own) for one, own in zip(training, weights, strict=True)])  # (A, R)
+        running = misses[active] <= setting.tenacity
+        better = running & (scores > accuracy[active])
+        misses[active] += running & ~better
         for row, penalty in zip(*np.nonzero(better), strict=True):
-            self.accuracy[active[row], penalty] = scores[row, penalty]
-            self.best[active[row], penalty] = self.weights[row, penalty]
-        left = (self.misses[active] <= tenacity).any(axis=1) & (self.epoch <= MAX_EPOCH)
+            accuracy[active[row], penalty] = scores[row, penalty]
+            best[active[row], penalty] = weights[row, penalty]
+        left = (misses[active] <= setting.tenacity).any(axis=1)
         if not left.all():
-            rows = torch.from_numpy(np.flatnonzero(left))
-            self.active = active[left].tolist()
-            self.weights, self.penalties = self.weights[rows], self.penalties[rows]
-            self.state = {name: value[rows] for name, value in self.state.items()}
+            kept, known = torch.from_numpy(left), optimizer.state[weights]
+            active, decay, weights = active[left], decay[kept], weights[kept]
+            optimizer = _OPTIMIZERS[setting.optimizer]([weights])
+            optimizer.state[weights] = {key: value[kept] if value.ndim else value for key, value in known.items()}
+    return accuracy, best
 
-    def _train(self, block: slice, orders: Orders) -> Matrix:
-        """Train b of the active sets for a round; their dev accuracies (b, R)."""
-        sets, weights = [self.sets[member] for member in self.active[block]], self.weights[block]
-        optimizer = _OPTIMIZERS[self.setting.optimizer][0]([weights])
-        optimizer.state[weights] = {"step": torch.tensor(float(self.step))}
-        optimizer.state[weights] |= {
-            name: value[block] for name, value in self.state.items()
-        }  # views: changed in place
-        for epoch in range(self.setting.epoch_size):
-            rows, shares = _minibatches(sets, [orders[rows.kind][epoch] for rows in sets], self.setting.batch_size)
-            _descend(self.x, self.y, rows, shares, weights, self.penalties[block], optimizer)
-        return np.stack([self._score(rows.dev, classifiers) for rows, classifiers in zip(sets, weights, strict=True)])
 
-    def _score(self, dev: Indices, weights: Tensor) -> Matrix:
-        """Accuracies (R,) of classifiers (R, K, D + 1)."""
-        logits = (self.x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
-        return np.asarray((logits.argmax(dim=2) == self.y[dev][:, None]).sum(dim=0).numpy() / len(dev))
+def _score(x: Tensor, y: Tensor, dev: Indices, weights: Tensor) -> Matrix:
+    """Accuracies (R,) of classifiers (R, K, D + 1)."""
+    logits = (x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
+    return np.asarray((logits.argmax(dim=2) == y[dev][:, None]).sum(dim=0).numpy() / len(dev))
 
 
 def _descend(

@@ -5,9 +5,9 @@ from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from sklearn.feature_extraction.text import CountVectorizer
 
-from isotrope.text.words import words_of
+from isotrope.text.split import words_of
 
 NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
 OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
@@ -34,23 +34,17 @@ def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
 
 def _jaccard(texts: Sequence[str]) -> npt.NDArray[np.float64]:
     """Common word triples over all word triples of two texts: (N, N)."""
-    known: dict[str, int] = {}
-    triples = []
-    for text in texts:
-        ids = np.array([known.setdefault(word, len(known)) for word in words_of(text.casefold())[0]], dtype=np.int64)
-        triples.append(np.unique(ids[:-2] << 42 | ids[1:-1] << 21 | ids[2:]))
-    sizes = np.array([len(each) for each in triples])
-    _, columns, counts = np.unique(np.concatenate(triples), return_inverse=True, return_counts=True)
-    rows = np.repeat(np.arange(len(texts)), sizes)
-    common = np.zeros((len(texts), len(texts)), dtype=np.float32)
+    counted = CountVectorizer(analyzer=_triples, binary=True, dtype=np.float32).fit_transform(texts)  # (N, triples)
     # Of frequent triples a dense product is faster, of others a sparse one; a triple of one text alone is in none.
-    often = counts > OFTEN * len(texts)
-    for chosen, dense in ((often, True), (~often & (counts > 1), False)):
-        held = chosen[columns]
-        place = np.cumsum(chosen) - 1  # of a column among the chosen
-        has = csr_array(
-            (np.ones(held.sum(), np.float32), (rows[held], place[columns[held]])), shape=(len(texts), chosen.sum())
-        )
-        common += has.toarray() @ has.toarray().T if dense else (has @ has.T).toarray()
+    occurs = np.asarray(counted.sum(axis=0)).ravel()
+    often = occurs > OFTEN * len(texts)
+    dense, rare = counted[:, often].toarray(), counted[:, ~often & (occurs > 1)]
+    common = dense @ dense.T + (rare @ rare.T).toarray()
+    sizes = np.asarray(counted.sum(axis=1)).ravel()
     np.fill_diagonal(common, sizes)
     return np.asarray(common / (sizes[:, None] + sizes[None, :] - common))
+
+
+def _triples(text: str) -> list[tuple[str, str, str]]:
+    words = words_of(text.casefold())[0]
+    return list(zip(words, words[1:], words[2:], strict=False))

@@ -26,8 +26,8 @@ import numpy as np
 
 from isotrope.evaluation.distinct import distinct_rows
 from isotrope.evaluation.self_made import SHARE, SelfMadeTask
-from isotrope.text.document_rows import Document
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document
+from isotrope.text.split import words_of
 
 FEWEST_WORDS = 12  # of a text: each half then has six
 FEWEST_TEXTS = 50  # with fewer, only a change of many points shows

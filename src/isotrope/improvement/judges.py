@@ -21,9 +21,8 @@ from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import PairTask, Sets, main_pairs, similarities
 from isotrope.improvement.measure import Task
-from isotrope.text.collection import Documents
-from isotrope.text.document_rows import Document
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document, Documents
+from isotrope.text.split import words_of
 from isotrope.types import Encoder
 
 TITLED = 0.5  # of the documents: with fewer titles, nothing is trained on titles

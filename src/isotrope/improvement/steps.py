@@ -20,10 +20,9 @@ from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
 from isotrope.post.ranking_map import ranking_map, with_map
 from isotrope.text.bm25 import Bm25Index
-from isotrope.text.collection import Documents
-from isotrope.text.permutation import evenly
+from isotrope.text.corpus import Documents
+from isotrope.text.permutation import RowIds, evenly
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
-from isotrope.text.sample import RowIds
 from isotrope.types import Matrix, Vector
 
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see

@@ -132,12 +132,12 @@ def whiten(
         if (record := job.result()) is not None:
             return Improvement(job, record, whitening_page)
         console.print(str(corpus.report))
-        if found := coverage(encoder, used_prompt(encoder), Sample(corpus, None, seed), encoder.max_seq_length or 512):
-            console.print(str(found))
-            if warning := found.warning([] if opened.split else ["add --split sentences"]):
-                console.print(warning)
+        every, limit = Sample(corpus, None, seed), encoder.max_seq_length or 512
+        told = coverage(encoder, used_prompt(encoder), every, limit, longest=limit, split=not opened.split)
+        for line in told:
+            console.print(line)
         dim = int(encoder.get_embedding_dimension())
-        drawn = Sample(corpus, None, seed).texts(sentences + HELD_OUT)
+        drawn = every.texts(sentences + HELD_OUT)
         if warning := unknown_warning(encoder, drawn):
             console.print(warning)
         kept = max(0, min(HELD_OUT, len(drawn) // 5, len(drawn) - fewest_rows(dim, k, exponent))) if compare else 0

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from isotrope.pretraining.recipe import Recipe
-from isotrope.pretraining.text import Ids
+from isotrope.pretraining.text import SPECIAL, START, Ids
 
 
 class Blocks(Dataset[dict[str, Any]]):
@@ -34,14 +34,14 @@ class Blocks(Dataset[dict[str, Any]]):
         return {"ids": self.blocks[self._order[within]], "place": place}
 
 
-def hide(ids: np.ndarray[Any, Any], recipe: Recipe, special: int, vocabulary: int, seed: int, place: int) -> Any:
+def hide(ids: np.ndarray[Any, Any], recipe: Recipe, vocabulary: int, seed: int, place: int) -> Any:
     """Choose the tokens of one block (L,) to predict, and how they are shown: (shown (L,), labels (L,)).
 
-    Exactly round(mask · L) tokens are chosen, never a special one (id below `special`, [MASK] the last of them) while
-    others are left: equal counts give equal shapes, hence the same compiled kernels before and after a resume.
+    Exactly round(mask · L) tokens are chosen, never a special one while others are left: equal counts give equal
+    shapes, hence the same compiled kernels before and after a resume.
     Labels are -100 where nothing is to be predicted. BERT's masking: Devlin et al. 2019.
     """
-    generator = np.random.default_rng([seed, place])
+    generator, special = np.random.default_rng([seed, place]), len(SPECIAL)  # [MASK] is the last of these
     keys = generator.random(len(ids)) + (ids < special)  # (L,): special tokens sort behind all others
     chosen = np.argsort(keys)[: round(recipe.mask * len(ids))]
     how = generator.random(len(chosen))
@@ -68,19 +68,16 @@ class MaskingCollator:
 
     recipe: Recipe
     vocabulary: int
-    sentence_start: int
-    special: int
     seed: int
     attention: str
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Rows of {"ids": (L,), "place"} -> input_ids (B, L), labels (B, L), attention_mask (B, 1, L, L)."""
         pairs = [
-            hide(row["ids"].astype(np.int64), self.recipe, self.special, self.vocabulary, self.seed, row["place"])
-            for row in rows
+            hide(row["ids"].astype(np.int64), self.recipe, self.vocabulary, self.seed, row["place"]) for row in rows
         ]
         ids = np.stack([row["ids"] for row in rows])  # (B, L)
-        sentence = torch.from_numpy(np.cumsum(ids == self.sentence_start, axis=1))
+        sentence = torch.from_numpy(np.cumsum(ids == START, axis=1))
         return {
             "input_ids": torch.from_numpy(np.stack([shown for shown, _ in pairs])),
             "labels": torch.from_numpy(np.stack([labels for _, labels in pairs])),

@@ -92,13 +92,9 @@ def sentence_sums(encoder: Any, blocks: Ids) -> np.ndarray[Any, Any]:
 
 
 def write_card(folder: Path, encoder: Any, held_out: Ids, run: Mapping[str, Any]) -> None:
-    """Write README.md beside the weights.
+    """Write README.md beside the weights. ``held_out`` (H, L) gives the mean cosine of two sentences.
 
-    Args:
-        folder: of the weights.
-        encoder: gives the mean cosine of the sentences in ``held_out`` (H, L).
-        held_out: blocks of text.
-        run: the run's identity, with size, files, tokens, held_out_loss, seconds and licence.
+    ``run`` is the run's identity, with size, files, tokens, held_out_loss, seconds and licence.
     """
     recipe, files, machine = run["recipe"], run["files"], environment()
     cosine = mean_cosine(sentence_sums(encoder, held_out[:BLOCKS]))

@@ -72,11 +72,7 @@ class Schedule:
 
     @classmethod
     def read(cls, path: Path) -> "Schedule":
-        """The schedule in a file.
-
-        Raises:
-            UserError: it is missing or damaged.
-        """
+        """The schedule in a file."""
         record = read_record(path, {"steps": int, "decay_start": int}, "put it back, or begin anew with --restart")
         return cls(record["steps"], record["decay_start"])
 
@@ -90,16 +86,7 @@ def reschedule(checkpoints: Sequence[Path], old: Schedule, steps: int, decay: fl
 
     The learning rate stays high until the last ``decay`` of the budget, and in any case until the checkpoint from which
     the run goes on. A checkpoint from within the old decay cannot be trained on at the full rate: the run goes back to
-    where that decay began.
-
-    Args:
-        checkpoints: the whole ones, oldest first.
-        old: the schedule so far.
-        steps: of the new budget.
-        decay: a share of the budget.
-
-    Raises:
-        UserError: the budget ends before the checkpoint from which the run would go on.
+    where that decay began. ``checkpoints`` are whole, oldest first.
     """
     usable = [path for path in checkpoints if checkpoint_step(path) <= old.decay_start]
     reached = checkpoint_step(usable[-1]) if usable else 0

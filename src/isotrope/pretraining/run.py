@@ -18,7 +18,7 @@ from isotrope.errors import Stopped
 from isotrope.pretraining.masking import Blocks, MaskingCollator
 from isotrope.pretraining.model import begin_from, build_model, write_card, write_encoder
 from isotrope.pretraining.recipe import Recipe, Schedule, recipe_of, reschedule
-from isotrope.pretraining.text import SPECIAL, START, prepare_blocks, prepare_tokenizer
+from isotrope.pretraining.text import prepare_blocks, prepare_tokenizer
 from isotrope.pretraining.trainer import Keeper, PretrainingTrainer, pretraining_arguments
 from isotrope.pretraining.vectors import prepare_vectors
 from isotrope.store.atomic import check_replaceable, new_folder, write_json
@@ -111,7 +111,7 @@ def pretrain(
         weights = sum(parameter.numel() for parameter in model.parameters())
         console.print(threads_line())
         console.print(f"training {weights / 1e6:.1f} M weights on {blocks.size / 1e6:.1f} M tokens of text")
-        collator = MaskingCollator(recipe, len(tokenizer), START, len(SPECIAL), seed, attention)
+        collator = MaskingCollator(recipe, len(tokenizer), seed, attention)
         with progress("trained", total, console, unit="tokens") as bar:
             keeper = Keeper(
                 job.folder / "metrics.jsonl", schedule, recipe.step_tokens, checkpoint_minutes, console, bar

@@ -50,11 +50,7 @@ def prepare_tokenizer(folder: Path, text: Opened, recipe: Recipe, console: Conso
 def prepare_blocks(
     folder: Path, text: Opened, held_out: Opened | None, tokenizer: Any, recipe: Recipe, console: Console
 ) -> tuple[Ids, Ids]:
-    """Blocks to train on (B, L), and unseen ones (H, L): of ``held_out``, or else the text's last ones.
-
-    Raises:
-        UserError: there is too little text.
-    """
+    """Blocks to train on (B, L), and unseen ones (H, L): of ``held_out``, or else the text's last ones."""
 
     def make(draft: Path) -> None:
         write_ids(text, tokenizer, draft / "tokens.bin", console)

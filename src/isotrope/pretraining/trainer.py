@@ -18,11 +18,7 @@ from isotrope.training.checkpoints import MarkedCheckpoints, checkpoint_folder, 
 
 
 class PretrainingTrainer(MarkedCheckpoints, Trainer):
-    """Marks its checkpoints, and stops when the loss is not finite.
-
-    Raises:
-        UserError: while training, at the step that diverged.
-    """
+    """Marks its checkpoints, and stops when the loss is not finite."""
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """One step, whose loss is checked."""
@@ -111,11 +107,7 @@ class Keeper(TrainerCallback):
             self._row |= {"loss": round(logs["loss"], 4), "learning_rate": logs["learning_rate"]}
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
-        """Note the held-out loss.
-
-        Raises:
-            UserError: it is not finite; no checkpoint of such weights is written.
-        """
+        """Note the held-out loss. If it is not finite, no checkpoint of such weights is written."""
         if not math.isfinite(metrics["eval_loss"]):
             raise diverged(state.global_step, args.learning_rate)
         self._row["held_out_loss"] = round(metrics["eval_loss"], 4)

@@ -18,22 +18,22 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 TOKENS_AT_A_TIME = 2_000_000
 
 
-def cooccurrence(ids: np.ndarray[Any, Any], sentence_start: int, special: int, vocabulary: int, window: int) -> Any:
+def cooccurrence(ids: np.ndarray[Any, Any], vocabulary: int, window: int) -> Any:
     """How often two tokens stand at most `window` places apart in one sentence: symmetric CSR (V, V), float32.
 
-    ids (T,) is a row of sentences that each begin with `sentence_start`; ids below `special` are not counted.
+    ids (T,) is a row of sentences that each begin with [CLS]; special tokens are not counted.
     """
     counts = sparse.csr_matrix((vocabulary, vocabulary), dtype=np.float32)
     for start in range(0, len(ids), TOKENS_AT_A_TIME):
         # the next chunk's first tokens come along, so that no pair is lost at the seam
         chunk = np.asarray(ids[start : start + TOKENS_AT_A_TIME + window]).astype(np.int32)
-        sentence = np.cumsum(chunk == sentence_start)
+        sentence = np.cumsum(chunk == START)
         lefts, rights = [], []
         for distance in range(1, window + 1):
             left, right = chunk[:TOKENS_AT_A_TIME][: len(chunk) - distance], chunk[distance:]
             right = right[: len(left)]
             together = sentence[: len(left)] == sentence[distance : distance + len(left)]
-            together &= (left >= special) & (right >= special)
+            together &= (left >= len(SPECIAL)) & (right >= len(SPECIAL))
             lefts.append(left[together])
             rights.append(right[together])
         row, column = np.concatenate(lefts), np.concatenate(rights)
@@ -65,15 +65,13 @@ def factorise(matrix: Any, dimensions: int, seed: int) -> Array:
     return vectors
 
 
-def warm_embeddings(
-    ids: np.ndarray[Any, Any], cold: Array, sentence_start: int, special: int, window: int, scale: float, seed: int
-) -> Array:
+def warm_embeddings(ids: np.ndarray[Any, Any], cold: Array, window: int, scale: float, seed: int) -> Array:
     """Token embeddings (V, D) from the corpus ids (T,): factorised PPMI, with root mean square `scale`.
 
     Tokens without a vector (special ones, tokens that never occur) keep their row of `cold` (V, D).
     """
     vocabulary, dimensions = cold.shape
-    counts = cooccurrence(ids, sentence_start, special, vocabulary, window)
+    counts = cooccurrence(ids, vocabulary, window)
     vectors = factorise(ppmi(counts), dimensions, seed)
     known = np.linalg.norm(vectors, axis=1) > 1e-6  # (V,)
     vectors *= scale / np.sqrt(np.mean(vectors[known] ** 2))
@@ -81,20 +79,14 @@ def warm_embeddings(
 
 
 def prepare_vectors(folder: Path, blocks: Ids, cold: Array, recipe: Recipe, seed: int, console: Console) -> Array:
-    """Token embeddings (V, D) to begin from: `warm_embeddings` of blocks (B, L) and of random ones, ``cold`` (V, D).
-
-    Raises:
-        UserError: the text has fewer different tokens than the embeddings have dimensions.
-    """
+    """Token embeddings (V, D) to begin from: `warm_embeddings` of blocks (B, L) and of random ones, ``cold`` (V, D)."""
     if len(cold) < cold.shape[1]:
         problem = f"the text has {len(cold)} different tokens, too few for word vectors of width {cold.shape[1]}"
         raise UserError(problem, "give more text, or a cold start")
 
     def make(draft: Path) -> None:
         with watch("factorising the co-occurrences", console):
-            found = warm_embeddings(
-                blocks.reshape(-1), cold, START, len(SPECIAL), recipe.window, recipe.vector_scale, seed
-            )
+            found = warm_embeddings(blocks.reshape(-1), cold, recipe.window, recipe.vector_scale, seed)
         np.save(draft / "vectors.npy", found)
 
     vectors: Array = np.load(cached(folder, make) / "vectors.npy")

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from rich.box import SIMPLE
-from rich.cells import cell_len
 from rich.console import Console
-from rich.containers import Lines
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
@@ -150,26 +148,4 @@ def _in_latex(text: str) -> str:
 
 def _text(text: str, style: str = "") -> Text:
     """Escape the text before rich measures it."""
-    return _Foldable(escaped(text), style)
-
-
-class _Foldable(Text):
-    """A cell's text. In a narrow column, names and paths are broken behind a sign such as ``/``, not in a word."""
-
-    def wrap(self, console: Console, width: int, **options: Any) -> Lines:
-        """The lines of a column of this width."""
-        folded = self.copy()
-        folded.plain = "\n".join(" ".join(_fold(w, width) for w in line.split(" ")) for line in self.plain.split("\n"))
-        return folded.wrap(console, width, **options)
-
-
-def _fold(word: str, width: int) -> str:
-    """A word that is wider than its column, with line ends behind signs; other words as they are."""
-    if cell_len(word) <= width:
-        return word
-    lines = [""]
-    for part in re.findall(r"[^/\\_@+:,-]*[/\\_@+:,-]?", word):
-        if cell_len(lines[-1] + part) > width and lines[-1]:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
+    return Text(escaped(text), style)

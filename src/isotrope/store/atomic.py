@@ -10,10 +10,12 @@ from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+import psutil
+
 from isotrope.errors import UserError
 from isotrope.store.mark import DRAFT, check_place, put_mark, remove
 
-_DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d+)(?P<old>\.old)?{re.escape(DRAFT)}", re.DOTALL)
+_DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d{{1,9}})(?P<old>\.old)?{re.escape(DRAFT)}", re.DOTALL)
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def new_folder(folder: Path, kind: str) -> Iterator[Path]:
             if path.is_file():
                 sync(path)
         if folder.is_dir():
-            folder.replace(_old(draft))
+            folder.replace(draft.with_name(f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}"))
         draft.replace(folder)
     except OSError as error:
         if error.errno in (errno.EBUSY, errno.EXDEV):  # a file system of its own, as of a container
@@ -134,17 +136,6 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _old(draft: Path) -> Path:
-    """Where the old folder is kept while a draft replaces it."""
-    return draft.with_name(f"{draft.name.removesuffix(DRAFT)}.old{DRAFT}")
-
-
 def _alive(process: int) -> bool:
     """Whether another process of this machine has this number."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another user's
-        return True
-    return process != os.getpid()
+    return process != os.getpid() and psutil.pid_exists(process)

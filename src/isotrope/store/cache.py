@@ -14,7 +14,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import new_folder, write_json
 from isotrope.store.disk import writing
 from isotrope.store.lock import in_turn
-from isotrope.store.mark import DRAFT, LOCK, check_place, kind_of, remove
+from isotrope.store.mark import DRAFT, LOCK, kind_of, remove
 
 _KIND = "cache"  # of the mark
 CONTENTS = "contents.json"  # of a cached folder: file name -> its checksum
@@ -45,7 +45,8 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
         with writing(folder.parent, "run the same command again", "set ISOTROPE_CACHE to another"), in_turn(folder):
             if not is_whole(folder):
                 prune(folder.parent)
-                _make_room(folder)
+                if kind_of(folder) == _KIND:  # it is damaged
+                    remove(folder)
                 with new_folder(folder, _KIND) as draft:
                     make(draft)
                     write_json(draft / CONTENTS, checksums(draft))
@@ -54,24 +55,14 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether a folder is a cached one, and every file has the contents that it was written with."""
-    if kind_of(folder) != _KIND:
+def is_whole(folder: Path, kind: str = _KIND) -> bool:
+    """Whether a folder is marked as ``kind``, and every file has the contents that it was written with."""
+    if kind_of(folder) != kind:
         return False
     try:
         return bool(json.loads((folder / CONTENTS).read_text(encoding="utf-8")) == checksums(folder))
     except (OSError, ValueError):
         return False
-
-
-def _make_room(folder: Path) -> None:
-    """Remove a damaged folder if it is ours. Refuse if it is not."""
-    if kind_of(folder) == _KIND:
-        remove(folder)
-    try:
-        check_place(folder, _KIND)
-    except UserError as error:
-        raise UserError(error.problem, "move it away, or set ISOTROPE_CACHE to another folder") from error
 
 
 def checksums(folder: Path) -> dict[str, str]:

@@ -11,11 +11,7 @@ from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
-WORDS_OF_FULL = (
-    "No space left",
-    "File too large",
-    "unexpected pos",
-)  # the last: torch.save, after a write that was cut short
+WORDS_OF_FULL = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write cut short
 SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for a full disk
 
 
@@ -35,21 +31,19 @@ def writing(
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"{folder} is a file", "choose a folder")
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except UserError:
         raise
     except OSError as error:
         if error.errno in FULL:
-            raise full(folder, again) from error
+            raise _full(folder, again) from error
         if error.errno in REFUSED and (_denied(folder, error) or not os.access(folder, os.W_OK | os.X_OK)):
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
         if any(words in str(error) for words in WORDS_OF_FULL) or free_bytes(folder) < SPARE:
-            raise full(folder, again) from error
+            raise _full(folder, again) from error
         raise
     finally:
         with suppress(OSError):
@@ -63,8 +57,7 @@ def _denied(folder: Path, error: OSError) -> bool:
     return below and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def full(folder: Path, again: str) -> UserError:
-    """The one line for a full disk."""
+def _full(folder: Path, again: str) -> UserError:
     return UserError(f"no space left to write {folder}", f"free some, then {again}")
 
 

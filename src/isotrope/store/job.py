@@ -19,7 +19,7 @@ from isotrope.store.atomic import write_json
 from isotrope.store.cache import checksums
 from isotrope.store.disk import writing
 from isotrope.store.lock import alone
-from isotrope.store.mark import DRAFT, LOCK, MARK, check_place, claim, empty
+from isotrope.store.mark import LOCK, MARK, check_place, claim, empty, leftover
 from isotrope.store.records import Record, read_record
 
 IDENTITY, RESULT, FILES = "job.json", "result.json", "files"
@@ -92,7 +92,7 @@ class Job:
             claim(self.folder, self.kind)
             with alone(self.folder, MARK):
                 if self.restart:
-                    empty(self.folder)
+                    empty(self.folder, MARK, LOCK)
                 self._refuse_another()
                 yield
 
@@ -144,7 +144,7 @@ class Job:
             found = differences(read_record(self._begun, remedy=remedy), self.identity)
             problem = f"was begun with {'; '.join(found)}"
         else:
-            found = sorted(path.name for path in self.folder.iterdir() if not _before_begin(path))
+            found = sorted(path.name for path in self.folder.iterdir() if not leftover(path))
             problem = f"holds {', '.join(found[:1])}, but no {self._begun.name} that says what it is of"
         if found:
             raise UserError(f"{self._shown} {problem}", remedy)
@@ -173,8 +173,3 @@ def _sums(folder: Path) -> dict[str, str]:
 
 def _is_checksum(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 32 and set(value) <= set("0123456789abcdef")
-
-
-def _before_begin(path: Path) -> bool:
-    """What a folder may hold before the work begins there."""
-    return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)

@@ -48,7 +48,7 @@ def check_place(folder: Path, kind: str) -> bool:
         fault = "is a file", "choose a folder"
     elif found not in (None, kind):
         fault = f"holds {_one(str(found))}, not {_one(kind)}", "choose a new or an empty folder"
-    elif not found and folder.is_dir() and any(not _passing(path) for path in folder.iterdir()):
+    elif not found and folder.is_dir() and any(not leftover(path) for path in folder.iterdir()):
         fault = f"is not empty and holds no {kind}", "choose a new or an empty folder"
     if fault[0]:
         raise UserError(f"{folder} {fault[0]}", fault[1])
@@ -84,36 +84,26 @@ def remove(path: Path) -> None:
     if not ours and (path.exists() or path.is_symlink()):
         raise UserError(f"{path} was not made by isotrope", "move it away, or choose another folder")
     try:
-        if not is_folder:
+        if is_folder:
+            empty(path, MARK)
+            shutil.rmtree(path)
+        else:
             path.unlink()
-            return
-        for inner in path.iterdir():
-            if inner.is_dir() and not inner.is_symlink():
-                shutil.rmtree(inner)
-            elif inner.name != MARK:
-                inner.unlink()
-        shutil.rmtree(path)
     except OSError as error:  # another process removes the same, or begins anew there
         if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
             raise
 
 
-def empty(folder: Path) -> None:
-    """Delete what a marked folder holds, but for its mark and its lock.
-
-    Raises:
-        UserError: it is not ours; nothing is deleted.
-    """
-    if kind_of(folder) is None:
-        raise UserError(f"{folder} was not made by isotrope", "choose another folder")
+def empty(folder: Path, *kept: str) -> None:
+    """Delete what a folder of ours holds, but for these files. The caller has checked that it is ours."""
     for inner in folder.iterdir():
         if inner.is_dir() and not inner.is_symlink():
             shutil.rmtree(inner)
-        elif inner.name not in (MARK, LOCK):
+        elif inner.name not in kept:
             inner.unlink()
 
 
-def _passing(path: Path) -> bool:
+def leftover(path: Path) -> bool:
     """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)
 

@@ -22,20 +22,18 @@ def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it
     Raises:
         UserError: it is missing, damaged, or lacks a key.
     """
-    try:
-        record: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        state = "missing" if isinstance(error, FileNotFoundError) else "damaged"
-        raise UserError(f"{path} is {state}", remedy) from error
     kinds: Mapping[str, type] = keys if isinstance(keys, Mapping) else dict.fromkeys(keys, object)
-    if not isinstance(record, dict):
-        faults = ["it holds no JSON object"]
-    else:
-        faults = [f"it lacks {key!r}" for key in kinds if key not in record]
-        faults = faults or [f"{k} is {record[k]!r:.40}" for k, kind in kinds.items() if not isinstance(record[k], kind)]
-    if faults:
-        raise UserError(f"{path} is damaged: {faults[0]}", remedy)
-    return dict(record)
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise TypeError("it holds no JSON object")
+        for key, kind in kinds.items():
+            if not isinstance(record[key], kind):
+                raise TypeError(f"{key} is {record[key]!r:.40}")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = {FileNotFoundError: "missing", KeyError: f"damaged: it lacks {error}", TypeError: f"damaged: {error}"}
+        raise UserError(f"{path} is {why.get(type(error), 'damaged')}", remedy) from error
+    return record
 
 
 class RecordLog:
@@ -69,10 +67,7 @@ def _lines(path: Path) -> tuple[list[Record], bool]:
         return found, False
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
         try:
-            record = json.loads(line)
-        except ValueError:
+            found.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
             return found, True
-        if not isinstance(record, dict):
-            return found, True
-        found.append(record)
     return found, bool(found) and not line.endswith("\n")

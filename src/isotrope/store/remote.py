@@ -7,14 +7,13 @@ addresses are fsspec's business: the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOIN
 import io
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from isotrope.errors import UserError, one_of
-from isotrope.store.atomic import new_file
 
 Returned = TypeVar("Returned")
 
@@ -23,23 +22,16 @@ WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for
 STALLED = 30.0  # seconds without a byte: the server counts as lost
 BUSY, LONGEST_WAIT = (429, 503), 60.0  # a server's statuses for "ask later"; the most seconds that it may ask for
 USUAL = ("s3", "gs", "hf", "https", "http", "memory")
-EXTRAS = {"s3": "'isotrope[s3]'", "s3a": "'isotrope[s3]'", "http": "aiohttp", "https": "aiohttp", "gs": "gcsfs"}
 # What shows that a file has changed: each kind of store tells some of these, or none.
 _VERSIONS = (
     "ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified", "mtime",
     "created",
 )  # fmt: skip
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(name: object) -> bool:
     """Whether a name is a URL, such as ``s3://bucket/lines.jsonl``, and no path."""
-    return isinstance(name, str) and _URL.match(name) is not None
-
-
-def local_paths(names: Iterable[str | Path]) -> list[Path]:
-    """Those of the names that are no URLs."""
-    return [Path(name) for name in names if not is_url(name)]
+    return isinstance(name, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", name) is not None
 
 
 def lies_within(name: str | Path, folder: str | Path) -> bool:
@@ -71,6 +63,13 @@ class RemoteFile:
     version: tuple[tuple[str, str], ...] = ()
     inside: str = ""
 
+    @classmethod
+    def of(cls, url: str, info: dict[str, Any], inside: str = "") -> "RemoteFile":
+        """A file as fsspec describes it."""
+        if info.get("size") is None:
+            raise UserError(f"{without_secrets(url)} does not tell its size", "copy it to this machine first")
+        return cls(url, int(info["size"]), tuple((key, str(info[key])) for key in _VERSIONS if info.get(key)), inside)
+
     def __str__(self) -> str:
         return without_secrets(self.url)
 
@@ -81,13 +80,13 @@ class RemoteFile:
 
     def open(self) -> io.BufferedReader:
         """Its bytes. A block that does not come is asked for again, after `WAITS`."""
-        return io.BufferedReader(_Ranges(self), BLOCK_BYTES)
+        return io.BufferedReader(_Blocks(self), BLOCK_BYTES)
 
     def now(self) -> "RemoteFile":
         """The same file, with the size and the version that it has now."""
         with _clear_errors(self.url):
             system, path = _opened(self.url)
-            return _file(self.url, _with_patience(lambda: system.info(path), lost=False))
+            return RemoteFile.of(self.url, _with_patience(lambda: system.info(path), lost=False))
 
 
 def remote_files(url: str) -> list[RemoteFile]:
@@ -104,7 +103,7 @@ def remote_files(url: str) -> list[RemoteFile]:
         if "*" not in path and not is_page:
             info = _with_patience(lambda: system.info(path), lost=False)
             if info["type"] == "file":
-                return [_file(url, info)]
+                return [RemoteFile.of(url, info)]
         root = "" if "*" in path else path.rstrip("/") + "/"
         look = system.find if root else system.glob
         found = _with_patience(lambda: look(path, detail=True), lost=False)
@@ -113,9 +112,9 @@ def remote_files(url: str) -> list[RemoteFile]:
             if info["type"] == "file":
                 told = info if info.get("size") is not None else system.info(info["name"])
                 inside = info["name"].removeprefix(root) if root else ""
-                files.append(_file(system.unstrip_protocol(info["name"]), told, inside))
+                files.append(RemoteFile.of(system.unstrip_protocol(info["name"]), told, inside))
         if not files:
-            raise UserError(f"{without_secrets(url)} names no file", "check the address")
+            raise FileNotFoundError(url)
         return files
 
 
@@ -143,11 +142,56 @@ def upload(path: Path, url: str) -> None:
         _with_patience(put)
 
 
-def fetch_file(url: str, path: Path) -> None:
-    """A small file behind a URL becomes one of this machine."""
-    (file,) = remote_files(url)
-    with file.open() as stream, new_file(path) as target:
-        target.write(stream.read())
+class _Blocks(io.RawIOBase):
+    """A file's bytes at any place, for a buffer that asks for `BLOCK_BYTES` at once."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._file, self._at = file, 0
+        with _clear_errors(file.url):
+            system, path = _opened(file.url)
+            self._stream = system.open(path, "rb", block_size=BLOCK_BYTES, cache_type="none")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = max(0, min(len(buffer), BLOCK_BYTES, self._file.size - self._at))
+
+        def ask() -> bytes:
+            self._stream.seek(self._at)
+            block = bytes(self._stream.read(wanted))
+            if len(block) != wanted:
+                raise OSError(f"{len(block):,} bytes came instead of {wanted:,}")
+            return block
+
+        with _clear_errors(self._file.url):
+            buffer[:wanted] = _with_patience(ask) if wanted else b""
+        self._at += wanted
+        return wanted
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    """Fsspec's system for a URL, and the path there. What it remembers of folders is forgotten first."""
+    import fsspec
+
+    scheme, options = url.partition("://")[0], dict[str, Any]()
+    if scheme not in fsspec.available_protocols():
+        raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
+    if scheme in ("http", "https"):
+        import aiohttp  # whose own end of waiting is five minutes for a whole answer
+
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
+        options = {"client_kwargs": {"timeout": timeout, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}
+    system, path = fsspec.core.url_to_fs(url, **options)
+    system.invalidate_cache()
+    return system, path
 
 
 def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
@@ -165,82 +209,6 @@ def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
         time.sleep(max(wait, min(float(told), LONGEST_WAIT)) if busy and told.isdecimal() else wait)
 
 
-def _file(url: str, info: dict[str, Any], inside: str = "") -> RemoteFile:
-    if info.get("size") is None:
-        raise UserError(f"{without_secrets(url)} does not tell its size", "copy it to this machine first")
-    version = tuple((key, str(info[key])) for key in _VERSIONS if info.get(key))
-    return RemoteFile(url, int(info["size"]), version, inside)
-
-
-def _opened(url: str) -> tuple[Any, str]:
-    """Fsspec's system for a URL, and the path there. What it remembers of folders is forgotten first."""
-    import fsspec
-
-    scheme = url.partition("://")[0]
-    if scheme not in fsspec.available_protocols():
-        raise UserError(f"{without_secrets(url)} has the unknown scheme {scheme!r}", one_of(scheme, USUAL))
-    try:
-        system, path = fsspec.core.url_to_fs(url, **(_http_options(scheme) if scheme in ("http", "https") else {}))
-    except ImportError as error:
-        remedy = f"pip install {EXTRAS[scheme]}" if scheme in EXTRAS else f"install it ({error})"
-        raise UserError(f"{without_secrets(url)} needs a package that is not installed", remedy) from error
-    system.invalidate_cache()
-    return system, path
-
-
-def _http_options(scheme: str) -> dict[str, Any]:
-    """The user's options for the web, with an end of waiting: aiohttp's own is five minutes for a whole answer."""
-    import aiohttp
-    import fsspec
-
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=STALLED, sock_read=STALLED)
-    return {"client_kwargs": {"timeout": timeout, **fsspec.config.conf.get(scheme, {}).get("client_kwargs", {})}}
-
-
-class _Ranges(io.RawIOBase):
-    """A file's bytes at any place, for a buffer that asks for `BLOCK_BYTES` at once."""
-
-    def __init__(self, file: RemoteFile) -> None:
-        self._file, self._at = file, 0
-        with _clear_errors(file.url):
-            system, path = _opened(file.url)
-            self._stream = system.open(path, "rb", block_size=BLOCK_BYTES, cache_type="none")
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = max(0, min(len(buffer), BLOCK_BYTES, self._file.size - self._at))
-        with _clear_errors(self._file.url):
-            block = _with_patience(lambda: self._asked(wanted)) if wanted else b""
-        buffer[: len(block)] = block
-        self._at += len(block)
-        return len(block)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
-
-    def _asked(self, wanted: int) -> bytes:
-        if self._stream.tell() != self._at:
-            self._stream.seek(self._at)
-        block = bytes(self._stream.read(wanted))
-        if len(block) != wanted:
-            raise OSError(f"{len(block):,} bytes came instead of {wanted:,}")
-        return block
-
-
 @contextmanager
 def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
     """Turns what can go wrong into a UserError. The stores' libraries have no common errors."""
@@ -256,7 +224,9 @@ def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
         if isinstance(error, TimeoutError):
             why = f"nothing came for {STALLED:.0f} seconds"
         problem, remedy = f"cannot be {done} ({why})", "check the connection, then run the same command again"
-        if isinstance(error, FileNotFoundError) or status == 404:
+        if isinstance(error, ImportError):
+            problem, remedy = "needs a package that is not installed", f"install it ({why})"
+        elif isinstance(error, FileNotFoundError) or status == 404:
             problem, remedy = "does not exist", "check the address"
         elif _refused(error):
             problem, remedy = f"may not be {done} ({why})", "check your credentials for it"
@@ -268,8 +238,8 @@ def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
 def _cause(error: BaseException) -> BaseException:
     """What is behind an error: for the web, fsspec says "not found" of every one."""
     cause = error.__cause__
-    behind = isinstance(error, FileNotFoundError) and cause is not None
-    return cause if behind and (hasattr(cause, "status") or isinstance(cause, OSError)) else error  # type: ignore[return-value]
+    behind = isinstance(error, FileNotFoundError) and (hasattr(cause, "status") or isinstance(cause, OSError))
+    return cause if behind and cause else error
 
 
 def _refused(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from isotrope.study.cell import cells_summary, without_paths
 from isotrope.study.columns import LOWER_IS_BETTER, UNSHOWN, column_of, ordered
 from isotrope.study.plan import StudyPlan
 from isotrope.study.rows import PlannedRow
-from isotrope.study.spec import Claim
+from isotrope.study.spec import Claim, RowSettings
 from isotrope.study.statistics import ALPHA, holm, paired_test, seeds_needed
 
 OverPairs = Callable[[Record, Record, str, Sequence[str]], Record | None]  # two rows, a column, seeds -> over pairs
@@ -25,8 +25,13 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
     """
     failed = failed or {}
     results = {key: found for key, cell in plan.cells.items() if (found := cell.record())}
-    rows = [_row(plan, entry, results, failed) for entry in plan.entries.values()]
-    rows += [_teacher(plan, name, results, failed) for name in plan.models]
+    rows = [
+        _measured("row" if entry.row.train else "untrained", label, plan.rows[label], results, failed, entry)
+        for label, entry in plan.entries.items()
+    ]
+    rows += [
+        _measured("teacher", name, {plan.cells[key].seed: key}, results, failed) for name, key in plan.models.items()
+    ]
     columns = _columns(plan, rows)
     record: Record = {
         "name": plan.spec.name,
@@ -42,7 +47,17 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
         "claims": [_asked(plan, label, claim) for label, claim in plan.spec.claims.items()],
         **cells_summary(results),
     }
-    return with_tests(record, _Draws(plan))
+
+    def pairs(a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
+        """Interval and p of a − b over pairs, or None if the column has no pairs."""
+        first, second = (_draws(plan, _cells(row, seeds), column) for row in (a, b))
+        if first is None or second is None:
+            return None
+        # interval and p come from the draws only; the scores are in the record already
+        found = compare_draws(0.0, 0.0, second, first)
+        return {"low": found.low, "high": found.high, "p": found.p}
+
+    return with_tests(record, pairs)
 
 
 def recomputed(record: Record) -> Record:
@@ -76,36 +91,27 @@ def with_tests(record: Record, pairs: OverPairs) -> Record:
     return record | {"spread": spread, "differences": _corrected(differences), "claims": claims}
 
 
-def _row(plan: StudyPlan, entry: PlannedRow, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
-    keys = plan.rows[entry.label]
+def _measured(
+    kind: str,
+    label: str,
+    keys: Mapping[int, str],
+    results: Mapping[str, Record],
+    failed: Mapping[str, str],
+    entry: PlannedRow | None = None,
+) -> Record:
+    """A row or a teacher: the cell of each seed, with its scores or why it failed."""
+    shown = entry.row if entry and not entry.at else RowSettings()
     return {
-        "label": entry.label,
-        "kind": "row" if entry.row.train else "untrained",
-        "base": entry.base,
-        "at": dict(entry.at),
+        "label": label,
+        "kind": kind,
+        "base": entry.base if entry else label,
+        "at": dict(entry.at) if entry else {},
         "cells": {str(seed): key for seed, key in keys.items()},
         "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
-        "published": entry.row.published if not entry.at else {},
-        "published_sd": entry.row.published_sd if not entry.at else {},
-        "source": entry.row.source,
+        "published": shown.published,
+        "published_sd": shown.published_sd,
+        "source": entry.row.source if entry else "",
         "failed": {str(seed): failed[key] for seed, key in keys.items() if key in failed},
-    }
-
-
-def _teacher(plan: StudyPlan, name: str, results: Mapping[str, Record], failed: Mapping[str, str]) -> Record:
-    key = plan.models[name]
-    seed = str(plan.cells[key].seed)
-    return {
-        "label": name,
-        "kind": "teacher",
-        "base": name,
-        "at": {},
-        "cells": {seed: key},
-        "scores": {seed: results[key]["scores"]} if key in results else {},
-        "published": {},
-        "published_sd": {},
-        "source": "",
-        "failed": {seed: failed[key]} if key in failed else {},
     }
 
 
@@ -154,31 +160,18 @@ def _spread(row: Record | None, column: str) -> Record | None:
     return {"sd": sd, "n": len(values), "needed": {str(d): seeds_needed(d, 2**0.5 * sd) for d in (0.5, 1.0)}}
 
 
-class _Draws:
-    """Bootstrap draws of rows. All seeds use the same resamples of pairs; draws are averaged over seeds."""
+def _draws(plan: StudyPlan, keys: Iterable[str], column: str) -> Any:
+    """Bootstrap draws of a column, averaged over cells: (R,) in points, or None if the column has no pairs.
 
-    def __init__(self, plan: StudyPlan) -> None:
-        self.plan = plan
-
-    def __call__(self, a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
-        """Interval and p of a − b over pairs, or None if the column has no pairs."""
-        first, second = (self._of(_cells(row, seeds), column) for row in (a, b))
-        if first is None or second is None:
+    All seeds use the same resamples of pairs.
+    """
+    drawn = []
+    for key in keys:
+        found = [values for task, values in plan.cells[key].draws().items() if column in ("Avg.", column_of(task))]
+        if not found:
             return None
-        # interval and p come from the draws only; the scores are in the record already
-        found = compare_draws(0.0, 0.0, second, first)
-        return {"low": found.low, "high": found.high, "p": found.p}
-
-    def _of(self, keys: Iterable[str], column: str) -> Any:
-        """(R,) in points, or None if the column has no pairs."""
-        drawn = []
-        for key in keys:
-            draws = self.plan.cells[key].draws()
-            found = [values for task, values in draws.items() if column in ("Avg.", column_of(task))]
-            if not found:
-                return None
-            drawn.append(100 * np.mean(found, axis=0))
-        return np.mean(drawn, axis=0) if drawn else None
+        drawn.append(100 * np.mean(found, axis=0))
+    return np.mean(drawn, axis=0) if drawn else None
 
 
 def _compare(

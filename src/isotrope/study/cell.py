@@ -18,7 +18,7 @@ from isotrope.store.job import RESULT, Job
 from isotrope.store.records import Record, RecordLog
 from isotrope.study.spec import Suites, SuiteSettings
 from isotrope.text import Opened
-from isotrope.training.folder import read_cosines
+from isotrope.training.folder import task_cosines
 
 MODEL, NUMBERS = "model", "numbers"
 COSINES, DRAWS, METRICS = "after.npz", "draws.npz", "metrics.jsonl"
@@ -94,10 +94,7 @@ class Cell:
 
     def cosines(self) -> dict[str, tuple[Any, Any]]:
         """Task -> gold scores and cosines (N,), (N,) of all its pairs; {} if no pairs judged the cell."""
-        return {
-            task: (np.concatenate([gold for gold, _ in parts.values()]), np.concatenate([c for _, c in parts.values()]))
-            for task, parts in read_cosines(self.numbers / COSINES).items()
-        }
+        return task_cosines(self.numbers / COSINES)
 
     def draws(self) -> dict[str, Any]:
         """Task -> Spearman on every resample of its pairs (R,); {} if no pairs judged the cell."""

@@ -112,13 +112,5 @@ def scaled(entry: PlannedRow, common: int | None, recipe: Preset) -> list[str]:
     """
     count = sentences_of(entry, common, recipe)
     share = count / common if count and common else 1.0
-    found = []
-    for key in entry.row.scale:
-        value: Any = recipe.model_dump()
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if not isinstance(value, int) or isinstance(value, bool):
-            problem = f"scale = {key!r}: the preset {recipe.name} has no whole number there"
-            raise UserError(problem, "name a key such as train.eval_steps")
-        found.append(f"{key}={max(1, round(share * value))}")
-    return found
+    values = recipe.train.model_dump()
+    return [f"{key}={max(1, round(share * values[key.removeprefix('train.')]))}" for key in entry.row.scale]

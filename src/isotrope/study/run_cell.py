@@ -105,7 +105,7 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
         "scores": scores | {"minutes": seconds / 60} | ({"memory": memory} if memory else {}),
         "data": {"corpus": finished["corpus"], "tests": _gold(cell)},
         "selection": selection,
-        "in_batch": _in_batch(model, run.sample()),
+        "in_batch": _in_batch(model, run.sample),
         "seconds": {"training": seconds},
     }
 

@@ -100,7 +100,7 @@ class RowSettings(_Record):
     teachers: dict[str, Names] = {}  # a preset's teacher -> its models
     sweep: dict[str, Values] = {}  # key -> values; the key "sentences" takes numbers, or shares (≤ 1) of the run's
     sentences: Sentences | None = None  # None: the run's
-    scale: Names = ()  # keys, such as train.eval_steps, that shrink with the row's share of the run's sentences
+    scale: Annotated[tuple[Literal["train.eval_steps", "train.save_steps"], ...], Listed] = ()  # shrink with the share
     then: str = ""  # a step behind the model, as whitening:k=128; on the row's sentences, with fit=target on the test's
     train: bool = True  # False: the backbone as it is, read with the preset's pooling
     vectors: bool = False  # True: the word vectors of run.vectors, averaged; without that file, published numbers alone

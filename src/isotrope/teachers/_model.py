@@ -29,7 +29,7 @@ from isotrope.store.cache import cache_folder, cached
 from isotrope.store.disk import check_space
 from isotrope.store.mark import DRAFT
 from isotrope.store.rows import GrowingArray
-from isotrope.text.sample import RowIds
+from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Whole
 
 INITIAL = "initial"  # the name of the student as it was before training

@@ -19,7 +19,7 @@ from isotrope.contract.distributed import gather_rows
 from isotrope.store.cache import cache_folder, cached
 from isotrope.teachers._model import cache_key, places_of, visited
 from isotrope.text.bm25 import Bm25Index
-from isotrope.text.sample import RowIds
+from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
 _LAYOUT = 2  # version of the words and of the file; part of the key

@@ -4,11 +4,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isotrope.text.collection import Documents
-    from isotrope.text.corpus import Texts
+    from isotrope.text.corpus import Documents, Texts
     from isotrope.text.opened import Opened, open
 
-_FACE = {"open": "opened", "Opened": "opened", "Documents": "collection", "Texts": "corpus"}
+_FACE = {"open": "opened", "Opened": "opened", "Documents": "corpus", "Texts": "corpus"}
 __all__ = ["Documents", "Opened", "Texts", "open"]
 
 

@@ -1,24 +1,28 @@
-"""Corpora: files of any size and kind → one cleaned, memory-mapped data set, written once and found again."""
+"""Corpora: files of any size and kind → cleaned texts or documents, memory-mapped, written once and found again."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from datasets import Dataset, Features, Value
-from isotrope.errors import UserError
+from datasets import Dataset
+from isotrope.errors import UserError, printable
 from isotrope.store.atomic import new_file, write_text
-from isotrope.text.cleaning import CleaningReport, Found, Tally, fingerprint, fold, kept, why_dropped
+from isotrope.text.cleaning import REPORT_JSON, CleaningReport, bad_document, bad_text, cleaned
+from isotrope.text.document_rows import document_rows
 from isotrope.text.files import TextFile, read_once
+from isotrope.text.permutation import Permutation, RowIds, derive
 from isotrope.text.readers import Columns, rows
 
-_LAYOUT = 3  # version of the cleaning and the layout below; part of the key, so that a change never meets old files
-_ARROW, _REPORT = "corpus.arrow", "report.json"
+# Versions of the cleaning and the layout below; part of the keys, so that a change never meets old files.
+_TEXTS, _DOCUMENTS = 3, 1
+_ARROW, _REPORT = "rows.arrow", "report.json"
+_DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
+_AT_ONCE = 1024  # documents in memory
+_HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Wanted:
     """
 
     key: str
-    rows: Callable[[int], npt.NDArray[np.int64]]
+    rows: Callable[[int], RowIds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Texts:
         columns: ("text",), ("text", "positive") or ("text", "positive", "negative_0", …).
         key: checksum of the files' bytes, the columns and the cleaning: equal keys mean equal rows.
         report: what cleaning dropped, and why.
-        rounds: rows of each round, where the rows are pairs drawn from documents: round after round, each with at most
+        rounds: rows of each round, if the rows are pairs drawn from documents: round after round, each with at most
             one pair of a document. Empty: all rows are one round.
     """
 
@@ -57,12 +61,73 @@ class Texts:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def texts(self, rows: npt.NDArray[np.int64]) -> list[str]:
+    def texts(self, rows: RowIds) -> list[str]:
         """The sentences of these rows: their first column."""
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
             wrong = rows.min() if rows.min() < 0 else rows.max()
             raise UserError(f"row id {wrong} in a corpus of {len(self)}", "let 'label' hold the row numbers")
         return list(self.dataset[rows.tolist()][self.columns[0]])
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A title, which may be "", and paragraphs."""
+
+    title: str
+    paragraphs: list[str]
+
+    @property
+    def text(self) -> str:
+        """Title and paragraphs, joined by a blank."""
+        return " ".join([self.title, *self.paragraphs] if self.title else self.paragraphs)
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Titles and paragraphs of N documents.
+
+    Attributes:
+        dataset: memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts without the title).
+        key: checksum of the files' bytes and of the columns read: equal keys mean equal documents.
+        report: how the files were read, and what was dropped.
+    """
+
+    dataset: Dataset
+    key: str
+    report: CleaningReport
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def each(self, rows: RowIds | None = None) -> Iterator[Document]:
+        """The documents of these rows (R,), in this order; None: all. Few are in memory at a time."""
+        count = len(self) if rows is None else len(rows)
+        for begin in range(0, count, _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            found = self.dataset[part] if rows is None else self.dataset[rows[part].tolist()]
+            yield from map(Document, found["title"], found["paragraphs"])
+
+    def texts(self, rows: RowIds | None = None) -> list[str]:
+        """Title and paragraphs of each document, joined by a blank."""
+        return [document.text for document in self.each(rows)]
+
+    def split(self, held_out: int, seed: int) -> tuple[RowIds, RowIds]:
+        """The rows to train on, and ``held_out`` random rows that are left out; both rising."""
+        if not 0 <= held_out <= len(self) - 2:
+            problem = f"{held_out:,} of {len(self):,} documents cannot be held out"
+            raise UserError(problem, f"choose 0 to {len(self) - 2:,}")
+        order = Permutation(len(self), derive(seed, _HELD_OUT))[np.arange(len(self))]
+        return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+def texts_settings(columns: Columns, keep_duplicates: bool) -> str:
+    """What decides the rows of texts, beside the files."""
+    return json.dumps([_TEXTS, asdict(columns), keep_duplicates])
+
+
+def documents_settings(title: str | None, text: str | None) -> str:
+    """What decides the documents, beside the files."""
+    return json.dumps(["documents", _DOCUMENTS, title, text])
 
 
 def read_texts(
@@ -75,8 +140,6 @@ def read_texts(
 ) -> Texts:
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    Memory is constant but for 8 bytes a row for duplicates (16 for moments).
-
     Args:
         sources: the files.
         columns: of tables.
@@ -87,39 +150,59 @@ def read_texts(
     """
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
-    schema = Features({**dict.fromkeys(columns.names, Value("string")), "label": Value("int64")}).arrow_schema
+    schema = pa.schema([*((name, pa.string()) for name in columns.names), ("label", pa.int64())])
 
-    def cleaned(files: Sequence[TextFile], tally: Tally) -> Iterator[list[tuple[str, ...]]]:
-        return kept(_found(files, columns, tally), tally, keep_duplicates)
+    def kept(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[tuple[str, ...]]]:
+        found = ((f"{source}:{line}", fields) for source in files for line, fields in rows(source, columns))
+        return filter(None, cleaned(found, report, bad_text, keep_duplicates))  # a batch may hold only duplicates
 
-    def write(draft: Path, files: Sequence[TextFile]) -> None:
-        rows = None if wanted is None else wanted.rows(sum(map(len, cleaned(sources, Tally()))))
-        tally, count = Tally(), 0
-        with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
-            for texts in filter(None, cleaned(files, tally)):  # a batch of nothing but duplicates is empty
-                label = np.arange(count, count + len(texts))
-                null = np.zeros(len(texts), bool) if rows is None else ~np.isin(label, rows, assume_unique=True)
-                arrays: list[Any] = [pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)]
-                writer.write_batch(pa.record_batch([*arrays, pa.array(label)], schema=schema))
-                count += len(texts)
-        write_text(draft / _REPORT, tally.report(files).check().to_json())
+    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
+        shown = None if wanted is None else wanted.rows(sum(map(len, kept(sources, CleaningReport()))))
+        for texts in kept(files, report):
+            label = np.arange(report.kept - len(texts), report.kept)
+            null = np.zeros(len(texts), bool) if shown is None else ~np.isin(label, shown, assume_unique=True)
+            yield [*(pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)), pa.array(label)]
 
     settings, part = texts_settings(columns, keep_duplicates), "" if wanted is None else wanted.key
+    dataset, key, report = _written(sources, settings, cache, schema, batches, part)
+    return Texts(dataset, columns.names, key, report)
+
+
+def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
+    """Read the documents of files (see `document_rows`) into ``cache/<state>/``; later calls map what is there.
+
+    White space is folded. Empty documents and exact duplicates are dropped and counted.
+    """
+
+    def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
+        report.unit, how, titled = "documents", dict[str, None](), 0
+        for documents in cleaned(document_rows(files, title, text, how), report, bad_document):
+            titles = [row[0] for row in documents]
+            yield [pa.array(titles, pa.string()), pa.array([row[1:] for row in documents], pa.list_(pa.string()))]
+            titled += sum(map(bool, titles))
+        report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
+
+    return Documents(*_written(sources, documents_settings(title, text), cache, _DOCUMENT, batches))
+
+
+def _written(
+    sources: Sequence[TextFile],
+    settings: str,
+    cache: Path,
+    schema: pa.Schema,
+    batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
+    part: str = "",
+) -> tuple[Dataset, str, CleaningReport]:
+    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile."""
+
+    def write(draft: Path, files: Sequence[TextFile]) -> None:
+        report = CleaningReport(tuple(printable(str(file)) for file in files))
+        with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
+            for columns in batches(files, report):
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+        report.check()
+        write_text(draft / _REPORT, REPORT_JSON.dump_json(report, indent=2).decode())
+
     folder, key = read_once(sources, settings, cache, write, part)
-    report = CleaningReport.from_json((folder / _REPORT).read_text(encoding="utf-8"))
-    return Texts(Dataset.from_file(str(folder / _ARROW)), columns.names, key, report)
-
-
-def _found(sources: Sequence[TextFile], columns: Columns, tally: Tally) -> Iterator[Found[tuple[str, ...]]]:
-    for source in sources:
-        name, last = str(source), 0
-        for line, fields in rows(source, columns):
-            tally.texts += line != last  # the sentences of one text have its number
-            last = line
-            texts = fold(fields)
-            yield f"{name}:{line}", texts, fingerprint(texts), why_dropped(texts), texts
-
-
-def texts_settings(columns: Columns, keep_duplicates: bool) -> str:
-    """What decides the rows, beside the files."""
-    return json.dumps([_LAYOUT, asdict(columns), keep_duplicates])
+    report = REPORT_JSON.validate_json((folder / _REPORT).read_bytes())
+    return Dataset.from_file(str(folder / _ARROW)), key, report

@@ -2,11 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
@@ -24,60 +22,37 @@ _ROWS = 500  # read at a time
 _READ = 256  # tokens of a text that are enough to see its language
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """What was found in a random part of a run's texts.
+def coverage(
+    model: SentenceTransformer, prompt: str, sample: Sample, limit: int, *, longest: int, split: bool
+) -> list[str]:
+    """A line on how much of its text a model will read, and a warning with remedies if much is cut off.
 
-    Attributes:
-        lengths: (n,) tokens of each text that was looked at, uncut.
-        whole: whether these are all texts of the run.
-        limit: tokens that are read of a text.
-    """
-
-    lengths: npt.NDArray[np.int64]
-    whole: bool
-    limit: int
-
-    @property
-    def read(self) -> float:
-        """The share of the tokens that is read."""
-        return float(np.minimum(self.lengths, self.limit).sum() / self.lengths.sum())
-
-    @property
-    def enough(self) -> int:
-        """Tokens that hold 95 of 100 texts whole."""
-        return int(np.quantile(self.lengths, 0.95, method="higher"))
-
-    def __str__(self) -> str:
-        """One line on the cuts."""
-        longer, count = int((self.lengths > self.limit).sum()), len(self.lengths)
-        looked = f"{longer:,} of {count:,} texts" + ("" if self.whole else " looked at")
-        return f"{looked} are longer than {self.limit} tokens; {_percent(self.read)} of the text is read"
-
-    def warning(self, remedies: Sequence[str]) -> str:
-        """One line, if much of the text is cut off; else nothing."""
-        if self.read >= 1 - MUCH:
-            return ""
-        return f"warning: much of the text is cut off: {', or '.join(remedies) or 'give shorter texts'}"
-
-
-def coverage(model: SentenceTransformer, prompt: str, sample: Sample, limit: int) -> Coverage | None:
-    """Look at `LOOKED_AT` texts of a sample, in the order of its first epoch; at fewer, if they are long.
+    It looks at `LOOKED_AT` texts of a sample, in the order of its first epoch; at fewer, if they are long. It says
+    nothing of a tokenizer that is not of the `tokenizers` library.
 
     Args:
         model: whose tokenizer reads them.
         prompt: words before every text.
         sample: the rows of the run; all of their columns count.
         limit: tokens that the model will read of a text.
-
-    Returns:
-        What was found; None for a tokenizer that is not of the `tokenizers` library.
+        longest: tokens that it could read.
+        split: whether the texts may be split into sentences.
     """
     if (reader := TextReader.from_model(model, prompt, limit)) is None:
-        return None
+        return []
     reader.tokenizer.no_truncation()
-    lengths = np.concatenate([reader(texts)[1] for texts in _texts(sample)])
-    return Coverage(lengths, len(lengths) == len(sample) * len(sample.corpus.columns), limit)
+    lengths = np.concatenate([reader(texts)[1] for texts in _texts(sample)])  # (n,) tokens of each text, uncut
+    read = np.minimum(lengths, limit).sum() / lengths.sum()
+    looked = "" if len(lengths) == len(sample) * len(sample.corpus.columns) else " looked at"
+    longer = f"{(lengths > limit).sum():,} of {len(lengths):,} texts{looked} are longer than {limit} tokens"
+    said = [f"{longer}; {_percent(read)} of the text is read"]
+    if read < 1 - MUCH:
+        remedies = ["add --split sentences"] if split else []
+        enough = min(longest, int(np.quantile(lengths, 0.95, method="higher")))  # 95 of 100 texts are then read whole
+        if enough > limit:
+            remedies.append(f"read more with --set train.max_length={enough}")
+        said.append(f"warning: much of the text is cut off: {', or '.join(remedies) or 'give shorter texts'}")
+    return said
 
 
 def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:

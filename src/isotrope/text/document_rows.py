@@ -2,39 +2,29 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from isotrope.errors import UserError
-from isotrope.text.cleaning import Tally
-from isotrope.text.documents import read_page, whole_text
 from isotrope.text.files import TextFile
-from isotrope.text.lines import LONGEST_LINE, lines
-from isotrope.text.readers import DocumentColumns, table_rows
+from isotrope.text.lines import lines
+from isotrope.text.pages import one_text, read_page, whole_text
+from isotrope.text.readers import Kinds, first_of, pick_columns, table_rows
 
+TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
 _SPOOL = 1 << 26  # bytes of it in memory
 
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A title, which may be "", and paragraphs."""
-
-    title: str
-    paragraphs: list[str]
-
-    @property
-    def text(self) -> str:
-        """Title and paragraphs, joined by a blank."""
-        return " ".join([self.title, *self.paragraphs] if self.title else self.paragraphs)
+PlacedDocument = tuple[str, tuple[str, ...]]  # "file:line" or "file"; the title, which may be "", and paragraphs
 
 
-NumberedDocument = tuple[str, Document]  # "file:line" where it begins, or "file"; the document
+def document_rows(
+    sources: Sequence[TextFile], title: str | None, text: str | None, how: dict[str, None]
+) -> Iterator[PlacedDocument]:
+    """The documents of all files, in order. ``how`` is filled with the ways in which they are read, in words.
 
-
-def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, tally: Tally) -> Iterator[NumberedDocument]:
-    """The documents of all files, in order. The tally learns how a single .txt file was read.
+    ``title`` and ``text`` are columns of tables. Without them it is ``title``, if there is one, and the first of
+    `TEXT_COLUMNS` that there is. A text is a string, or a list of strings: the paragraphs.
 
     - .md, .html: a file is a document. Its title: see `read_page`.
     - .txt: a file is a document, and blank lines separate its paragraphs. A .txt file that is the only file holds many
@@ -43,60 +33,38 @@ def read_documents(sources: Sequence[TextFile], columns: DocumentColumns, tally:
     """
     for source in sources:
         if source.format in (".md", ".html"):
-            yield str(source), Document(*read_page(source))
+            how[f"each {source.format} file is a document"] = None
+            heading, paragraphs = read_page(source)
+            yield str(source), (heading, *paragraphs)
         elif source.format != ".txt":
-            yield from _table(source, columns)
+            how["each row of a table is a document"] = None
+            yield from _table(source, title, text)
         elif len(sources) > 1:
-            yield str(source), Document("", _paragraphs(whole_text(source)))
+            how["each .txt file is a document, with blank lines between its paragraphs"] = None
+            yield str(source), ("", *_paragraphs(whole_text(source)))
         else:
-            yield from _pieces(source, tally)
+            yield from _pieces(source, how)
 
 
-def found_as(sources: Sequence[TextFile], by_block: bool) -> str:
-    """How the files were read, in words."""
-    formats = {source.format for source in sources}
-    found = []
-    if pages := [format for format in (".md", ".html") if format in formats]:
-        found.append(f"each {' or '.join(pages)} file is a document")
-    if ".txt" in formats and len(sources) > 1:
-        found.append("each .txt file is a document, with blank lines between its paragraphs")
-    elif ".txt" in formats:
-        found.append(f"each {'block between blank lines' if by_block else 'line'} is a document")
-    if formats - {".md", ".html", ".txt"}:
-        found.append("each row of a table is a document")
-    return "; ".join(found)
-
-
-def _pieces(source: TextFile, tally: Tally) -> Iterator[NumberedDocument]:
+def _pieces(source: TextFile, how: dict[str, None]) -> Iterator[PlacedDocument]:
     """The documents of a single .txt file, one paragraph each. What must be read to tell how is kept meanwhile."""
     found = lines(source) if source.size else iter(())
     with SpooledTemporaryFile(_SPOOL, "w+", encoding="utf-8", errors="surrogateescape", newline="\n") as begun:
-        tally.by_block = _has_blocks(found, begun)
+        by_block = _has_blocks(found, begun)
+        how[f"each {'block between blank lines' if by_block else 'line'} is a document"] = None
         begun.seek(0)
-        if tally.by_block:
-            yield from _blocks(source, chain(begun, found))
-        else:
-            yield from ((f"{source}:{number}", Document("", [line])) for number, line in enumerate(begun, start=1))
+        numbered = enumerate(chain(begun, found), start=1)
+        if not by_block:
+            yield from ((f"{source}:{number}", ("", line)) for number, line in numbered)
+            return
+        for blank, block in groupby(numbered, lambda line: not line[1].strip()):
+            if not blank:
+                begin, first = next(block)
+                place = f"{source}:{begin}"
+                yield place, ("", one_text(place, chain([first], (line for _, line in block))))
 
 
-def _blocks(source: TextFile, found: Iterable[str]) -> Iterator[NumberedDocument]:
-    block, begin, size = list[str](), 1, 0
-    for number, line in enumerate(found, start=1):
-        if not line.strip():
-            if block:
-                yield f"{source}:{begin}", Document("", ["".join(block)])
-            block, size = [], 0
-            continue
-        begin = begin if block else number
-        block.append(line)
-        if (size := size + len(line)) >= LONGEST_LINE:
-            problem = f"{source}:{begin} begins a document of more than {LONGEST_LINE:,} characters"
-            raise UserError(problem, "separate the documents by blank lines")
-    if block:
-        yield f"{source}:{begin}", Document("", ["".join(block)])
-
-
-def _has_blocks(found: Iterator[str], begun: IO[str]) -> bool:
+def _has_blocks(found: Iterable[str], begun: IO[str]) -> bool:
     """Whether a blank line comes between two other lines. The lines up to there go to ``begun``."""
     text = blank = False
     for line in found:
@@ -110,17 +78,22 @@ def _has_blocks(found: Iterator[str], begun: IO[str]) -> bool:
     return False
 
 
-def _table(source: TextFile, columns: DocumentColumns) -> Iterator[NumberedDocument]:
-    for number, fields in table_rows(source, columns):
+def _table(source: TextFile, title_column: str | None, text_column: str | None) -> Iterator[PlacedDocument]:
+    def choose(columns: Kinds) -> tuple[str, ...]:
+        known = [name for name, _ in columns]
+        text = text_column or first_of(TEXT_COLUMNS, known)
+        title = title_column or ("title" if "title" in known and text != "title" else None)
+        return pick_columns(source, columns, (text, title) if title else (text,), strings=0)
+
+    for number, fields in table_rows(source, choose, 0):
         value, title, *_ = (*fields, None, None)  # a blank line has no field; a table without titles, one
-        place = f"{source}:{number}"
         texts = value if isinstance(value, list) else _paragraphs(value) if isinstance(value, str) else [value]
         for name, each in [("title", title), *(("text", text) for text in texts)]:
             if not isinstance(each, str | None):
-                problem = f"{place}: the {name} holds {type(each).__name__}, not a string"
+                problem = f"{source}:{number}: the {name} holds {type(each).__name__}, not a string"
                 raise UserError(problem, f"name another column (--{name})")
-        yield place, Document(title or "", [text or "" for text in texts])
+        yield f"{source}:{number}", (title or "", *(text for text in texts if text and not text.isspace()))
 
 
 def _paragraphs(text: str) -> list[str]:
-    return re.split(r"\n\s*\n", text)
+    return [paragraph for paragraph in re.split(r"\n\s*\n", text) if paragraph and not paragraph.isspace()]

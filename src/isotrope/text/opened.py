@@ -1,11 +1,11 @@
 """Opened text: whatever the user gives, read, cleaned and hashed once, and passed on as one object."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,10 +13,16 @@ import xxhash
 
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
-from isotrope.store.remote import is_url, local_paths, without_secrets
-from isotrope.text.cleaning import CleaningReport
-from isotrope.text.collection import Documents, documents_settings, read_collection
-from isotrope.text.corpus import Texts, Wanted, read_texts, texts_settings
+from isotrope.store.remote import is_url, without_secrets
+from isotrope.text.corpus import (
+    Documents,
+    Texts,
+    Wanted,
+    documents_settings,
+    read_documents,
+    read_texts,
+    texts_settings,
+)
 from isotrope.text.files import (
     COMPRESSIONS,
     FORMATS,
@@ -26,10 +32,11 @@ from isotrope.text.files import (
     find_sources,
     passed_over,
 )
-from isotrope.text.readers import Columns, DocumentColumns
+from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
 Given: TypeAlias = Any  # a path or URL, several of them, a list of texts, a Dataset, a DataFrame, a Series, an Opened
+Read = TypeVar("Read", Texts, Documents)
 _TABLE = "texts.parquet"  # what is in memory is written here, and read as any other file
 
 
@@ -56,21 +63,20 @@ class Opened:
     keep_duplicates: bool = False
     in_memory: bool = False
     _read: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
-    _states: list[tuple[Any, ...]] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The files that the paths name.
+        """The files that the paths name, as they are when it is asked for first; `check` compares with them.
 
         Raises:
             UserError: one is missing, empty, unreadable or of an unknown kind.
         """
-        return tuple(self._find())
+        return self._find()
 
     @property
     def folders(self) -> Sequence[Path]:
         """The folders of this machine among the paths: nothing may be written there."""
-        return [path for path in local_paths(self.paths) if path.is_dir()]
+        return [Path(path) for path in self.paths if not is_url(path) and Path(path).is_dir()]
 
     def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
@@ -81,15 +87,12 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        settings, part = texts_settings(self._columns, self.keep_duplicates), "" if wanted is None else wanted.key
-        if (settings, part) not in self._read:
-            self.seen()
-            found = read_texts(
-                self.files, self._columns, cache_folder("corpora"), keep_duplicates=self.keep_duplicates, wanted=wanted
-            )
-            self._read[settings, part] = replace(found, report=self._reported(found.report))
-        texts: Texts = self._read[settings, part]
-        return texts
+        columns, keep = Columns(self.text, self.positive, self.negatives), self.keep_duplicates
+
+        def read() -> Texts:
+            return read_texts(self.files, columns, cache_folder("corpora"), keep_duplicates=keep, wanted=wanted)
+
+        return self._once(texts_settings(columns, keep), read, "" if wanted is None else wanted.key)
 
     def documents(self) -> Documents:
         """Titles and paragraphs.
@@ -97,45 +100,36 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
-        columns = DocumentColumns(self.title, self.text)
-        settings = documents_settings(columns)
-        if (settings, "") not in self._read:
-            self.seen()
-            found = read_collection(self.files, columns, cache_folder("documents"))
-            self._read[settings, ""] = replace(found, report=self._reported(found.report))
-        documents: Documents = self._read[settings, ""]
-        return documents
 
-    def seen(self) -> None:
-        """Note the state of the files, with which `check` compares. `texts` and `documents` do so themselves."""
-        if not self._states:
-            self._states.extend(file.state for file in self.files)
+        def read() -> Documents:
+            return read_documents(self.files, self.title, self.text, cache_folder("documents"))
+
+        return self._once(documents_settings(self.title, self.text), read)
+
+    def _once(self, settings: str, read: Callable[[], Read], part: str = "") -> Read:
+        if (settings, part) not in self._read:
+            found = read()
+            found.report.skipped = passed_over(self.paths)  # of these folders, whichever were read first
+            self._read[settings, part] = found
+        again: Read = self._read[settings, part]
+        return again
 
     def check(self) -> None:
-        """Check that the files are those that were read. They are read again only if somebody has touched them.
+        """Check that the files are those that were found. They are read again only if somebody has touched them.
 
         Raises:
             UserError: they changed.
         """
-        now = self._find()
-        if not self._states or [file.state for file in now] == self._states:
+        if (now := self._find()) == self.files:
             return
         same = [content_checksum(now, settings) == read.key for (settings, _), read in self._read.items()]
         if not same or not all(same):
-            raise UserError(
-                f"{self.name} changed while the work was going on", "begin anew with --restart, or name another output"
-            )
+            problem = f"{self.name} changed while the work was going on"
+            raise UserError(problem, "begin anew with --restart, or name another output")
 
-    @property
-    def _columns(self) -> Columns:
-        return Columns(self.text, self.positive, self.negatives)
-
-    def _reported(self, report: CleaningReport) -> CleaningReport:
-        return replace(report, skipped=passed_over(self.paths))  # of these folders, whichever were read first
-
-    def _find(self) -> list[TextFile]:
+    def _find(self) -> tuple[TextFile, ...]:
         found = find_sources(self.paths, self.split)
-        return [replace(file, name=self.name) for file in found] if self.in_memory else found
+        return tuple(replace(file, name=self.name) for file in found) if self.in_memory else tuple(found)
 
 
 def open(
@@ -168,19 +162,18 @@ def open(
     if split is not None:
         language_of(split)
     Columns(text, positive, tuple(negatives))
-    columns: dict[str, Any] = {
-        "text": text, "title": title, "positive": positive, "negatives": tuple(negatives), "split": split,
-        "keep_duplicates": keep_duplicates,
-    }  # fmt: skip
-    if isinstance(source, str | Path):
-        return Opened((str(source),), _named([str(source)]), **columns)
-    if isinstance(source, list | tuple) and source and all(isinstance(one, str | Path) for one in source):
-        if all(map(_is_path, source)):
-            return Opened(tuple(map(str, source)), _named([str(one) for one in source]), **columns)
-        table, name = pa.table({"text": _strings(map(str, source))}), f"a list of {len(source):,} texts"
-    else:
-        table, name = _table_of(source)
-    return Opened((str(_written(table)),), name, **columns, in_memory=True)
+    opened = partial(
+        Opened, text=text, title=title, positive=positive, negatives=tuple(negatives), split=split,
+        keep_duplicates=keep_duplicates,
+    )  # fmt: skip
+    given = [source] if isinstance(source, str | Path) else source
+    are_strings = isinstance(given, list | tuple) and given and all(isinstance(one, str | Path) for one in given)
+    if are_strings and (given is not source or all(map(_is_path, given))):
+        paths = tuple(map(str, given))
+        return opened(paths, without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders")
+    table = pa.table({"text": _strings(map(str, given))}) if are_strings else _table_of(source)
+    name = f"a list of {len(table):,} texts" if are_strings else f"a {type(source).__name__} of {len(table):,} rows"
+    return opened((str(_written(table)),), name, in_memory=True)
 
 
 def _is_path(one: str | Path) -> bool:
@@ -199,33 +192,24 @@ def _exists(one: str) -> bool:
         return False
 
 
-def _named(paths: Sequence[str]) -> str:
-    return without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders"
-
-
-def _table_of(source: Given) -> tuple[pa.Table, str]:
+def _table_of(source: Given) -> pa.Table:
     """A Dataset, a DataFrame or a Series as a table. They are told apart without pandas, which need not be there."""
-    kind = type(source).__name__
     try:
-        if hasattr(source, "to_frame") and hasattr(source, "index"):  # a Series
-            table = pa.table({"text": pa.array(source.tolist(), pa.string(), from_pandas=True)})
-        elif hasattr(source, "iloc"):
-            table = pa.Table.from_pandas(source, preserve_index=False)
-        elif hasattr(source, "with_format") and hasattr(source, "column_names"):
-            table = source.with_format("arrow")[:]
-        else:
-            raise TypeError("there are no strings in it")
+        if hasattr(source, "iloc"):
+            frame = source.to_frame("text") if hasattr(source, "to_frame") else source
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if hasattr(source, "with_format") and hasattr(source, "column_names"):
+            return source.with_format("arrow")[:]
+        raise TypeError("there are no strings in it")
     except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
         remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series of strings"
-        raise UserError(f"the {kind} cannot be opened as text ({error})", remedy) from error
-    return table, f"a {kind} of {table.num_rows:,} rows"
+        raise UserError(f"the {type(source).__name__} cannot be opened as text ({error})", remedy) from error
 
 
 def _strings(texts: Iterable[str]) -> pa.Array:
     """Strings, also with lone surrogates, which Arrow refuses: cleaning counts them, as it does in files."""
-    return pa.array([text.encode("utf-8", "surrogatepass") for text in texts], pa.large_binary()).view(
-        pa.large_string()
-    )
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return pa.array(encoded, pa.large_binary()).view(pa.large_string())
 
 
 def _written(table: pa.Table) -> Path:

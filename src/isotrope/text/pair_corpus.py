@@ -1,12 +1,11 @@
 """Pairs drawn from documents, as a corpus with a positive column: written once and found again."""
 
 import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +16,15 @@ from isotrope.console.progress import tell
 from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
-from isotrope.text.collection import Documents
-from isotrope.text.corpus import Texts
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document, Documents, Texts
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
-_ROUNDS = "rounds.json"
+_ROUND, _ROUNDS = "round-{}.arrow", "rounds.json"
 _COLUMNS = ("text", "positive")
 
 TextPair = tuple[str, str]  # an anchor and its positive
+Drawn = TypeVar("Drawn", bound=tuple[str, ...])
 
 
 class PairMaker(Protocol):
@@ -52,10 +50,15 @@ def check_lengths(kind: str, shortest: int, longest: int) -> None:
         raise UserError(f"pairs.{kind}.longest = {longest} is less than shortest = {shortest}", "raise longest")
 
 
-def check_language(kind: str, language: str) -> None:
-    """Refuse a component's option: UserError if it is not a language's code."""
-    if not re.fullmatch("[a-z]{2,3}", language):
-        raise UserError(f"pairs.{kind}.language = {language!r} is unknown", "give a two-letter code, such as de")
+def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> list[Drawn]:
+    """At most ``count`` different things that are drawn, in their order; so many draws for each, as many are equal."""
+    found: dict[Drawn, None] = {}  # a set with an order
+    for _ in range(tries * count):
+        if (one := draw()) is not None:
+            found[one] = None
+        if len(found) == count:
+            break
+    return list(found)
 
 
 def open_pairs(
@@ -81,7 +84,9 @@ def open_pairs(
         UserError: fewer than two documents give a pair; too many are held out.
     """
     rows, _ = documents.split(held_out, seed)
-    key = pairs_key(documents.key, maker, rounds=rounds, seed=seed, held_out=held_out)
+    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
+    decides = ["pairs", _LAYOUT, documents.key, kind, asdict(maker), rounds, seed, held_out]
+    key = xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
     further = tuple(f"positive_{number}" for number in range(1, getattr(maker, "positives", 1)))
     names, unit = (_COLUMNS[:1], "texts") if getattr(maker, "single", False) else (_COLUMNS + further, "pairs")
     schema = pa.schema([(name, pa.string()) for name in names])
@@ -89,11 +94,13 @@ def open_pairs(
     def make(draft: Path) -> None:
         sizes = [0] * rounds
         with ExitStack() as stack:
-            files = [stack.enter_context(new_file(draft / _part(number))) for number in range(rounds)]
+            files = [stack.enter_context(new_file(draft / _ROUND.format(number))) for number in range(rounds)]
             writers = [stack.enter_context(pa.ipc.new_stream(file, schema)) for file in files]
             for begin in range(0, len(rows), _AT_ONCE):
                 tell(f"drew {unit} from", begin, len(rows))
-                drawn = list(_drawn(documents, maker, rows[begin : begin + _AT_ONCE].tolist(), rounds, seed))
+                some = rows[begin : begin + _AT_ONCE]
+                generators = (np.random.default_rng([seed, row]) for row in some.tolist())
+                drawn = [maker(each, rounds, next(generators)) for each in documents.each(some)]
                 for number, writer in enumerate(writers):
                     if pairs := [each[number] for each in drawn if len(each) > number]:
                         columns = [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)]
@@ -106,7 +113,7 @@ def open_pairs(
 
     folder = cached(cache / key, make)
     sizes = tuple(json.loads((folder / _ROUNDS).read_text(encoding="utf-8")))
-    parts = [Dataset.from_file(str(folder / _part(number))) for number in range(len(sizes))]
+    parts = [Dataset.from_file(str(folder / _ROUND.format(number))) for number in range(len(sizes))]
     dataset = concatenate_datasets(parts)
     dataset = dataset.add_column("label", np.arange(len(dataset)))
     left = f" ({len(rows) - sizes[0]:,} do not have {maker.needs})" if sizes[0] < len(rows) else ""
@@ -114,21 +121,3 @@ def open_pairs(
     note = f"{len(dataset):,} {unit} drawn from {sizes[0]:,} of {len(rows):,} documents{left}{held}"
     report = replace(documents.report, notes=(*documents.report.notes, note))
     return Texts(dataset, names, key, report, sizes)
-
-
-def pairs_key(documents: str, maker: PairMaker, *, rounds: int = 1, seed: int = 0, held_out: int = 0) -> str:
-    """The key that the pairs will have; ``documents`` is the key of the documents."""
-    kind = f"{type(maker).__module__}:{type(maker).__qualname__}"
-    decides = ["pairs", _LAYOUT, documents, kind, asdict(maker), rounds, seed, held_out]
-    return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())
-
-
-def _part(number: int) -> str:
-    return f"round-{number}.arrow"
-
-
-def _drawn(
-    documents: Documents, maker: PairMaker, rows: list[int], rounds: int, seed: int
-) -> Iterator[Sequence[tuple[str, ...]]]:
-    for row, document in zip(rows, documents.each(np.array(rows)), strict=True):
-        yield maker(document, rounds, np.random.default_rng([seed, row]))

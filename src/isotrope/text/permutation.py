@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+RowIds = npt.NDArray[np.int64]
 _MASK = (1 << 64) - 1
 _ROUNDS = 8
 _STEP = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: splitmix64's increment
@@ -51,19 +52,16 @@ class Permutation:
     """
 
     def __init__(self, n: int, seed: int) -> None:
-        self.n = n
+        self._n = n
         # at least 2^6 places: narrower halves have too few round functions to reach most orders of a handful of rows
         self._half = max(3, ((n - 1).bit_length() + 1) // 2)
         self._keys = [np.uint64(derive(seed, round)) for round in range(_ROUNDS)]
 
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, places: int | npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    def __getitem__(self, places: int | npt.NDArray[np.integer[Any]]) -> RowIds:
         """Rows (any shape, int64) at places in range(n); an integer gives an array of shape ()."""
         asked = np.asarray(places)
         rows = self._cipher(asked.astype(np.uint64).ravel())
-        while (outside := np.flatnonzero(rows >= self.n)).size:
+        while (outside := np.flatnonzero(rows >= self._n)).size:
             rows[outside] = self._cipher(rows[outside])
         return rows.astype(np.int64).reshape(asked.shape)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from isotrope.text.document_rows import Document
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document
+from isotrope.text.split import words_of
 
 TITLE, HEADING, SPAN, SENTENCE, QUESTION = "title", "heading", "span", "sentence", "question"
 KINDS = (TITLE, HEADING, SPAN, SENTENCE, QUESTION)

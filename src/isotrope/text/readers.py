@@ -5,22 +5,23 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isotrope.errors import UserError
-from isotrope.text.documents import document_blocks
 from isotrope.text.files import TextFile, reading_errors
 from isotrope.text.lines import LONGEST_LINE, lines
+from isotrope.text.pages import document_blocks
 from isotrope.text.split import split_text
 
-TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents: the first that a table has is read
 SEPARATORS = ",;\t|"  # a header of one column that holds one of them is a table with another separator
 MANY_LINES = 20  # a quoted field of so many lines may be rows that a stray quotation mark has swallowed
 csv.field_size_limit(LONGEST_LINE)  # Python's own limit is 131,072: too long is for the cleaning to say
 
+Kinds = Sequence[tuple[str, str]]  # the columns of a table: their names, each with "string" or another type's name
+Choose = Callable[[Kinds], tuple[str, ...]]
 NumberedRow = tuple[int, tuple[Any, ...]]  # line number from 1 (Parquet: row number), the fields, strings; None = null
 
 
@@ -37,52 +38,30 @@ class Columns:
             raise UserError("negatives are named but no positive", "name the column of the positives too")
 
     @property
+    def chosen(self) -> tuple[str, ...]:
+        """Those besides the text."""
+        return () if self.positive is None else (self.positive, *self.negatives)
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What they are called when they are read: text, positive, negative_0, … All hold strings."""
-        positive = ("positive",) if self.positive is not None else ()
-        return ("text", *positive, *(f"negative_{i}" for i in range(len(self.negatives))))
+        return ("text", "positive", *(f"negative_{i}" for i in range(len(self.negatives))))[: 1 + len(self.chosen)]
 
-    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Their names in one file, whose columns are these: (name, "string" or another type's name).
-
-        ``kept`` names further columns, of any type, which follow.
+    def choose(self, path: object, columns: Kinds, kept: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Their names in one file, whose columns are these. ``kept`` names further columns, of any type, which follow.
 
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
         """
-        others = ((self.positive,) if self.positive is not None else ()) + self.negatives
-        strings = list(dict.fromkeys(name for name, kind in columns if kind == "string" and name not in others))
-        text = self.text or _first(strings if len(strings) == 1 else ("text", "sentence"), strings)
-        return _there(path, columns, (text, *others, *kept), strings=1 + len(others))
+        strings = list(dict.fromkeys(name for name, kind in columns if kind == "string" and name not in self.chosen))
+        text = self.text or first_of(strings if len(strings) == 1 else ("text", "sentence"), strings)
+        return pick_columns(path, columns, (text, *self.chosen, *kept), strings=len(self.names))
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentColumns:
-    """Which columns of a table of documents are read. A text is a string, or a list of strings: the paragraphs.
-
-    Attributes:
-        title: None: the column ``title`` if there is one.
-        text: None: the first of `TEXT_COLUMNS` that there is.
-    """
-
-    title: str | None = None
-    text: str | None = None
-    names: ClassVar[tuple[str, ...]] = ()  # none must hold strings alone
-
-    def choose(self, path: object, columns: Sequence[tuple[str, str]], kept: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The column of text and, if there is one, that of titles: as `Columns.choose`."""
-        known = [name for name, _ in columns]
-        text = self.text or _first(TEXT_COLUMNS, known)
-        title = self.title or ("title" if "title" in known and text != "title" else None)
-        return _there(path, columns, (text, *((title,) if title else ()), *kept), strings=0)
-
-
-def _first(names: Iterable[str], known: Sequence[str]) -> str | None:
+def first_of(names: Iterable[str], known: Sequence[str]) -> str | None:
     return next((name for name in names if name in known), None)
 
 
-def _there(
-    path: object, columns: Sequence[tuple[str, str]], chosen: tuple[str | None, ...], strings: int
-) -> tuple[str, ...]:
+def pick_columns(path: object, columns: Kinds, chosen: Sequence[str | None], strings: int) -> tuple[str, ...]:
     """The chosen columns, each of them once in the file, and the first ``strings`` of them with strings."""
     known, right = [name for name, _ in columns], list[str]()
     for name in chosen:
@@ -95,48 +74,49 @@ def _there(
     return tuple(right)
 
 
-ColumnChoice = Columns | DocumentColumns
-
-
 def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
     """The rows of one file, in its order and in constant memory; a document (.md, .html) is held whole.
 
-    The columns in ``kept`` may hold values of any type. They come behind the others.
+    The columns in ``kept`` may hold values of any type. They come behind the others. If the file is to be split, each
+    sentence is a row, under its text's number.
+    """
+    strings = len(columns.names)
+    blank = (None,) * (strings + len(kept))
+    if source.format in TABLES:
+        found = table_rows(source, lambda kinds: columns.choose(source, kinds, kept), strings)
+    else:
+        found = _text(source, (*columns.chosen, *kept))
+    for number, fields in found:
+        if source.split is None or not fields or not fields[0]:
+            yield number, fields or blank
+        else:
+            yield from ((number, (sentence,)) for sentence in split_text(fields[0], source.split))
 
-    Where the file is to be split, each sentence is a row, under its text's number.
+
+def table_rows(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
+    """The rows of a table, with the columns that ``choose`` takes from those that there are.
+
+    The first ``strings`` of them must hold strings. A blank line has no fields, so that it is counted.
 
     A .tsv has no quoting (IANA text/tab-separated-values): a quotation mark is an ordinary character. A .csv follows
-    RFC 4180. Blank lines come as null rows, so that they are counted. A row that does not fit its table is an error.
+    RFC 4180. A row that does not fit its table is an error.
     """
-    found = (table_rows if source.format in TABLES else _text)(source, columns, kept)
-    return found if source.split is None else _split(found, source.split)
+    return TABLES[source.format](source, choose, strings)
 
 
-def table_rows(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...] = ()) -> Iterator[NumberedRow]:
-    """The rows of a table, as `rows`; they are not split."""
-    return TABLES[source.format](source, columns, kept)
-
-
-def _split(found: Iterator[NumberedRow], language: str) -> Iterator[NumberedRow]:
-    for number, (text, *_) in found:
-        for sentence in split_text(text, language) if text else (text,):
-            yield number, (sentence,)
-
-
-def _text(source: TextFile, columns: Columns, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
-    if columns.positive is not None or kept:
-        problem = f"{source} is not a table, so it has no column {columns.positive or kept[0]!r}"
+def _text(source: TextFile, columns: tuple[str, ...]) -> Iterator[NumberedRow]:
+    if columns:
+        problem = f"{source} is not a table, so it has no column {columns[0]!r}"
         raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
     for number, text in enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source):
         yield number, (text,)
 
 
-def _jsonl(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
+def _jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
     chosen: tuple[str, ...] = ()
-    strings = len(columns.names)  # the first columns must hold strings
     for number, line in enumerate(lines(source), start=1):
         if not line.strip():
-            yield number, (None,) * (strings + len(kept))
+            yield number, ()
             continue
         try:
             record = json.loads(line)
@@ -145,7 +125,7 @@ def _jsonl(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> It
         if not isinstance(record, dict):
             raise _wrong(source, number, "is not a JSON object")
         if not chosen:  # the first object says which columns there are; a null there may become a string later
-            chosen = columns.choose(source, [(name, _kind(value)) for name, value in record.items()], kept)
+            chosen = choose([(name, _kind(value)) for name, value in record.items()])
         for place, name in enumerate(chosen):
             if name not in record or (place < strings and _kind(record[name]) != "string"):
                 found = f"holds {_kind(record[name])}, not a string" if name in record else "is missing"
@@ -161,7 +141,7 @@ def _kind(value: object) -> str:
     return "string" if value is None or isinstance(value, str) else type(value).__name__
 
 
-def _delimited(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
+def _delimited(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
     sign = "\t" if source.format == ".tsv" else ","
     table = csv.reader(
         lines(source), delimiter=sign, strict=True, quoting=csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
@@ -171,14 +151,14 @@ def _delimited(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -
         header = next(table)
         if len(header) == 1 and (other := next((each for each in SEPARATORS if each in header[0]), None)):
             raise csv.Error(f"its only column {header[0][:80]!r} holds {other!r}, and {sign!r} separates columns")
-        places = [header.index(n) for n in columns.choose(source, [(name, "string") for name in header], kept)]
+        places = [header.index(name) for name in choose([(name, "string") for name in header])]
         begin = table.line_num + 1
         for fields in table:
             if fields and len(fields) != len(header):
                 raise csv.Error(f"{len(fields)} columns, its header has {len(header)}")
             if _swallowed(table.line_num - begin, fields, sign):
                 raise csv.Error(f"a quoted field of {table.line_num - begin + 1} lines, which look like rows")
-            yield begin, tuple(fields[place] if fields else None for place in places)
+            yield begin, tuple(fields[place] for place in places) if fields else ()
             begin = table.line_num + 1
     except csv.Error as error:
         remedy = "correct the line: close quotation marks, and put a field that holds the separator in quotes"
@@ -194,10 +174,11 @@ def _swallowed(run: int, fields: list[str], separator: str) -> bool:
     return False
 
 
-def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> Iterator[NumberedRow]:
-    with reading_errors(source), source.open(seekable=True) as raw, pq.ParquetFile(io.BufferedReader(raw)) as file:
-        kinds = [(field.name, "string" if is_string(field.type) else str(field.type)) for field in file.schema_arrow]
-        chosen = columns.choose(source, kinds, kept)
+def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
+    with reading_errors(source), source.open() as raw:
+        source.hash(raw)
+        file = pq.ParquetFile(io.BufferedReader(raw))
+        chosen = choose([(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow])
         number = 0
         for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(chosen))):
             found = (batch.column(name) for name in chosen)
@@ -207,7 +188,7 @@ def _parquet(source: TextFile, columns: ColumnChoice, kept: tuple[str, ...]) -> 
                 yield number, row
 
 
-TABLES: dict[str, Callable[[TextFile, ColumnChoice, tuple[str, ...]], Iterator[NumberedRow]]] = {
+TABLES: dict[str, Callable[[TextFile, Choose, int], Iterator[NumberedRow]]] = {
     ".jsonl": _jsonl,
     ".csv": _delimited,
     ".tsv": _delimited,

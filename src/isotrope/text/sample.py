@@ -1,20 +1,20 @@
-"""Which rows of a corpus a run visits, and in which order: decided once, by the seed."""
+"""Which rows of a corpus a run visits, in which order, and in which batches: decided once, by the seed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
+import torch
+from torch.utils.data import BatchSampler
 
 from isotrope.errors import UserError
 from isotrope.text.corpus import Texts
-from isotrope.text.permutation import Permutation, derive
+from isotrope.text.permutation import Permutation, RowIds, derive
 
 _SAMPLE = -1  # the stream of the sample; epochs are the streams 0, 1, …
 _ROUNDS = -(1 << 32)  # below it, the streams of the rounds behind the first
-
-RowIds = npt.NDArray[np.int64]
+_AT_ONCE = 1 << 16  # rows whose places are computed together: fast, and in constant memory
 
 
 class RowOrder:
@@ -22,7 +22,7 @@ class RowOrder:
 
     The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it.
 
-    Where the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
+    If the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
     within each. A sample takes whole rounds first, then a random sample of the next one.
 
     Args:
@@ -89,20 +89,93 @@ class Sample:
 
     @cached_property
     def order(self) -> RowOrder:
-        """Their order in each epoch.
-
-        Raises:
-            UserError: more rows than the corpus has.
-        """
+        """Their order in each epoch."""
         return RowOrder(len(self.corpus), self.count, self.seed, self.corpus.rounds)
 
     @cached_property
     def rows(self) -> RowIds | None:
-        """Their ids (R,), rising; None where they are all rows of the corpus."""
-        return None if self.order.size == len(self.corpus) else np.sort(self.order.rows(0, self.order.size))
+        """Their ids (R,), rising; None if they are all rows of the corpus."""
+        return None if len(self) == len(self.corpus) else np.sort(self.order.rows(0, len(self)))
 
     def texts(self, limit: int | None = None) -> list[str]:
         """The first ``limit`` sentences (the corpus's first column) that the first epoch visits; all by default."""
-        size = self.order.size
-        rows = self.order.rows(0, size if limit is None else min(limit, size))
-        return list(self.corpus.dataset[rows.tolist()][self.corpus.columns[0]])
+        return self.corpus.texts(self.order.rows(0, len(self) if limit is None else min(limit, len(self))))
+
+
+class PermutedBatches(BatchSampler):
+    """Lists of row ids, in the order that `RowOrder` gives for each epoch.
+
+    Batch i of an epoch is a pure function of (seed, epoch, i). So resuming needs no state but the epoch, which the
+    trainer sets through `set_epoch`, and the number of batches to skip.
+
+    If the rows come in rounds, no batch takes rows of two rounds: a round holds one pair of each document, so no batch
+    holds two pairs of one document. With `drop_last` that also holds for all processes together. What a round leaves
+    over is dropped; it is another part in each round and epoch.
+
+    Sentence-transformers' trainer takes it as `batch_sampler`, with `limit`, `world_size` and `rounds` bound by
+    `functools.partial`. A lambda will not do, since the trainer pickles its arguments into every checkpoint.
+
+    Args:
+        dataset: the corpus, or whatever has as many rows.
+        batch_size: rows of a batch of one process, at least 1.
+        seed: the run's seed.
+        limit: rows in the sample; None takes all.
+        drop_last: leave out rows that do not fill a batch on every process; without it the last batch is shorter.
+        world_size: number of processes. The sampler yields the batches of all of them in turn; accelerate deals them
+            out, so with `drop_last` every process gets equally many.
+        rounds: rows of each round; none: all rows are one round.
+        valid_label_columns: not used.
+        generator: not used.
+
+    Raises:
+        UserError: an impossible limit, or a sample that does not fill one batch on every process.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        batch_size: int,
+        seed: int,
+        *,
+        limit: int | None = None,
+        drop_last: bool = True,
+        world_size: int = 1,
+        rounds: Sequence[int] = (),
+        valid_label_columns: list[str] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self._order = RowOrder(len(dataset), limit, seed, rounds)
+        self._together = batch_size * world_size  # rows of a step of all processes
+        if (largest := max(self._order.rounds)) < self._together:
+            each = f"{batch_size}" if world_size == 1 else f"{batch_size} on each of {world_size} processes"
+            rows = "documents that give a pair" if rounds else "sentences to train on"
+            most = largest // world_size
+            power = 1 << max(1, most.bit_length() - 2)  # several batches an epoch
+            remedy = f"choose at most {most}, for example --set train.batch_size={power}"
+            problem = f"a batch of {each} is larger than the {largest} {rows}"
+            raise UserError(problem, remedy if most > 1 else "give more text")
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the order of the next iteration."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch, over all processes."""
+        return sum(-(-self._taken(size) // self.batch_size) for size in self._order.rounds)
+
+    def _taken(self, size: int) -> int:
+        """How many rows of a round make batches."""
+        return size - size % self._together if self.drop_last else size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        step, first = max(1, _AT_ONCE // self.batch_size) * self.batch_size, 0
+        for size in self._order.rounds:
+            end = first + self._taken(size)
+            for begin in range(first, end, step):
+                rows = self._order.rows(begin, min(begin + step, end), self.epoch).tolist()
+                for at in range(0, len(rows), self.batch_size):
+                    yield rows[at : at + self.batch_size]
+            first += size

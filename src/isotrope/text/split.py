@@ -1,12 +1,18 @@
-"""Texts to sentences, by the rules of `sentencex`, for some 300 languages."""
+"""Texts to sentences, by the rules of `sentencex`, for some 300 languages; and sentences to words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated
+
+from pydantic import Field
 
 from isotrope.errors import UserError, needs
 
 SPLIT = "sentences"
+_CODE = "[a-z]{2,3}"
+Language = Annotated[str, Field(pattern=f"^{_CODE}$")]  # a component's option
 ENGLISH = "en"  # its rules are right for most languages; some need their own abbreviations
+_LONGEST_WORD = 15  # letters on average: beyond it, the language writes no spaces, and letters count as words
 _LONGEST = 10_000  # characters given to the rules at once: their time grows with the square of an unclosed quotation
 
 
@@ -17,7 +23,7 @@ def language_of(split: str) -> str:
         UserError: it is something else.
     """
     name, colon, language = split.partition(":")
-    if name != SPLIT or (colon and not re.fullmatch("[a-z]{2,3}", language)):
+    if name != SPLIT or (colon and not re.fullmatch(_CODE, language)):
         remedy = "choose sentences, or sentences:LANGUAGE with a two-letter code, such as sentences:de"
         raise UserError(f"split = {split!r} is unknown", remedy)
     return language or ENGLISH
@@ -50,3 +56,14 @@ def _segment(text: str, language: str) -> Iterator[str]:
             found.pop()  # it may go on behind what was looked at
         begin += sum(map(len, found))
         yield from found
+
+
+def split_all(paragraphs: Iterable[str], language: str) -> list[str]:
+    """The sentences of several paragraphs, with one space between words."""
+    return [" ".join(sentence.split()) for each in paragraphs for sentence in split_text(each, language)]
+
+
+def words_of(text: str) -> tuple[Sequence[str], str]:
+    """The words of a text and what stands between them; its letters, if the language writes no spaces."""
+    words = text.split()
+    return (text, "") if len(text) > _LONGEST_WORD * len(words) else (words, " ")

@@ -26,7 +26,7 @@ from isotrope.console.progress import tell
 from isotrope.store.atomic import new_file
 from isotrope.store.cache import cache_folder, cached
 from isotrope.text.corpus import Texts
-from isotrope.text.sample import RowIds
+from isotrope.text.permutation import RowIds
 
 _LAYOUT = 2  # version of the layout below; part of the key
 SHARD_ROWS = 8192  # sentences made into tokens at once: enough for every core, little in memory
@@ -60,8 +60,6 @@ def token_data(
         Row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features other
         than ids, mask and zeros), the corpus and sentence-transformers' collator. The features are equal.
 
-    Raises:
-        UserError: no space or no right to write.
     """
     first = model.prompts.get(model.default_prompt_name) or ""
     prompts = {name: first if others is None or number == 0 else others for number, name in enumerate(corpus.columns)}
@@ -112,16 +110,6 @@ class TextReader:
         ids = [encoding.ids for encoding in encoded]
         return np.fromiter(chain.from_iterable(ids), self.dtype), np.fromiter(map(len, ids), np.int64, len(ids))
 
-    def features(self, ids: npt.NDArray[Any], real: npt.NDArray[np.bool_]) -> TextFeatures:
-        """Ids (N, L), whatever stands where ``real`` (N, L) is False -> the encoder's features."""
-        made = {
-            "input_ids": np.where(real, ids, self.padding),
-            "attention_mask": real,
-            "token_type_ids": np.zeros_like(real),
-        }
-        tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
-        return {key: tensors.get(key) if isinstance(value, Tensor) else value for key, value in self.template.items()}
-
 
 def _equal(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else type(a) is type(b) and a == b
@@ -156,7 +144,14 @@ class TokenStore:
         def make(draft: Path) -> None:
             count = len(corpus) if rows is None else len(rows)
             console.print(f"making tokens of {count:,} sentences")
-            _write(draft, reader, _shards(corpus, rows, prompts))
+            end = np.zeros(1, "<i8")
+            with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
+                bounds.write(end.tobytes())
+                for texts in _shards(corpus, rows, prompts):
+                    ids, lengths = reader(texts)
+                    tokens.write(ids.tobytes())
+                    bounds.write((ends := end + lengths.cumsum()).tobytes())
+                    end = ends[-1:]
 
         folder = cached(cache_folder("tokens", key.hexdigest()), make)
         ids, bounds = np.memmap(folder / IDS, reader.dtype, "r"), np.memmap(folder / BOUNDS, "<i8", "r")
@@ -178,7 +173,10 @@ class TokenStore:
         skipped = longest - lengths if reader.left else np.zeros_like(lengths)
         place = np.arange(longest) - skipped[:, None]  # (N, L) within the text
         real = (place >= 0) & (place < lengths[:, None])
-        return reader.features(self.ids[np.where(real, begin[:, None] + place, 0)], real)
+        ids = np.where(real, self.ids[np.where(real, begin[:, None] + place, 0)], reader.padding)
+        made = {"input_ids": ids, "attention_mask": real, "token_type_ids": np.zeros_like(real)}
+        tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
+        return {key: tensors.get(key) if isinstance(value, Tensor) else value for key, value in reader.template.items()}
 
 
 def _shards(corpus: Texts, rows: RowIds | None, prompts: Sequence[str]) -> Iterator[list[str]]:
@@ -191,16 +189,3 @@ def _shards(corpus: Texts, rows: RowIds | None, prompts: Sequence[str]) -> Itera
         columns = zip(corpus.columns, prompts, strict=True)
         texts = [[prompt + text for text in found[column]] for column, prompt in columns]
         yield list(chain.from_iterable(zip(*texts, strict=True)))
-
-
-def _write(folder: Path, reader: TextReader, shards: Iterator[list[str]]) -> None:
-    """The tokens of all shards, one in memory at a time."""
-    with new_file(folder / IDS) as tokens, new_file(folder / BOUNDS) as bounds:
-        end = np.zeros(1, "<i8")
-        bounds.write(end.tobytes())
-        for texts in shards:
-            ids, lengths = reader(texts)
-            tokens.write(ids.tobytes())
-            ends = end + lengths.cumsum()
-            bounds.write(ends.tobytes())
-            end = ends[-1:]

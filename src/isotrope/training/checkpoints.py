@@ -1,8 +1,8 @@
 """Checkpoints: a mark says that one is ours, checksums say that it is whole; what a run resumes from."""
 
-import json
+import math
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,11 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.store.atomic import sync, write_json
-from isotrope.store.cache import file_checksum
+from isotrope.store.cache import CONTENTS, checksums, is_whole
 from isotrope.store.mark import check_place, claim, remove
-from isotrope.store.records import Record, RecordLog, read_record
-from isotrope.training.selection import Selection
+from isotrope.store.records import Record, RecordLog
 
-SEAL = "complete.json"  # file name -> its checksum; written last
-LOG, BEST = "metrics.jsonl", "best.json"  # in a checkpoint
+LOG = "metrics.jsonl"  # in a checkpoint
 MARKED_AS = "checkpoint"  # of the mark
 KEPT = 2  # checkpoints: the older one serves if the newer is damaged
 
@@ -47,7 +45,7 @@ def seal(checkpoint: Path) -> None:
     """Wait until the files are on the disk, then write their checksums: from then on the checkpoint is whole."""
     for path in (*checkpoint.rglob("*"), checkpoint):
         sync(path)
-    write_json(checkpoint / SEAL, _contents(checkpoint))
+    write_json(checkpoint / CONTENTS, checksums(checkpoint))
 
 
 def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: None) -> list[Path]:
@@ -55,14 +53,14 @@ def whole_checkpoints(folder: Path, warn: Callable[[str], None] = lambda line: N
     found = []
     for path in _all(folder):
         check_place(path, MARKED_AS)
-        if _intact(path):
+        if is_whole(path, MARKED_AS):
             found.append(path)
-        elif (path / SEAL).is_file():
+        elif (path / CONTENTS).is_file():
             warn(f"{path} is damaged; it is not used")
     return found
 
 
-def keep_only(folder: Path, kept: Collection[Path]) -> None:
+def keep_only(folder: Path, kept: Collection[Path | None]) -> None:
     """Delete all checkpoints except ``kept``. Folders without our mark are never deleted."""
     for path in _all(folder):
         if path not in kept:
@@ -70,40 +68,34 @@ def keep_only(folder: Path, kept: Collection[Path]) -> None:
             remove(path)
 
 
-def keep_newest(folder: Path, count: int) -> None:
-    """Delete all but the newest ``count``, by their steps."""
-    keep_only(folder, _all(folder)[-count:])
-
-
 class Sealing(TrainerCallback):
-    """The last callback: completes a checkpoint, then deletes older ones."""
+    """The last callback: completes a checkpoint, then deletes older ones, but for the best."""
 
-    def __init__(self, log: RecordLog, selection: Selection) -> None:
-        self.log, self.selection = log, selection
+    def __init__(self, log: RecordLog) -> None:
+        self.log = log
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Add the log and the best weights' checksum to the checkpoint, then a checksum of every file."""
+        """Add the log to the checkpoint, then a checksum of every file."""
         if dist.is_available() and dist.is_initialized():
             dist.barrier()  # each process has written its random state
         if not state.is_world_process_zero:
             return
-        folder, checkpoint = Path(args.output_dir), checkpoint_folder(Path(args.output_dir), state.global_step)
+        folder = Path(args.output_dir)
+        checkpoint = checkpoint_folder(folder, state.global_step)
         RecordLog(checkpoint / LOG).keep(self.log.records)
-        best = self.selection.best_weights
-        write_json(checkpoint / BEST, {best.name: file_checksum(best)} if best else {})
         seal(checkpoint)
-        keep_newest(folder, KEPT)
-        prune_weights(folder, best)
+        newest = _all(folder)[-KEPT:]
+        keep_only(folder, {*newest, *map(best_checkpoint, newest)})
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted."""
     whole = whole_checkpoints(folder, warn)
-    usable = [checkpoint for checkpoint in whole if _has_best(checkpoint, warn)]
-    last = usable[-1] if usable else None
+    usable = [checkpoint for checkpoint in whole if best_checkpoint(checkpoint) in (None, *whole)]
+    for path in sorted(set(whole) - set(usable)):
+        warn(f"{path} is not used, because the best checkpoint before it is missing or damaged")
     keep_only(folder, usable)
-    prune_weights(folder, None)
-    return last
+    return usable[-1] if usable else None
 
 
 def records_of(checkpoint: Path | None) -> list[Record]:
@@ -111,39 +103,18 @@ def records_of(checkpoint: Path | None) -> list[Record]:
     return RecordLog(checkpoint / LOG, writing=False).records if checkpoint else []
 
 
-def prune_weights(folder: Path, best: Path | None) -> None:
-    """Delete all best weights except ``best`` and those that a checkpoint names."""
-    needed = {name for path in folder.glob(f"checkpoint-*/{BEST}") for name in read_record(path)}
-    for path in folder.glob("best-*.safetensors"):
-        ours = re.fullmatch(r"best-\d+\.safetensors", path.name) and path.is_file()
-        if ours and path != best and path.name not in needed:
-            path.unlink()
+def best_of(records: Sequence[Record]) -> Record | None:
+    """The evaluation with the highest dev score, and the first of equal ones; None if there is no score."""
+    scored = [record for record in records if math.isfinite(record.get("score", math.nan))]
+    return max(scored, key=lambda record: float(record["score"]), default=None)
 
 
-def _has_best(checkpoint: Path, warn: Callable[[str], None]) -> bool:
-    for name, total in read_record(checkpoint / BEST).items():
-        path = checkpoint.parent / name
-        if not path.is_file() or file_checksum(path) != total:
-            warn(f"{path} is missing or damaged, so {checkpoint} is not used")
-            return False
-    return True
-
-
-def _contents(checkpoint: Path) -> dict[str, str]:
-    """Path within the checkpoint -> checksum of each file, but for the seal, the mark and drafts."""
-    files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file()]
-    own = [path for path in files if path.name != SEAL and not path.name.startswith(".")]
-    return {path.relative_to(checkpoint).as_posix(): file_checksum(path) for path in own}
+def best_checkpoint(checkpoint: Path) -> Path | None:
+    """The checkpoint with the best weights up to this one; None if no dev pairs select."""
+    best = best_of(records_of(checkpoint))
+    return checkpoint_folder(checkpoint.parent, best["step"]) if best else None
 
 
 def _all(folder: Path) -> list[Path]:
     named = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
     return sorted(named, key=checkpoint_step)
-
-
-def _intact(checkpoint: Path) -> bool:
-    try:
-        expected = json.loads((checkpoint / SEAL).read_text(encoding="utf-8"))
-        return bool(expected == _contents(checkpoint))
-    except (OSError, ValueError, RecursionError):
-        return False

@@ -25,7 +25,8 @@ from isotrope.store.remote import is_url
 from isotrope.text import Opened
 from isotrope.text.corpus import Texts, Wanted
 from isotrope.text.pair_corpus import open_pairs
-from isotrope.text.sample import RowIds, RowOrder
+from isotrope.text.permutation import RowIds
+from isotrope.text.sample import RowOrder
 from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
 from isotrope.training.sharded import check_fsdp
@@ -93,12 +94,17 @@ def read_inputs(settings: RunSettings) -> RunInputs:
     judging, selecting = named_pairs(settings.dev, preset.train.select, labels, data)
     corpus = training_text(settings, preset)
     keys, processes = _settings_of(preset), process_count()
-    if _draws_nothing(preset):  # then the batch of all processes together decides
+    # Dropout and token steps draw; an outside loss sees only the batch of its own process. Without them the number of
+    # processes does not matter, and the batch of all of them together decides.
+    if preset.encoder.dropout == 0 and not preset.loss and not preset.tokens:
         keys[_BATCH], processes = keys[_BATCH] * processes, 1
     identity = {
         "preset": keys,
         "model": files_checksum(preset.encoder.backbone),
-        "teachers": {label: [_checksum(model) for model in _models(table)] for label, table in preset.teachers.items()},
+        "teachers": {
+            label: [model if model == STUDENT else files_checksum(model) for model in _models(table)]
+            for label, table in preset.teachers.items()
+        },
         "documents": corpus.key,
         "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
         "labels": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()}
@@ -148,14 +154,6 @@ def fitting_preset(model: str | None) -> str:
     return "simcse" if model is None or model in preset_names() or is_bare(model) else "adapt"
 
 
-def _draws_nothing(preset: Preset) -> bool:
-    """Whether no process draws anything of its own, so that their number does not matter.
-
-    Dropout and token steps draw. An outside loss sees only the batch of its own process.
-    """
-    return preset.encoder.dropout == 0 and not preset.loss and not preset.tokens
-
-
 def _settings_of(preset: Preset) -> dict[str, Any]:
     """Key -> value of all settings except names of models: the identity has checksums of their files."""
     skip = {"encoder.backbone", "description", "name"}
@@ -165,10 +163,6 @@ def _settings_of(preset: Preset) -> dict[str, Any]:
 
 def _models(table: Mapping[str, Any]) -> list[str]:
     return [str(model) for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))]
-
-
-def _checksum(model: str) -> str:
-    return model if model == STUDENT else files_checksum(model)
 
 
 def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset:

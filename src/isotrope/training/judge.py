@@ -23,8 +23,7 @@ from isotrope.preset.sources import sourced
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import COMPARED, SHORT_NAMES, comparison_rows, verdict_table, with_average
 from isotrope.report.tables import Table
-from isotrope.training.fit import TrainingOutcome
-from isotrope.training.folder import Time, only_cosines
+from isotrope.training.folder import Time, only_cosines, write_cosines
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_count, process_number
 
@@ -33,7 +32,7 @@ COLUMNS = ("before", "after", "difference", "low", "high", "p")  # of the table
 WITHOUT_LABELS = "Give labels (--labels FILE, or --data) to have it tested."
 
 
-def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
+def judge(plan: TrainingPlan, outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Compare before and after, by a paired bootstrap over the judging pairs -> what ``result.json`` holds."""
     measure(plan, "after")
     corpus = plan.sample.corpus
@@ -43,7 +42,7 @@ def judge(plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
         "seed": plan.settings.seed,
         "corpus": {"key": corpus.key, "rows": len(corpus), "used": len(plan.sample)},
         **({"head": plan.preset.head} if plan.preset.train.keep_head else {}),
-        "selection": {"sets": list(plan.selecting), **asdict(outcome)},
+        "selection": {"sets": list(plan.selecting), **outcome},
         **_verdict(plan),
     }
 
@@ -61,11 +60,11 @@ def measure(plan: TrainingPlan, time: Time) -> None:
     except UserError as error:  # it can be made again
         plan.console.print(f"{error.problem}; it is made again")
         kept = {}
-    if {task: set(parts) for task, parts in kept.items()} != {task: set(parts) for task, parts in plan.judging.items()}:
+    if not kept:
         plan.console.print(f"encoding {judge_words(plan.judging)} that judge the run ({time})")
         with watch("encoding", plan.console):
             model = plan.model if time == "after" else load(plan.preset.encoder.backbone, frozen=True)
-            plan.folder.write_cosines(time, plan.judging, similarities(model, plan.judging))
+            write_cosines(plan.folder.path / f"{time}.npz", plan.judging, similarities(model, plan.judging))
 
 
 def judge_words(sets: Sets) -> str:

@@ -1,6 +1,5 @@
 """A whole model as one ONNX graph: token ids in, vectors out. It runs without torch."""
 
-import json
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -14,10 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.util import pairwise_cos_sim
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from isotrope.console.progress import tell
+from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
 from isotrope.errors import UserError
@@ -95,7 +96,7 @@ def export_onnx(
         tell(doing)
 
     with writing(folder.parent, again="run the same command again"), new_folder(folder, "onnx") as draft:
-        write_text(draft / "tokenizer.json", tokenizer)
+        write_text(draft / "tokenizer.json", tokenizer.to_str())
         stage("writing the graph")
         _write_graph(encoder, str(model), draft / FLOAT32)
         stage("comparing with torch")
@@ -122,7 +123,7 @@ def export_onnx(
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
             quantize_dynamic(draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True)
-            cosines = _cosines(run_onnx(draft / INT8, _TEXTS, prompt), expected)
+            cosines = pairwise_cos_sim(run_onnx(draft / INT8, _TEXTS, prompt), expected)
             facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
             say(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
         write_json(draft / "export.json", facts)
@@ -137,42 +138,32 @@ class _Graph(nn.Module):
 
     def __init__(self, encoder: SentenceTransformer) -> None:
         super().__init__()
-        self.encoder, *behind = encoder[0].auto_model, *list(encoder)[1:]
-        self.behind, self.width = nn.ModuleList(behind), encoder.truncate_dim
+        self.encoder = encoder
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        output = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
-        features = {"token_embeddings": output["last_hidden_state"], "attention_mask": attention_mask}
-        if output.get("hidden_states") is not None:
-            features["all_layer_embeddings"] = output["hidden_states"]
-        for module in self.behind:
-            features = module(features)
-        vectors: Tensor = features["sentence_embedding"][:, : self.width]
+        features = self.encoder({"input_ids": input_ids, "attention_mask": attention_mask})
+        vectors: Tensor = features["sentence_embedding"][:, : self.encoder.truncate_dim]
         return vectors
 
 
-def _tokenizer(encoder: SentenceTransformer, model: str) -> str:
-    """tokenizer.json with the model's own cutting and padding inside."""
-    first, owner = encoder[0], encoder.tokenizer
+def _tokenizer(encoder: SentenceTransformer, model: str) -> Tokenizer:
+    """The model's tokenizer, which cuts and pads by itself."""
+    owner = encoder.tokenizer
     reasons = {
-        "has no transformer that gives token embeddings": not isinstance(first, Transformer)
-        or first.module_output_name != "token_embeddings",
+        "has no transformer that gives token embeddings": language_model(encoder) is None,
         "leaves the prompt out of its pooling": any(getattr(m, "include_prompt", True) is False for m in encoder),
         "has no tokenizer.json (a fast tokenizer)": not hasattr(owner, "backend_tokenizer"),
     }
     for why, holds in reasons.items():
         if holds:
             raise UserError(f"{model} {why}", "use it with sentence-transformers, or export another model")
-    settings = json.loads(owner.backend_tokenizer.to_str())
-    settings["truncation"] = {
-        "direction": owner.truncation_side.capitalize(), "max_length": encoder.max_seq_length,
-        "strategy": "LongestFirst", "stride": 0,
-    }  # fmt: skip
-    settings["padding"] = {
-        "strategy": "BatchLongest", "direction": owner.padding_side.capitalize(), "pad_to_multiple_of": None,
-        "pad_id": owner.pad_token_id, "pad_type_id": owner.pad_token_type_id, "pad_token": owner.pad_token,
-    }  # fmt: skip
-    return json.dumps(settings, ensure_ascii=False)
+    found = Tokenizer.from_str(owner.backend_tokenizer.to_str())
+    found.enable_truncation(encoder.max_seq_length, direction=owner.truncation_side)
+    found.enable_padding(
+        direction=owner.padding_side, pad_id=owner.pad_token_id, pad_type_id=owner.pad_token_type_id,
+        pad_token=owner.pad_token,
+    )  # fmt: skip
+    return found
 
 
 @torch.no_grad()
@@ -207,7 +198,6 @@ def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
 def run_onnx(graph: Path, texts: Sequence[str], prompt: str = "", batch_size: int = 32) -> np.ndarray[Any, Any]:
     """Texts (N,) -> vectors (N, D), as the card's snippet does it."""
     import onnxruntime
-    from tokenizers import Tokenizer
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
@@ -224,8 +214,3 @@ def farthest_apart(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) 
     """The largest distance of two vectors, as a part of the expected one's length."""
     lengths = np.linalg.norm(expected, axis=1)
     return float((np.linalg.norm(found - expected, axis=1) / np.maximum(lengths, 1e-12)).max())
-
-
-def _cosines(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Row by row: (N, D), (N, D) -> (N,)."""
-    return np.asarray((x * y).sum(axis=1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)))

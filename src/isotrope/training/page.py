@@ -1,27 +1,33 @@
 """A run as one self-contained page: folder → figures → HTML."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from isotrope.console.progress import duration
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError, needs
 from isotrope.evaluation.geometry import by_gold_band, effective_rank
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.comparison import SHORT_NAMES, of_run
+from isotrope.preset.preset import preset_names, read_preset
+from isotrope.preset.sources import sourced
+from isotrope.report.comparison import SHORT_NAMES, of_run, with_average
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.space import Space, neighbour_tables
 from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.store.mark import claim
-from isotrope.training.folder import RunRecord
+from isotrope.store.records import Record
+from isotrope.training.folder import RunFolder, TaskCosines, task_cosines
 
 if TYPE_CHECKING:
-    from isotrope.report.figures import Plot
+    from isotrope.report.figures import Curve, Plot
 
 FEWEST_SENTENCES = 10  # fewer have no distribution
+LOGGED = {"step", "grad_norm", "learning_rate"}  # with the loss terms and the dev scores
+UNFINISHED = "This run is unfinished. Go on with the same command; until then there is no new model and no verdict."
 
 
 def write_report(
@@ -51,110 +57,103 @@ def write_report(
         UserError: the folder holds no run or a damaged one; the page cannot be written; the folder for its figures
             holds something else.
     """
-    record = RunRecord.read(Path(run))
-    page = Path(output) if output is not None else record.folder / "report.html"
+    folder = RunFolder(run)
+    identity, result, preset = folder.identity, folder.result, folder.preset
+    comparison, method = result.get("comparison"), method_of(folder)
+    page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
         raise UserError(f"{page} is no .html file", "choose another name that ends with .html")
     with writing(page.parent, again="run the same command again"):
         claim(page.with_suffix(""), "report")
-        seen, missing = spaces(record)
-        drawn, why = _figures(record, seen, page.with_suffix(""))
-        comparison = record.result.get("comparison")
+        kept = {time: task_cosines(folder.path / f"{time}.npz") for time in ("before", "after")}
+        seen, missing = spaces(folder)
+        try:
+            with needs("report", "isotrope.report.figures").style():
+                drawn = [plot.draw(page.with_suffix("")) for plot in _plots(folder, kept, seen)]
+        except UserError as error:  # they cannot be drawn
+            drawn, missing = [], [f"Figures: {error}.", *missing]
         shown = Page(
-            title=record.folder.resolve().name,
-            lead=[*lead, record.preset.description or record.method, *_unfinished(record)],
-            verdict=verdict or (Verdict.from_record(record.result["verdict"]) if record.result else None),
-            tables=[*tables, *([of_run(comparison)] if comparison else []), _facts(record)],
+            title=folder.path.resolve().name,
+            lead=[*lead, preset.description or method, *([] if result else [UNFINISHED])],
+            verdict=verdict or (Verdict.from_record(result["verdict"]) if result else None),
+            tables=[*tables, *([of_run(comparison)] if comparison else []), _facts(folder, method, identity)],
             figures=[*figures, *drawn],
-            missing=[*why, *_missing(record, missing)],
+            missing=[*missing, *_missing(folder, kept["before"])],
             details=[
-                *neighbour_tables(record.sample, seen),
-                Table("Settings", ["key", "value", "source"], record.settings(), words=3),
-                Table("Environment", ["", ""], _environment(record.environment), words=2),
+                *neighbour_tables(folder.sample, seen),
+                Table("Settings", ["key", "value", "source"], sourced(preset, method), words=3),
+                Table("Environment", ["", ""], _environment(folder.environment), words=2),
             ],
         )
         write_text(page, shown.html())
     return page
 
 
-def _unfinished(record: RunRecord) -> list[str]:
-    if record.result:
-        return []
-    return ["This run is unfinished. Go on with the same command; until then there is no new model and no verdict."]
+def method_of(run: RunFolder) -> str:
+    """The preset's name: from the result, else that of the shipped preset with the same description."""
+    found = (name for name in preset_names() if read_preset(name).description == run.preset.description)
+    return str(run.result.get("preset") or next(found, "a preset of its own"))
 
 
-def _figures(record: RunRecord, seen: Mapping[str, Space], folder: Path) -> tuple[list[PageFigure], list[str]]:
-    """The figures, drawn; and why there are none."""
-    try:
-        figures = needs("report", "isotrope.report.figures")
-    except UserError as error:
-        return [], [f"Figures: {error}."]
-    with figures.style():
-        return [plot.draw(folder) for plot in _plots(record, seen)], []
-
-
-def spaces(record: RunRecord) -> tuple[dict[str, Space], list[str]]:
-    """Encode the run's sample with both models -> before, after -> Space; and why one is missing.
+def spaces(run: RunFolder) -> tuple[dict[str, Space], list[str]]:
+    """Encode the run's sample with both models -> before, after -> Space; and a line for each that is missing.
 
     Sentences are cut at the training length: this bounds the cost and matches what was trained.
     """
-    if len(record.sample) < FEWEST_SENTENCES:
-        return {}, ["the run kept no sample of its corpus (sample.txt)"]
-    models: dict[str, str | Path] = {"before": record.preset.encoder.backbone, "after": record.folder / "model"}
-    seen: dict[str, Space] = {}
-    missing = []
-    for time, model in models.items():
-        if time == "after" and not record.result:
-            missing.append("the run is unfinished, so there is no new model yet")
+    what, seen, missing = "In-batch similarity, spectrum, neighbours, in part or whole", dict[str, Space](), []
+    if len(run.sample) < FEWEST_SENTENCES:
+        return {}, [f"{what}: the run kept no sample of its corpus (sample.txt)."]
+    for time, model in (("before", run.preset.encoder.backbone), ("after", run.model)):
+        if time == "after" and not run.result:
+            missing.append(f"{what}: the run is unfinished, so there is no new model yet.")
             continue
         try:
             encoder = load(model)
-            with cut(encoder, record.preset.train.max_length):
-                seen[time] = Space.of(vectors_of(encoder, record.sample))
+            with cut(encoder, run.preset.train.max_length):
+                seen[time] = Space.of(vectors_of(encoder, run.sample))
         except UserError as error:
-            missing.append(f"the {'backbone' if time == 'before' else 'new model'} cannot be used any more ({error})")
+            name = "backbone" if time == "before" else "new model"
+            missing.append(f"{what}: the {name} cannot be used any more ({error}).")
     return seen, missing
 
 
-def _plots(record: RunRecord, seen: Mapping[str, Space]) -> "Iterator[Plot]":
+def _plots(run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, Space]) -> "Iterator[Plot]":
     """The figures that the run has numbers for."""
     from isotrope.report import figures
     from isotrope.report.figures import Plot
 
-    comparison = record.result.get("comparison")
+    comparison, best = run.result.get("comparison"), run.result.get("selection", {}).get("best_step")
     if comparison and len(comparison["per_task"]) > 1:
-        tasks = {SHORT_NAMES.get(task, task): change for task, change in comparison["per_task"].items()} | {
-            "average": comparison
-        }
+        tasks = {SHORT_NAMES.get(task, task): change for task, change in with_average(comparison).items()}
         points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
         words = "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is significant."
         yield Plot("changes", "Change on each set", words, figures.changes(list(tasks), *points))
-    if losses := record.losses():
+    if losses := loss_curves(run.metrics):
         words = "What training makes smaller. Each point is the mean over the steps since the point before."
         yield Plot("loss", "Loss over the steps", words, figures.loss_terms(losses))
-    if scores := record.dev_scores():
+    if scores := dev_curves(run.metrics):
         words = "How well the model agrees with the scores of the dev pairs. Higher is better. The best step is kept."
-        yield Plot("dev", "Dev score over the steps", words, figures.dev_scores(scores, record.kept_step))
-    (steps, uniformity), (_, alignment) = record.series("uniformity", "alignment")
+        yield Plot("dev", "Dev score over the steps", words, figures.dev_scores(scores, best))
+    (steps, uniformity), (_, alignment) = _series(run.metrics, "uniformity", "alignment")
     if steps:
         pairs = "dev pairs with a gold score above 4/5 of the highest" if scores else "two dropout views of a sentence"
         words = (
             f"Alignment: the mean squared distance between two texts of the same meaning (here: {pairs}). "
             "Uniformity: how evenly all vectors spread. Lower is better on both. Training trades one for the other. See"
         )
-        figure = figures.space_path(steps, alignment, uniformity, record.kept_step)
+        figure = figures.space_path(steps, alignment, uniformity, best)
         yield Plot("path", "Alignment and uniformity over training", words, figure, "Wang and Isola, 2020")
-    if record.gold:
-        task = "STSBenchmark" if "STSBenchmark" in record.gold else max(record.gold, key=lambda t: len(record.gold[t]))
-        cosines = {time: found[task] for time, found in record.cosines.items()}
+    if before := kept["before"]:
+        task = "STSBenchmark" if "STSBenchmark" in before else max(before, key=lambda name: len(before[name][0]))
+        gold, cosines = before[task][0], {time: of[task][1] for time, of in kept.items() if of}
         words = (
-            f"The {len(record.gold[task]):,} pairs of {SHORT_NAMES.get(task, task)} that judge. Pairs with a high gold "
+            f"The {len(gold):,} pairs of {SHORT_NAMES.get(task, task)} that judge. Pairs with a high gold "
             "score should have a high cosine, so the bands should lie apart. Dots are medians. See"
         )
-        figure = figures.cosines_by_gold(by_gold_band(record.gold[task], cosines))
+        figure = figures.cosines_by_gold(by_gold_band(gold, cosines))
         yield Plot("cosines", "Cosine by gold score", words, figure, "RankCSE Fig. 5")
     if seen:
-        sample = f"{len(record.sample)} random sentences of the corpus"
+        sample = f"{len(run.sample)} random sentences of the corpus"
         words = f"Cosines of all pairs of {sample}. They are unrelated, so their cosines should be near 0. See"
         figure = figures.in_batch_cosines({time: space.cosines for time, space in seen.items()})
         yield Plot("in-batch", "In-batch similarity", words, figure, "DCLR Fig. 1")
@@ -167,51 +166,69 @@ def _plots(record: RunRecord, seen: Mapping[str, Space]) -> "Iterator[Plot]":
         yield Plot("spectrum", "Covariance spectrum", words, figure)
 
 
-def _facts(record: RunRecord) -> Table:
-    result, preset = record.result, record.preset
-    lora = preset.encoder.lora
+def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":
+    """The values of ``keys`` over the steps whose record has them all."""
+    rows = [record for record in metrics if all(key in record for key in keys)]
+    return [([row["step"] for row in rows], [float(row[key]) for row in rows]) for key in keys]
+
+
+def _others(metrics: Sequence[Record], key: str, known: Collection[str]) -> list[str]:
+    """What the records that have ``key`` hold beside what is known."""
+    return list(dict.fromkeys(name for record in metrics if key in record for name in record if name not in known))
+
+
+def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
+    """Loss and its terms over the steps. With one term only the loss, under the term's name."""
+    terms = _others(metrics, "loss", {*LOGGED, "loss"})
+    chosen = {term: term for term in ("loss", *terms)} if len(terms) > 1 else {(terms or ["loss"])[0]: "loss"}
+    curves = {name: _series(metrics, "loss", key)[1] for name, key in chosen.items()}
+    return {name: curve for name, curve in curves.items() if curve[0]}
+
+
+def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
+    """Dev score over the steps as Spearman × 100: the mean that selects, and with several sets also each set."""
+    sets = _others(metrics, "score", {*LOGGED, "score", "alignment", "uniformity"})
+    chosen = {"mean": "score", **{name: name for name in sets}} if len(sets) > 1 else {"score": "score"}
+    curves = {name: _series(metrics, "score", key)[1] for name, key in chosen.items()}
+    return {name: (steps, [100 * v for v in values]) for name, (steps, values) in curves.items() if steps}
+
+
+def _facts(run: RunFolder, method: str, identity: Record) -> Table:
+    """What was run, on what, and what was kept."""
+    result, encoder = run.result, run.preset.encoder
     facts = [
-        ("preset", record.method),
-        ("backbone", f"{preset.encoder.backbone} ({preset.encoder.pooling or 'its own pooling'})"),
-        *([("student", preset.encoder.student)] if preset.encoder.student else []),
-        *([("trained", f"an adapter of rank {lora.rank}, {lora.save}")] if lora else []),
+        ("preset", method),
+        ("backbone", f"{encoder.backbone} ({encoder.pooling or 'its own pooling'})"),
+        *([("student", encoder.student)] if encoder.student else []),
+        *([("trained", f"an adapter of rank {encoder.lora.rank}, {encoder.lora.save}")] if encoder.lora else []),
     ]
     if result:
         corpus, selection = result["corpus"], result["selection"]
-        facts.append(("corpus", f"{corpus['used']:,} of {corpus['rows']:,} sentences"))
+        kept = f"the last step, {selection['steps']}: no dev pairs"
         if selection["best_step"] is not None:
-            chosen = f"step {selection['best_step']} of {selection['steps']}, {100 * selection['best_score']:.2f} on "
-            facts.append(("kept", chosen + ", ".join(selection["sets"])))
-        else:
-            facts.append(("kept", f"the last step, {selection['steps']}: no dev pairs"))
-        facts.append(("training time", f"{_duration(selection['seconds'])} (since it was last started)"))
+            kept = f"step {selection['best_step']} of {selection['steps']}, {100 * selection['best_score']:.2f} on "
+            kept += ", ".join(selection["sets"])
+        facts.append(("corpus", f"{corpus['used']:,} of {corpus['rows']:,} sentences"))
+        facts.append(("kept", kept))
+        facts.append(("training time", f"{duration(selection['seconds'])} (since it was last started)"))
     else:
-        used = record.identity.get("sentences")
+        used = identity.get("sentences")
         facts.append(("corpus", f"{used:,} sentences" if used else "all sentences"))
-        facts.append(("last record", f"step {max((r['step'] for r in record.metrics), default=0)}"))
-    facts.append(("seed", str(record.identity.get("seed", ""))))
-    return Table("The run", ["", ""], facts, words=2)
+        facts.append(("last record", f"step {max((record['step'] for record in run.metrics), default=0)}"))
+    return Table("The run", ["", ""], [*facts, ("seed", str(identity.get("seed", "")))], words=2)
 
 
-def _missing(record: RunRecord, reasons: list[str]) -> list[str]:
-    """What the page leaves out, and why."""
-    lines = [f"In-batch similarity, spectrum, neighbours, in part or whole: {reason}." for reason in reasons]
-    if not record.cosines:
-        lines.append("Before and after, cosine by gold score: no labelled pairs judged this run.")
-    if not any("score" in entry for entry in record.metrics):
-        lines.append("Dev score: no evaluation on dev pairs so far.")
-    return lines
+def _missing(run: RunFolder, judged: TaskCosines) -> Iterator[str]:
+    """What the page leaves out of the training, and why."""
+    if not judged:
+        yield "Before and after, cosine by gold score: no labelled pairs judged this run."
+    if not any("score" in record for record in run.metrics):
+        yield "Dev score: no evaluation on dev pairs so far."
 
 
 def _environment(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    packages = found.get("packages", {})
-    plain = {key: value for key, value in found.items() if key != "packages"}
-    shown = [(key, ", ".join(map(str, value)) or "none") if isinstance(value, list) else (key, str(value))
-             for key, value in plain.items()]  # fmt: skip
-    return [*shown, *((name, str(version or "not installed")) for name, version in packages.items())]
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    plain = {key: value for key, value in found.items() if key != "packages"} | found.get("packages", {})
+    return [
+        (key, ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value))
+        for key, value in plain.items()
+    ]

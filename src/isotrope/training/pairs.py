@@ -27,7 +27,12 @@ DEV_SETS = {
     "sickr": "SICKRelatedness",
 }
 TRANSFER_DEV = "transfer-dev"
-JUDGING = ("sts", "stsb", "stsb-dev", "none")  # sets that judge, by name
+JUDGING: dict[str, tuple[Sequence[str], str]] = {  # sets that judge, by name -> tasks, split
+    "sts": (STS_TASKS, "test"),
+    "stsb": (["STSBenchmark"], "test"),
+    "stsb-dev": (["STSBenchmark"], "dev"),
+    "none": ([], ""),
+}
 SHIPPED_DEV = {*DEV_SETS, TRANSFER_DEV}  # these judge no run: see `judges`
 
 
@@ -48,13 +53,6 @@ class TransferDev:
         """The mean dev accuracy, as a fraction."""
         found = evaluate_transfer(encoder, SUITES["transfer"].averaged, self.data, "fast")
         return float(np.mean([task["dev_accuracy"] for task in found.values()]))
-
-
-def _transfer_dev(data: str | Path | None) -> TransferDev:
-    """Refuses missing and broken files now, not at the first evaluation."""
-    for task in SUITES["transfer"].averaged:
-        load_transfer(data, task)
-    return TransferDev(data_folder(data))
 
 
 def dev_names(given: Iterable[str]) -> list[str]:
@@ -96,14 +94,9 @@ def judges(
     own dev pairs: half of them select, the other half judges. Pairs that selected a model would judge it too well. So
     ``stsb-dev`` is only for figures that a paper draws from STS-B's dev pairs.
     """
-    if labels == "sts":
-        return {task: load_sts(data, task, ["test"]) for task in STS_TASKS}, dict(dev)
-    if labels == "stsb":
-        return {"STSBenchmark": load_sts(data, "STSBenchmark", ["test"])}, dict(dev)
-    if labels == "stsb-dev":
-        return {"STSBenchmark": load_sts(data, "STSBenchmark", ["dev"])}, dict(dev)
-    if labels == "none":
-        return {}, dict(dev)
+    if isinstance(labels, str) and labels in JUDGING:
+        tasks, split = JUDGING[labels]
+        return {task: load_sts(data, task, [split]) for task in tasks}, dict(dev)
     if labels is not None:
         pairs = read_pairs(labels)
         if pairs.checksum() in {each.checksum() for each in dev.values()}:
@@ -130,11 +123,13 @@ def named_pairs(
     dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Pairs | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
-    names: Sequence[str] | None = [dev] if isinstance(dev, str) else dev
-    if names is None:
-        names = select if data else []
-    names = dev_names(names)
+    given = (select if data else []) if dev is None else [dev] if isinstance(dev, str) else dev
+    names = dev_names(given)
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
     judging, kept = judges(labels, dev_pairs(pair_names(names), data), data)
-    return judging, {**kept, **({TRANSFER_DEV: _transfer_dev(data)} if TRANSFER_DEV in names else {})}
+    if TRANSFER_DEV not in names:
+        return judging, dict(kept)
+    for task in SUITES["transfer"].averaged:  # refuses missing and broken files now, not at the first evaluation
+        load_transfer(data, task)
+    return judging, {**kept, TRANSFER_DEV: TransferDev(data_folder(data))}

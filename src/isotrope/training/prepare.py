@@ -1,6 +1,6 @@
 """The first step of a run: every check, and everything that training needs, built once."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,19 +21,15 @@ from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sts import Sets
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
 from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
 from isotrope.store.job import Job
-from isotrope.text.batches import PermutedBatches
 from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage, unknown_warning
-from isotrope.text.sample import Sample
+from isotrope.text.sample import PermutedBatches, Sample
 from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs, RunSettings
-from isotrope.training.pairs import TransferDev
+from isotrope.training.inputs import WATCHED, WATCHED_SEED, RunInputs
 from isotrope.training.processes import process_count, process_number
 from isotrope.training.sharded import check_parts
 
@@ -41,48 +37,33 @@ SHOWN = 500  # of these, kept for the report
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
-    """A run that has passed every check.
+class TrainingPlan(RunInputs):
+    """A run that has passed every check: its inputs, and what training needs."""
 
-    Attributes:
-        settings: what was asked for; ``preset`` is resolved.
-        folder: the run's; its identity is written.
-        model: the student, as it is before training.
-        objective: the loss, teachers included.
-        sample: the rows of the corpus to train on.
-        watched: sentences for the label-free signals, the same for every seed.
-        selecting: dev set -> pairs or tasks that choose the checkpoint.
-        judging: task -> part -> pairs that judge the result.
-        trackers: where transformers reports to.
-        console: where isotrope reports to.
-    """
-
-    settings: RunSettings
-    preset: Preset
-    folder: RunFolder
-    model: SentenceTransformer
-    objective: Objective | OutsideLoss
-    sample: Sample
-    watched: list[str]
-    selecting: Mapping[str, Pairs | TransferDev]
-    judging: Sets
-    trackers: list[str]
+    folder: RunFolder  # its identity is written
+    model: SentenceTransformer  # the student, as it is before training
+    objective: Objective | OutsideLoss  # teachers included
+    sample: Sample  # the rows of the corpus to train on
+    watched: list[str]  # sentences for the label-free signals, the same for every seed
     console: Console
 
 
 def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     """Load, clean, build and check. Nothing is written to the folder before the last check."""
-    settings, preset, folder = inputs.settings, inputs.preset, RunFolder(job.folder)
-    trackers = _trackers(settings.log_to)
-    model = _student(preset)
-    corpus, limit, batch = inputs.corpus, settings.sentences, preset.train.batch_size
-    processes, rounds = process_count(), corpus.rounds
-    PermutedBatches(len(corpus), batch, settings.seed, limit=limit, world_size=processes, rounds=rounds)  # too few rows
-    sample = Sample(corpus, limit, settings.seed)
+    settings, preset, corpus, folder = inputs.settings, inputs.preset, inputs.corpus, RunFolder(job.folder)
+    for name in settings.log_to:
+        if name not in (here := get_available_reporting_integrations()):
+            known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
+            raise UserError(f"tracker {name!r} is unknown or not installed", known)
+    model, train = _student(preset), preset.train
+    PermutedBatches(  # refuses too few rows
+        corpus, train.batch_size, settings.seed, limit=settings.sentences, world_size=process_count(),
+        rounds=corpus.rounds,
+    )  # fmt: skip
+    sample = Sample(corpus, settings.sentences, settings.seed)
     torch.manual_seed(settings.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
-    length = preset.train.max_length
-    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=length)
+    context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=train.max_length)
     objective = _objective(preset, model, settings.seed, context)
     _rehearse(objective, corpus, preset)
     if preset.train.compile:
@@ -91,32 +72,23 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     if process_number() == 0:
         job.begin()
         folder.begin(preset, watched[:SHOWN])
-        _announce(console, settings, preset, model, sample, selects=bool(inputs.selecting))
-        _announce_coverage(console, preset, model, sample, bool(settings.corpus.split or preset.pairs))
-        if warning := unknown_warning(model, watched):
-            console.print(warning)
-        asked = Prompts(preset.encoder.prompt, preset.encoder.prompt_name)
-        if note := asked.note(model, preset.encoder.backbone):
-            console.print(note)
-        if (then := folder.environment().get("threads")) not in (None, torch.get_num_threads()):
-            console.print(f"the run began with {then} threads: with another number its last digits may differ")
+        then = folder.environment.get("threads")
+        for line in (
+            *_told(inputs, model, sample),
+            unknown_warning(model, watched),
+            Prompts(preset.encoder.prompt, preset.encoder.prompt_name).note(model, preset.encoder.backbone),
+            f"the run began with {then} threads: with another number its last digits may differ"
+            if then not in (None, torch.get_num_threads()) else None,
+        ):  # fmt: skip
+            if line:
+                console.print(line)
     if isinstance(objective, Objective):
         objective.teachers = open_teachers(preset, context)
     elif objective.teacher is not None:
         objective.teacher = open_teachers(preset, context)[LABELS]
     return TrainingPlan(
-        settings, preset, folder, model, objective, sample, watched, inputs.selecting, inputs.judging, trackers, console
+        **vars(inputs), folder=folder, model=model, objective=objective, sample=sample, watched=watched, console=console
     )
-
-
-def _trackers(names: Iterable[str]) -> list[str]:
-    """The trackers asked for; each must be known to transformers and installed."""
-    asked, here = list(names), get_available_reporting_integrations()
-    for name in asked:
-        if name not in here:
-            known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
-            raise UserError(f"tracker {name!r} is unknown or not installed", known)
-    return asked
 
 
 def _student(preset: Preset) -> SentenceTransformer:
@@ -182,16 +154,12 @@ def _rehearse(objective: Objective | OutsideLoss, corpus: Texts, preset: Preset)
     if isinstance(objective, OutsideLoss):
         objective.rehearse([dict(column) for column in features], torch.tensor(rows["label"]))
     else:
-        _refuse_equal_views(objective, features)
+        before = {name: value.clone() for name, value in objective.components.state_dict().items()}
+        with torch.no_grad():
+            objective.train().view(features, None)  # refuses equal views
+        objective.components.load_state_dict(before)
     model.eval()
     _refuse_first_token_alone(model, features[0], preset)
-
-
-def _refuse_equal_views(objective: Objective, features: list[dict[str, Any]]) -> None:
-    before = {name: t.clone() for name, t in objective.components.state_dict().items()}
-    with torch.no_grad():
-        objective.train().view(features, None)
-    objective.components.load_state_dict(before)
 
 
 def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any], preset: Preset) -> None:
@@ -208,65 +176,40 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
         raise UserError(f"{problem} tell a text's first token alone", "choose --set encoder.pooling=lasttoken, or mean")
 
 
-def _announce(
-    console: Console, settings: RunSettings, preset: Preset, model: SentenceTransformer, sample: Sample, selects: bool
-) -> None:
-    console.print(str(sample.corpus.report))
+def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample) -> Iterator[str | None]:
+    """What is trained, how, and on how much of the text."""
+    settings, preset, encoder, train = inputs.settings, inputs.preset, inputs.preset.encoder, inputs.preset.train
+    columns, name = sample.corpus.columns, public_name(encoder.backbone)
+    yield str(sample.corpus.report)
     if settings.corpus.keep_duplicates:
-        console.print("duplicates are kept: two equal texts in a batch are each other's negatives")
-    rows = "sentences" if preset.pairs is None else "pairs" if len(sample.corpus.columns) > 1 else "passages"
-    epochs = f"{preset.train.epochs:g} epoch" + ("" if preset.train.epochs == 1 else "s")
-    console.print(
-        f"{preset.method} from {_start(preset)}: {len(sample):,} {rows}, {epochs}, batches of {preset.train.batch_size}"
-    )
+        yield "duplicates are kept: two equal texts in a batch are each other's negatives"
+    rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
+    epochs = f"{train.epochs:g} epoch" + ("" if train.epochs == 1 else "s")
+    student = f"{encoder.student} of {name}" if encoder.student else name
+    yield f"{preset.method} from {student}: {len(sample):,} {rows}, {epochs}, batches of {train.batch_size}"
     if settings.preset is None and settings.model is not None:
         kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
-        console.print(
-            f"no preset was named, and {public_name(preset.encoder.backbone)} is {kind}: --preset {preset.name}"
-        )
-    if (change := _pooling_change(preset, model)) is not None:
-        console.print(change)
-    console.print(threads_line())
-    if not selects:
-        console.print("no dev pairs: label-free signals are shown, and the last checkpoint is kept")
+        yield f"no preset was named, and {name} is {kind}: --preset {preset.name}"
+    yield _pooling_change(preset, model)
+    yield threads_line()
+    if not inputs.selecting:
+        yield "no dev pairs: label-free signals are shown, and the last checkpoint is kept"
+    split = not (settings.corpus.split or preset.pairs or len(columns) > 1)
+    longest = _longest(model, preset)
+    yield from coverage(model, used_prompt(model), sample, train.max_length, longest=longest, split=split)
 
 
 def _pooling_change(preset: Preset, model: SentenceTransformer) -> str | None:
     """The line that says that the preset replaces the pooling of a sentence-embedding model, if it does."""
-    backbone, pooling = preset.encoder.backbone, preset.encoder.pooling
-    if pooling is None or is_bare(backbone):
+    backbone = preset.encoder.backbone
+    if preset.encoder.pooling is None or is_bare(backbone):
         return None
-    had, now = (_after_transformer(each) for each in (load(backbone, device="cpu", frozen=True), model))
+    had, now = (
+        [str(getattr(module, "pooling_mode", type(module).__name__)) for module in list(each)[1:]]
+        for each in (load(backbone, device="cpu", frozen=True), model)
+    )
     if had == now:
         return None
     keep = f"; --set encoder.pooling={had[0]} keeps it" if had[0] in LAYERS else ""
-    told = (
-        f"note: the preset replaces the pooling of {public_name(backbone)} ({', '.join(had)}) by {', '.join(now)}{keep}"
-    )
-    return f"{told}. The new model is compared with yours as it is."
-
-
-def _after_transformer(model: SentenceTransformer) -> list[str]:
-    return [str(getattr(module, "pooling_mode", type(module).__name__)) for module in list(model)[1:]]
-
-
-def _start(preset: Preset) -> str:
-    """What the student is, in words."""
-    settings = preset.encoder
-    name = public_name(settings.backbone)
-    return name if settings.student is None else f"{settings.student} of {name}"
-
-
-def _announce_coverage(
-    console: Console, preset: Preset, model: SentenceTransformer, sample: Sample, split: bool
-) -> None:
-    """Say how much of the text will be read, and what to do if it is little."""
-    limit = preset.train.max_length
-    if (found := coverage(model, used_prompt(model), sample, limit)) is None:
-        return
-    console.print(str(found))
-    remedies = [] if split or len(sample.corpus.columns) > 1 else ["add --split sentences"]
-    if (more := min(found.enough, _longest(model, preset))) > limit:
-        remedies.append(f"read more with --set train.max_length={more}")
-    if warning := found.warning(remedies):
-        console.print(warning)
+    change = f"replaces the pooling of {public_name(backbone)} ({', '.join(had)}) by {', '.join(now)}"
+    return f"note: the preset {change}{keep}. The new model is compared with yours as it is."

@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -56,19 +56,12 @@ PACKAGES = ("isotrope", "torch", "sentence-transformers", "transformers", "accel
 
 def environment() -> dict[str, Any]:
     """Versions, processor and devices, without paths or names of the machine."""
-    versions: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:  # pragma: no cover
-            versions[package] = None
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "gpus": gpus,
-        "processes": int(os.environ.get("WORLD_SIZE", "1")),
-        "packages": versions,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "processes": process_count(),
+        "packages": {package: version(package) for package in PACKAGES},
     }

@@ -20,10 +20,11 @@ from isotrope.store.records import RecordLog
 class Narrator(TrainerCallback):
     """Shows a progress bar with loss and dev score, prints a line for each evaluation, and logs the loss terms."""
 
+    bar: Bar  # from the beginning of the training
+
     def __init__(self, console: Console, log: RecordLog) -> None:
         self.console, self.log = console, log
         self.notes: dict[str, str] = {}
-        self.bar: Bar | None = None
         self._shown = ExitStack()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -33,8 +34,7 @@ class Narrator(TrainerCallback):
         self.bar.update(state.global_step)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.bar:
-            self.bar.update(state.global_step)
+        self.bar.update(state.global_step)
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float], **_: Any
@@ -59,8 +59,7 @@ class Narrator(TrainerCallback):
 
     def _note(self, **values: str) -> None:
         self.notes |= values
-        if self.bar:
-            self.bar.update(note="  ".join(f"{name} {value}" for name, value in self.notes.items()))
+        self.bar.update(note="  ".join(f"{name} {value}" for name, value in self.notes.items()))
 
 
 class CtrlC(TrainerCallback):

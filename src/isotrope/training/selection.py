@@ -1,25 +1,22 @@
 """Which weights a run keeps: the best on labelled dev pairs, or without pairs the last, with signals to watch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_model, save_file, save_model
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from isotrope.encoder.adapters import adapter_weights, has_adapter
 from isotrope.encoder.prompts import used_prompt
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
-from isotrope.store.atomic import draft_path, move, sync
 from isotrope.store.records import RecordLog
+from isotrope.training.checkpoints import best_of
 from isotrope.training.pairs import TransferDev
 
 NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
@@ -96,45 +93,20 @@ class WithHead(BaseEvaluator):
 
 
 class Selection(TrainerCallback):
-    """Keeps the weights of the best evaluation (strictly better than all before) and stops when patience is used up.
+    """Logs the evaluations, asks for a checkpoint of the best one so far, and stops when patience is used up.
 
-    Its state is read from the log up to the checkpoint, so a resumed run continues exactly. ``whole`` gives the model
-    whose weights are kept: None: the one that is trained.
+    Its state is the log, so a resumed run continues exactly.
     """
 
-    def __init__(
-        self,
-        log: RecordLog,
-        folder: Path,
-        patience: int | None,
-        report: Callable[[int, dict[str, float]], None],
-        whole: Callable[[], SentenceTransformer] | None = None,
-    ) -> None:
-        self.log, self.folder, self.patience, self.report, self.whole = log, folder, patience, report, whole
-        self.best_step, self.best_score, self.since = 0, float("-inf"), 0
-        for record in log.records:
-            if "score" in record:
-                self._learn(record["step"], record["score"])
-
-    def _learn(self, step: int, score: float) -> bool:
-        better = score > self.best_score
-        self.best_step, self.best_score = (step, score) if better else (self.best_step, self.best_score)
-        self.since = 0 if better else self.since + 1
-        return better
+    def __init__(self, log: RecordLog, patience: int | None, report: Callable[[int, dict[str, float]], None]) -> None:
+        self.log, self.patience, self.report = log, patience, report
 
     @property
     def exhausted(self) -> bool:
         """Whether early stopping has ended the run."""
-        return self.patience is not None and self.since >= self.patience
-
-    @property
-    def best_weights(self) -> Path | None:
-        """The file of the best weights so far; None before the first evaluation with a score."""
-        return self.weights(self.best_step) if self.best_step else None
-
-    def weights(self, step: int) -> Path:
-        """The file of the model's weights at a step that was the best so far."""
-        return self.folder / f"best-{step}.safetensors"
+        steps = [record["step"] for record in self.log.records if "score" in record]
+        best = best_of(self.log.records)
+        return self.patience is not None and sum(not best or step > best["step"] for step in steps) >= self.patience
 
     def on_evaluate(
         self,
@@ -142,36 +114,15 @@ class Selection(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         metrics: dict[str, float],
-        **kw: Any,
+        **_: Any,
     ) -> None:
-        """Log the evaluation, and keep the weights if they are the best so far."""
+        """Log the evaluation, and keep its weights if it is the best so far."""
         found = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
         values = {key: value for key, value in found.items() if key not in NOT_SCORES}
         if any(record["step"] == state.global_step and values.keys() <= record.keys() for record in self.log.records):
             return  # the trainer evaluates again after the last step of an epoch
-        self.log.add({"step": state.global_step, **values})
+        record = {"step": state.global_step, **values}
+        self.log.add(record)
         self.report(state.global_step, values)
-        if "score" not in values:
-            return
-        if self._learn(state.global_step, values["score"]):
-            self._keep(self.whole() if self.whole else kw["model"], self.weights(state.global_step))
-        if self.exhausted:
-            control.should_training_stop = control.should_save = True
-
-    def _keep(self, whole: SentenceTransformer, path: Path) -> None:
-        if not self.log.writing:
-            return
-        draft = draft_path(path)
-        if has_adapter(whole):
-            save_file({name: weight.contiguous() for name, weight in adapter_weights(whole).items()}, draft)
-        else:
-            save_model(whole, str(draft))
-        sync(draft)
-        move(draft, path)
-
-    def restore(self, model: SentenceTransformer) -> int | None:
-        """Put the best weights back into the model -> their step, or None if nothing was selected."""
-        if self.best_step == 0:
-            return None
-        load_model(model, str(self.weights(self.best_step)), strict=not has_adapter(model), device=str(model.device))
-        return self.best_step
+        control.should_training_stop |= self.exhausted
+        control.should_save |= control.should_training_stop or record == best_of(self.log.records)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -61,54 +61,35 @@ def _held(module: Any) -> Iterator[Any]:
         yield from value if isinstance(value, (tuple, list)) else (value,)
 
 
-@dataclass
-class Spread:
-    """A student in training, and a plain one beside it that is saved.
+class ShardedTrainer(Trainer):
+    """Writes and reads the same plain files as `Trainer`. FSDP2 averages the gradients, so nothing wraps the model.
 
-    Attributes:
-        student: its weights are spread.
-        plain: the first process's gets the weights by `take`. It lies in main memory until the end.
+    The objective gets a spread copy of the student; its second encoders are spread in place. The plain student lies in
+    main memory, where the first process's gets the weights that are saved.
     """
 
-    student: SentenceTransformer
-    plain: SentenceTransformer
+    model: Any
+    optimizer: Any
 
-    @classmethod
-    def of(cls, objective: Objective) -> "Spread":
-        """Put a spread copy of the student into the objective; its second encoders are spread in place."""
-        device = objective.model.device
-        plain = objective.model.to("cpu")
-        objective.model = student = deepcopy(plain)  # a GPU gets it layer by layer
-        shard(student, device)
-        student.to(device)
-        for peer, _ in objective.peers:
+    def __init__(self, loss: Any, **kwargs: Any) -> None:
+        device = loss.model.device
+        self.plain = loss.model.to("cpu")
+        loss.model = self.student = deepcopy(self.plain)  # a GPU gets it layer by layer
+        shard(self.student, device)
+        self.student.to(device)
+        for peer, _ in loss.peers:
             for encoder in peer.modules():
                 if isinstance(encoder, SentenceTransformer):
                     shard(encoder, device)
-        return cls(student, plain)
+        super().__init__(model=self.student, loss=loss, **kwargs)
+        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
-    def take(self) -> SentenceTransformer:
+    def collect(self) -> SentenceTransformer:
         """The plain student with the weights of now. All processes must call."""
         state = collected(self.student.state_dict())
         if process_number() == 0:
             self.plain.load_state_dict(state)
         return self.plain
-
-    def end(self) -> SentenceTransformer:
-        """The plain student, trained, on the device where it was."""
-        return self.take().to(self.student.device)
-
-
-class ShardedTrainer(Trainer):
-    """Writes and reads the same plain files as `Trainer`. FSDP2 averages the gradients, so nothing wraps the model."""
-
-    model: Any
-    optimizer: Any
-
-    def __init__(self, spread: Spread, **kwargs: Any) -> None:
-        super().__init__(model=spread.student, **kwargs)
-        self.spread = spread
-        self.accelerator.prepare_model = partial(self.accelerator.prepare_model, evaluation_mode=True)
 
     def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """Groups of spread weights, and of plain ones."""
@@ -126,17 +107,18 @@ class ShardedTrainer(Trainer):
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         optimizer: Any = self.optimizer
-        self.model, self.optimizer = self.spread.take(), _Told(collected(optimizer.state_dict()))
+        state = collected(optimizer.state_dict())
+        self.model, self.optimizer = self.collect(), SimpleNamespace(state_dict=lambda: state)
         try:
             super()._save_checkpoint(*args, **kwargs)
         finally:
-            self.model, self.optimizer = self.spread.student, optimizer
+            self.model, self.optimizer = self.student, optimizer
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
-        self.model = self.spread.plain
+        self.model = self.plain
         super()._load_from_checkpoint(checkpoint_path)
-        self.model = self.spread.student
-        load_whole(self.model, self.spread.plain.state_dict())
+        self.model = self.student
+        load_whole(self.model, self.plain.state_dict())
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
@@ -149,13 +131,3 @@ class ShardedTrainer(Trainer):
             state["state"][number] = {k: spread_like(v, like) if v.shape == like.shape else v for k, v in kept.items()}
         self.optimizer.load_state_dict(state)
         self.lr_scheduler.load_state_dict(read(Path(checkpoint) / SCHEDULER_NAME))
-
-
-@dataclass
-class _Told:
-    """An optimizer's state, to be saved in its place."""
-
-    state: Any
-
-    def state_dict(self) -> Any:
-        return self.state

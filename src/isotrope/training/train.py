@@ -96,7 +96,7 @@ def train(
             folders are in ``OUTPUT.teachers``.
         text: the column of the texts, in tables; None: ``text``, or the only one of strings.
         title: the column of the documents' titles, in tables; None: ``title`` if there is one.
-        held_out: random documents to leave out of training: `isotrope.text.collection.Documents.split` with this seed.
+        held_out: random documents to leave out of training: `isotrope.text.Documents.split` with this seed.
         positive: the column of the positives.
         negatives: the columns of hard negatives.
         split: ``sentences`` trains on the sentences of the texts, ``sentences:de`` of German ones. None takes each

@@ -18,8 +18,8 @@ from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import OutsideLoss
 from isotrope.preset.preset import Preset
-from isotrope.text.batches import PermutedBatches, trainer_batches
 from isotrope.text.permutation import derive
+from isotrope.text.sample import PermutedBatches
 from isotrope.training.checkpoints import MarkedCheckpoints, checkpoint_folder
 from isotrope.training.processes import process_count, process_number
 
@@ -55,6 +55,13 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
             load_adapter(self.model, Path(checkpoint_path))
         else:
             super()._load_from_checkpoint(checkpoint_path)
+
+    def take_weights(self, checkpoint: Path) -> None:
+        """Put a checkpoint's weights into the student and the objective."""
+        self._load_from_checkpoint(str(checkpoint))
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, ObjectiveState):
+                callback.load(checkpoint)
 
     def _clip_grad_norm(self, model: nn.Module) -> Tensor:
         return self.accelerator.clip_grad_norm_(list(self.loss.parameters()), self.args.max_grad_norm)  # type: ignore[no-any-return]
@@ -132,10 +139,13 @@ def training_arguments(
     trackers: Sequence[str] = (),
 ) -> SentenceTransformerTrainingArguments:
     """A run's settings as the trainer's arguments. With several processes, they connect here."""
-    t = preset.train
-    bf16 = t.precision == "bf16" or (
-        t.precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    )
+    t, gpu = preset.train, torch.cuda.is_available()
+    loading: dict[str, Any] = {"dataloader_pin_memory": False}
+    if gpu:  # another process makes the next batches, in pinned memory; on a CPU it would slow down the step
+        loading = {
+            "dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8,
+            "accelerator_config": {"non_blocking": True},
+        }  # fmt: skip
     return SentenceTransformerTrainingArguments(
         output_dir=str(output),
         num_train_epochs=t.epochs,
@@ -146,7 +156,7 @@ def training_arguments(
         warmup_steps=t.warmup,
         lr_scheduler_type=t.schedule,
         max_grad_norm=t.max_grad_norm,
-        bf16=bf16,
+        bf16=t.precision == "bf16" or (t.precision == "auto" and gpu and torch.cuda.is_bf16_supported()),
         fp16=t.precision == "fp16",
         eval_strategy="steps",
         eval_steps=t.eval_steps,
@@ -154,29 +164,17 @@ def training_arguments(
         save_steps=t.save_steps,
         save_total_limit=None,  # it deletes by the name; `Sealing` deletes what is ours
         logging_steps=min(50, t.eval_steps),
-        batch_sampler=partial(trainer_batches, limit=sentences, world_size=process_count(), rounds=rounds),
+        batch_sampler=partial(PermutedBatches, limit=sentences, world_size=process_count(), rounds=rounds),
         dataloader_drop_last=True,
         seed=seed,
         data_seed=seed,
         logging_nan_inf_filter=False,  # it asks the device twice a step, to hide a NaN
-        **_loading(torch.cuda.is_available()),
-        use_cpu=not (torch.cuda.is_available() or torch.backends.mps.is_available()),
+        **loading,
+        use_cpu=not (gpu or torch.backends.mps.is_available()),
         report_to=list(trackers) or "none",
         disable_tqdm=True,
         activation_checkpointing=t.gradient_checkpointing,
     )
-
-
-def _loading(gpu: bool) -> dict[str, Any]:
-    """On a GPU another process makes the next batches, in pinned memory. On a CPU it would slow down the step."""
-    if not gpu:
-        return {"dataloader_pin_memory": False}
-    return {
-        "dataloader_num_workers": 1,
-        "dataloader_persistent_workers": True,
-        "dataloader_prefetch_factor": 8,
-        "accelerator_config": {"non_blocking": True},
-    }
 
 
 WEIGHTS = "objective.safetensors"
@@ -220,13 +218,16 @@ class ObjectiveState(TrainerCallback):
             save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """At resume, load what ``on_save`` wrote."""
+        """At resume, restore the objective."""
         if vars(state).setdefault("objective_state", self) is not self:
             remedy = "train one Objective, which takes several datasets as well"
             raise UserError("two ObjectiveState callbacks would write to one file", remedy)
-        if state.global_step == 0:
-            return
-        path = checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS
+        if state.global_step:
+            self.load(checkpoint_folder(Path(args.output_dir), state.global_step))
+
+    def load(self, checkpoint: Path) -> None:
+        """Load what ``on_save`` wrote."""
+        path = checkpoint / WEIGHTS
         kept = load_file(path) if path.is_file() else {}
         if lost := sorted(self.own_state().keys() - kept.keys()):
             problem = f"{path} lacks {lost[0]}, which would start from random weights"

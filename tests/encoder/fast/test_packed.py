@@ -13,7 +13,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
-from transformers.models.mpnet.modeling_mpnet import MPNetModel
 
 from conftest import sentences
 from isotrope import Objective, load
@@ -273,16 +272,6 @@ def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:
     assert torch.equal(drop(x, 0.1), dropped)
     assert torch.equal(drop(x, 0.0), x)
     assert not drop(x, 1.0).any()
-
-
-def test_weights_and_their_names_stay() -> None:
-    plain = random_model("MPNet")
-    taken = deepcopy(plain)
-    mpnet.take_over(taken)
-    assert type(taken) is MPNetModel
-    before, after = plain.state_dict(), taken.state_dict()
-    assert list(before) == list(after)
-    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_without_a_packing_it_is_transformers_own_to_the_last_bit() -> None:

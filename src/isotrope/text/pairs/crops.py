@@ -3,17 +3,14 @@
 As contrastive pairs: Contriever (Izacard et al., TMLR 2022, Sec. 3.1), https://arxiv.org/abs/2112.09118.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.text.document_rows import Document
-from isotrope.text.pair_corpus import TextPair, check_lengths
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document
+from isotrope.text.pair_corpus import TextPair, check_lengths, distinct
+from isotrope.text.split import words_of
 from isotrope.types import Count
-
-TRIES = 8  # draws for each pair that is wanted: in a short document, many are equal
 
 
 def two_spans(
@@ -57,7 +54,6 @@ class Crops:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"{self._fewest} words for two crops of {self.shortest} words or more"
 
     @property
@@ -68,19 +64,10 @@ class Crops:
         words, between = words_of(document.text)
         if len(words) < self._fewest:
             return []
-        found: dict[TextPair, None] = {}  # a set with an order
-        for _ in range(TRIES * count):
+
+        def draw() -> TextPair | None:
             spans = two_spans(len(words), self.shortest, self.longest, self.overlap, generator)
             anchor, positive = (between.join(words[span]) for span in spans)
-            if anchor != positive:
-                found[anchor, positive] = None
-            if len(found) == count:
-                break
-        return list(found)
+            return (anchor, positive) if anchor != positive else None
 
-
-def crop(words: Sequence[str], shortest: int, longest: int, generator: np.random.Generator) -> Sequence[str]:
-    """One span of the words; all of them, where they are fewer than drawn."""
-    length = min(int(generator.integers(shortest, longest + 1)), len(words))
-    begin = int(generator.integers(len(words) - length + 1))
-    return words[begin : begin + length]
+        return distinct(draw, count)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.text.document_rows import Document
-from isotrope.text.pair_corpus import check_language, check_lengths
-from isotrope.text.split import ENGLISH, split_text
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document
+from isotrope.text.pair_corpus import check_lengths, distinct
+from isotrope.text.split import ENGLISH, Language, split_all, words_of
 from isotrope.types import Count
 
 _TRIES = 4  # for a passage that was not drawn before
@@ -47,26 +46,22 @@ class Passages:
     single = True
     shortest: Count = 5
     longest: Count = 180
-    language: str = ENGLISH
+    language: Language = ENGLISH
 
     def __post_init__(self) -> None:
         check_lengths("passages", self.shortest, self.longest)
-        check_language("passages", self.language)
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"a passage of at least {self.shortest} words"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str]]:
         parts = [document.title, *document.paragraphs] if document.title else document.paragraphs
-        sentences = [" ".join(each.split()) for part in parts for each in split_text(part, self.language)]
-        found: dict[str, None] = {}  # a set with an order
-        for _ in range(_TRIES * count if sentences else 0):
+        sentences = split_all(parts, self.language)
+
+        def draw() -> tuple[str] | None:
             wanted = self.shortest * (self.longest / self.shortest) ** generator.random()
             text, words = passage(sentences, int(generator.integers(len(sentences))), round(wanted), self.longest)
-            if words >= self.shortest:
-                found[text] = None
-            if len(found) == count:
-                break
-        return [(text,) for text in found]
+            return (text,) if words >= self.shortest else None
+
+        return distinct(draw, count, _TRIES) if sentences else []

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.pair_corpus import TextPair
-from isotrope.text.split import ENGLISH, split_text
-from isotrope.text.words import words_of
+from isotrope.text.split import ENGLISH, Language, split_all, words_of
 from isotrope.types import Count
 
 
@@ -25,14 +24,13 @@ class Sentence:
 
     stage = "pairs"
     shortest: Count = 3
-    language: str = ENGLISH
+    language: Language = ENGLISH
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"a sentence of at least {self.shortest} words"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
-        sentences = [" ".join(one.split()) for part in document.paragraphs for one in split_text(part, self.language)]
+        sentences = split_all(document.paragraphs, self.language)
         long = list(dict.fromkeys(one for one in sentences if len(words_of(one)[0]) >= self.shortest))
         return [(long[at], long[at]) for at in generator.permutation(len(long))[:count].tolist()]

@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from isotrope.text.document_rows import Document
+from isotrope.text.corpus import Document
 from isotrope.text.pair_corpus import check_lengths
-from isotrope.text.words import words_of
+from isotrope.text.split import words_of
 from isotrope.types import Count
 
 ANCHOR, POSITIVE = (4, 2), (2, 4)  # of the Beta distribution: mostly long, mostly short
@@ -64,7 +64,6 @@ class Spans:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return f"{2 * self.shortest} words, twice as many as the shortest span"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[tuple[str, ...]]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isotrope.text.document_rows import Document
-from isotrope.text.pair_corpus import TextPair, check_lengths
-from isotrope.text.pairs.crops import TRIES, crop
-from isotrope.text.words import words_of
+from isotrope.text.corpus import Document
+from isotrope.text.pair_corpus import TextPair, check_lengths, distinct
+from isotrope.text.split import words_of
 from isotrope.types import Count
 
 
@@ -34,7 +33,6 @@ class TitleBody:
 
     @property
     def needs(self) -> str:
-        """What a document must have."""
         return "a title and a body"
 
     def __call__(self, document: Document, count: int, generator: np.random.Generator) -> list[TextPair]:
@@ -44,9 +42,10 @@ class TitleBody:
         if self.whole:
             return [(document.title, body)]
         words, between = words_of(body)
-        found: dict[TextPair, None] = {}  # a set with an order
-        for _ in range(TRIES * count):
-            found[document.title, between.join(crop(words, self.shortest, self.longest, generator))] = None
-            if len(found) == count:
-                break
-        return list(found)
+
+        def draw() -> TextPair:
+            length = min(int(generator.integers(self.shortest, self.longest + 1)), len(words))
+            begin = int(generator.integers(len(words) - length + 1))
+            return document.title, between.join(words[begin : begin + length])
+
+        return distinct(draw, count)

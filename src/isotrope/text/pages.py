@@ -1,7 +1,7 @@
 """Pages: the text of a Markdown or HTML file, block after block, without markup, code and navigation."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -42,38 +42,37 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     """
     page = whole_text(source)
     parts = list(_parts(source, page))
-    headings = (text for _, text, kind in parts if kind != "text")
-    title = _front_title(page) if source.format == ".md" else ""
-    title = title or next(headings, "") or (_head_title(page) if source.format == ".html" else "")
+    headings = [text for _, text, kind in parts if kind != "text"]
+    if source.format == ".md":
+        matter = _FRONT_MATTER.match(page)
+        found = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE) if matter else None
+        titles = [found[1].strip().strip("\"'") if found else "", *headings]
+    else:
+        node = _tree(page).css_first("title")
+        titles = [*headings, node.text() if node else ""]
+    title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
     place = next((place for place, (_, text, kind) in enumerate(parts) if kind != "text" and text == title), None)
     return title, [text for at, (_, text, kind) in enumerate(parts) if at != place and kind != "code heading"]
 
 
 def whole_text(source: TextFile) -> str:
     """A text file as one string. An empty file has none."""
-    if source.size == 0:
-        return ""
-    found, size = list[str](), 0
-    for line in lines(source):
-        found.append(line)
+    return one_text(str(source), lines(source)) if source.size else ""
+
+
+def one_text(place: str, found: Iterable[str]) -> str:
+    """The lines of one document, which are held in memory."""
+    kept, size = list[str](), 0
+    for line in found:
+        kept.append(line)
         if (size := size + len(line)) >= LONGEST_LINE:
-            raise UserError(f"{source} is longer than {LONGEST_LINE:,} characters", "cut it into several files")
-    return "".join(found)
+            problem = f"the document {place} is longer than {LONGEST_LINE:,} characters"
+            raise UserError(problem, "cut it into several files, or separate documents by blank lines")
+    return "".join(kept)
 
 
 def _parts(source: TextFile, page: str) -> Iterator[_Part]:
     return (_markdown if source.format == ".md" else _html)(page)
-
-
-def _front_title(page: str) -> str:
-    matter = _FRONT_MATTER.match(page)
-    found = re.search(r"^title\s*[:=]\s*(.+)$", matter[0], re.MULTILINE) if matter else None
-    return " ".join(found[1].strip().strip("\"'").split()) if found else ""
-
-
-def _head_title(page: str) -> str:
-    node = _tree(_sound(page)).css_first("title")
-    return " ".join(node.text().split()) if node else ""
 
 
 def _markdown(text: str) -> Iterator[_Part]:
@@ -116,7 +115,7 @@ def _inline(tokens: Sequence[Token]) -> tuple[str, bool]:
 
 
 def _html(text: str) -> Iterator[_Part]:
-    page = _tree(_sound(text))
+    page = _tree(text)
     page.strip_tags(_LEFT_OUT.split(", "))
     if (body := page.body) is None:
         return
@@ -134,16 +133,12 @@ def _html(text: str) -> Iterator[_Part]:
             yield number, words, "heading" if _HEADING in part else "text"
 
 
-def _sound(text: str) -> str:
-    """A page whose bytes are not UTF-8, decoded as it says, or as browsers do where it says nothing."""
+def _tree(text: str) -> Any:
+    """A page's tree. If its bytes are not UTF-8, they are decoded as it says, or as browsers do if it says nothing."""
     raw = text.encode(errors="surrogateescape")
     declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", raw[:1024])
+    parse = needs("text", "selectolax.lexbor").LexborHTMLParser
     for encoding in ("utf-8", declared[1].decode() if declared else "cp1252"):
         with suppress(UnicodeDecodeError, LookupError):
-            return raw.decode(encoding)
-    return raw.decode("cp1252", "replace")
-
-
-def _tree(page: str) -> Any:
-    """A page's tree."""
-    return needs("text", "selectolax.lexbor").LexborHTMLParser(page)
+            return parse(raw.decode(encoding))
+    return parse(raw.decode("cp1252", "replace"))
