@@ -22,9 +22,9 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
-from isotrope.improvement.budget import Notes
-from isotrope.improvement.candidates import POST_STEPS, Start, raw_poolings, recipes
-from isotrope.improvement.decide import AS_IS, choose_candidate, judging, mean_score, race_verdict
+from isotrope.improvement.budget import Budget
+from isotrope.improvement.candidates import POST_STEPS, Maker, raw_poolings, recipes
+from isotrope.improvement.decide import AS_IS, judging, mean_score, race_verdict
 from isotrope.improvement.examples import MOST, searched
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
@@ -37,7 +37,7 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.improvement.measure import words_read
+from isotrope.improvement.measure import speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
 from isotrope.report.outcome import MODEL, REPORT, Outcome
@@ -170,18 +170,17 @@ class _Work:
     def done(self) -> Record:
         """Race, decide, save."""
         asked, folder = self.job.identity, self.job.folder
-        seconds = 60 * asked["minutes"] if asked["minutes"] else float("inf")
-        notes = Notes(folder, seconds)
+        budget = Budget(folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
         encoder = load(self.model, asked["pooling"])  # first: it may be damaged
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
-        start, judges, fitted_on = self._prepared(asked["pooling"], asked["seed"])
-        if warning := unknown_warning(encoder, fitted_on):
+        race, judges = self._prepared(raw, budget)
+        if warning := unknown_warning(encoder, race.fitted_on):
             self.console.print(warning)
         self.console.print(threads_line())
-        tried = recipes(raw, judges.titled, judges.short)
-        race = Race(start, folder, tried, judges.tasks, fitted_on, notes, self.console)
-        enough = bool(asked["plan"]) or race.plan_size(encoder)
+        enough = bool(asked["plan"]) or race.plan_size(
+            speed_of(encoder, race.texts), int(encoder.get_embedding_dimension() or 0)
+        )
         del encoder  # its memory
         self.job.begin()
         if not enough:
@@ -193,8 +192,8 @@ class _Work:
             else:
                 self._run(race, poolings)
         except (Stopped, KeyboardInterrupt):
-            stopped = not notes.clock.rang
-        notes.keep()
+            stopped = not budget.rang
+        budget.keep()
         if AS_IS not in race.scores:
             raise Stopped("stopped before anything was measured")
         record = self._decided(race, judges, finished=not stopped)
@@ -202,8 +201,9 @@ class _Work:
             raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}")
         return record
 
-    def _prepared(self, pooling: str | None, seed: int) -> tuple[Start, Judges, list[str]]:
-        found = self.opened.documents()
+    def _prepared(self, raw: bool, budget: Budget) -> tuple[Race, Judges]:
+        """Hold documents out, and make tasks from them."""
+        found, seed = self.opened.documents(), self.job.identity["seed"]
         if self.labels is None and len(found) < FEWEST:
             problem = f"{len(found)} documents are too few: about {FEWEST} are needed, as half of them must judge"
             raise UserError(problem, "give more documents, or labels of your own (--labels)")
@@ -212,8 +212,9 @@ class _Work:
         judges = judges_of(list(found.each(held)), self.labels, seed)
         for line in judges.told:
             self.console.print(line)
-        start = Start(self.model, pooling, self.opened, held_out, len(trained), seed)
-        return start, judges, fitting_texts(found, trained)
+        tried = {recipe.name: recipe for recipe in recipes(raw, judges.titled, judges.short)}
+        maker = Maker(self.model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
+        return Race(maker, judges.tasks, fitting_texts(found, trained), budget, self.console), judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
         pooling = race.poolings(poolings)
@@ -223,12 +224,12 @@ class _Work:
 
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
-        self.guards, seconds = affordable_pairs(self.guards, race.clock.seconds, race.notes.speed)
+        self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
         words, search = words_read(race.fitted_on), self._search(race)
         if search:
             words += 2 * words_read([*search.queries, *search.corpus])
-        seconds += SAVING + words / race.notes.speed
-        race.clock.kept_back = min(seconds, race.clock.seconds / 4)
+        seconds += SAVING + words / race.budget.speed
+        race.budget.kept_back = min(seconds, race.budget.seconds / 4)
         for line in race.told:
             self.console.print(line)
 
@@ -242,11 +243,7 @@ class _Work:
     def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
         self.opened.check()  # what changed may have been trained on by its own judges
         asked, name = self.job.identity, Base.of(self.model).name
-        choice, gains = (
-            choose_candidate(race.scores, race.alike(), race.documents(), seed=asked["seed"])
-            if race.scores
-            else (AS_IS, {})
-        )
+        choice, gains = race.choose()
         before = load(self.model, asked["pooling"])
         after = before if choice == AS_IS else race.model(choice)
         judge, measure = judge_in_words(race.tasks)
@@ -257,8 +254,8 @@ class _Work:
         self.console.print(f"saving the model: {choice}")
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
-            "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.clock.spent,
-            "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.start.held_out,
+            "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.budget.spent,
+            "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()},
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
