@@ -18,14 +18,13 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from scipy.sparse import csr_array
-from scipy.stats import spearmanr
 
 import isotrope
 from isotrope import text
@@ -37,8 +36,9 @@ from isotrope.evaluation.sets.domains import _abstracts, load_domain
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.transfer import load_transfer
 from isotrope.evaluation.significance import compare_means
-from isotrope.improvement.budget import Notes
-from isotrope.improvement.candidates import Start, Trial
+from isotrope.evaluation.sts import PairTask
+from isotrope.improvement.budget import Budget
+from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
 from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
@@ -47,7 +47,7 @@ from isotrope.improvement.steps import Basis
 from isotrope.store.atomic import write_json
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
-from isotrope.types import Encoder, Vector
+from isotrope.types import Vector
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"
 DOCUMENTS, QUERIES, SEED = 2500, 300, 0
@@ -65,25 +65,6 @@ TSDAE = (
     "train.max_length=64", "train.eval_steps=1000000",
     "loss=sentence_transformers.sentence_transformer.losses:DenoisingAutoEncoderLoss",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class StsTask:
-    """STS-B's dev set as a task with a single case: Spearman's correlation."""
-
-    pairs: Any
-    name: str = "STS-B dev"
-
-    @property
-    def texts(self) -> list[str]:
-        """All that is encoded."""
-        return [*self.pairs.first, *self.pairs.second]
-
-    def score(self, encoder: Encoder) -> Vector:
-        """(1,)"""
-        one, two = (np.asarray(encoder.encode(side)) for side in (self.pairs.first, self.pairs.second))
-        norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
-        return np.array([spearmanr((one * two).sum(axis=1) / norms, self.pairs.gold).statistic])
 
 
 def collection(data: str, name: str) -> tuple[Domain, list[str]]:
@@ -149,9 +130,9 @@ def cell(data: str, name: str, model_name: str, work: Path, console: Console) ->
     found = isotrope.improve(
         model, documents, output=work / "improved", minutes=minutes, seed=SEED, pooling=pooling, console=console
     )
-    tasks: list[Task] = [OwnTask(domain), StsTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])]
+    tasks: list[Task] = [OwnTask(domain), PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])]
     began = time.monotonic()
-    labels, sts, race = judged(found, model, pooling, documents, tasks)
+    labels, sts, race = judged(found, model, documents, tasks)
     record = found.record
     return {
         "model": model_name, "collection": name, "minutes": minutes, "seconds": record["seconds"],
@@ -168,16 +149,16 @@ def cell(data: str, name: str, model_name: str, work: Path, console: Console) ->
 
 
 def judged(
-    found: Improvement, model: str, pooling: str | None, documents: Path, tasks: Sequence[Task]
+    found: Improvement, model: str, documents: Path, tasks: Sequence[Task]
 ) -> tuple[dict[str, Vector], dict[str, float], Race]:
     """Candidate -> nDCG@10 of each query; candidate -> its correlation on STS-B dev; the race, which makes models."""
     record = found.record
     opened = text.open(documents)
     collection = opened.documents()
     trained, _ = collection.split(record["held_out"], SEED)
-    start = Start(model, pooling, opened, record["held_out"], len(trained), SEED)
+    maker = Maker(model, opened, record["held_out"], len(trained), SEED, found.folder)
     basis = Basis.of(collection, trained, SEED)
-    race = Race(start, found.folder, [], [], basis, Notes(found.folder, 0), Console(quiet=True))
+    race = Race(maker, [], basis, Budget(found.folder, 0), Console(quiet=True))
     steps_of: dict[str, list[str]] = {}
     for name, made in record["made"].items():
         step = made.pop("step")
@@ -188,7 +169,7 @@ def judged(
     for name, steps in steps_of.items():
         scores = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.basis)
         labels |= {of: cases[tasks[0].name] for of, cases in scores.items()}
-        sts |= {of: float(cases[tasks[1].name][0]) for of, cases in scores.items()}
+        sts |= {of: float(cases[tasks[1].name].mean()) for of, cases in scores.items()}
     return labels, sts, race
 
 

@@ -3,10 +3,12 @@
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from isotrope.improvement.budget import FEWEST_QUERIES, GOOD_QUERIES, Amount, Clock, Size, measurement_size
+from isotrope.improvement.budget import FEWEST_QUERIES, GOOD_QUERIES, NOTES, Amount, Budget, Size, measurement_size
+from isotrope.store.atomic import write_json
 
 FITTED, TASKS = Amount(1500, 95.0), [Amount(300, 107.0), Amount(300, 190.0), Amount(260, 155.0)]  # long abstracts
 
@@ -16,14 +18,14 @@ def cost(size: Size) -> float:
 
 
 def test_a_fast_model_is_measured_on_everything() -> None:
-    assert measurement_size(1200, 30_000, FITTED, TASKS, 256) == Size(300, 1500)
+    assert measurement_size(1200 * 30_000, FITTED, TASKS, 256) == Size(300, 1500)
     assert not Size(300, 1500).told(300, 1500)
 
 
 @pytest.mark.parametrize(("speed", "share"), [(6000, 30), (4500, 30), (2250, 20), (1200, 10), (560, 5)])
 def test_post_steps_are_fitted_on_less_first_then_fewer_queries_are_asked(speed: float, share: int) -> None:
     """MiniLM reads some 2,250 words a second on a core."""
-    found = measurement_size(1200, speed, FITTED, TASKS, 384)
+    found = measurement_size(1200 * speed, FITTED, TASKS, 384)
     assert found is not None
     assert 0.7 * 1200 * speed / share < cost(found) <= 1200 * speed / share
     assert found.queries == 300 or found.fitted_on <= 2 * 384
@@ -32,29 +34,30 @@ def test_post_steps_are_fitted_on_less_first_then_fewer_queries_are_asked(speed:
 
 
 def test_a_slow_model_gets_no_post_steps_and_a_very_slow_one_is_refused() -> None:
-    slow = measurement_size(1200, 150, FITTED, TASKS, 1024)
+    slow = measurement_size(1200 * 150, FITTED, TASKS, 1024)
     assert slow is not None
     assert slow.fitted_on == 0
     assert FEWEST_QUERIES <= slow.queries < GOOD_QUERIES
     assert slow.told(300, 1500) == [
         f"to save time, a task has {slow.queries} queries at most, not 300", "to save time, post steps are left out",
     ]  # fmt: skip
-    assert measurement_size(1200, 50, FITTED, TASKS, 1024) is None
+    assert measurement_size(1200 * 50, FITTED, TASKS, 1024) is None
 
 
 def test_few_documents_are_taken_as_they_are() -> None:
-    assert measurement_size(60, 5000, Amount(40, 20.0), [Amount(55, 30.0)], 384) == Size(55, 40)
-    assert measurement_size(60, 5000, Amount(0, 0.0), [Amount(55, 30.0)], 384) == Size(55, 0)
+    assert measurement_size(60 * 5000, Amount(40, 20.0), [Amount(55, 30.0)], 384) == Size(55, 40)
+    assert measurement_size(60 * 5000, Amount(0, 0.0), [Amount(55, 30.0)], 384) == Size(55, 0)
 
 
-def test_it_counts_what_an_earlier_call_has_used() -> None:
-    clock = Clock(100, spent=60)
+def test_it_counts_what_an_earlier_call_has_used(tmp_path: Path) -> None:
+    write_json(tmp_path / NOTES, {"spent": 60})
+    clock = Budget(tmp_path, 100)
     assert 60 <= clock.spent < 61
     assert 39 < clock.left <= 40
 
 
-def test_the_alarm_interrupts_as_ctrl_c_does() -> None:
-    clock = Clock(0.1)
+def test_the_alarm_interrupts_as_ctrl_c_does(tmp_path: Path) -> None:
+    clock = Budget(tmp_path, 0.1)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), clock.alarm():
         time.sleep(20)
@@ -62,43 +65,43 @@ def test_the_alarm_interrupts_as_ctrl_c_does() -> None:
     assert clock.rang
 
 
-def test_the_alarm_rings_where_a_script_started_the_job_in_the_background() -> None:
+def test_the_alarm_rings_where_a_script_started_the_job_in_the_background(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with pytest.raises(KeyboardInterrupt), Clock(0.1).alarm():
+        with pytest.raises(KeyboardInterrupt), Budget(tmp_path, 0.1).alarm():
             time.sleep(20)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def test_no_alarm_after_the_work_is_done_or_in_another_thread() -> None:
-    clock = Clock(0.1)
+def test_no_alarm_after_the_work_is_done_or_in_another_thread(tmp_path: Path) -> None:
+    clock = Budget(tmp_path, 0.1)
     with clock.alarm():
         pass
     time.sleep(0.2)
     assert not clock.rang
-    soon = Clock(0.1)
+    soon = Budget(tmp_path, 0.1)
     other = threading.Thread(target=lambda: _slept(soon))
     other.start()
     other.join()
     assert not soon.rang
 
 
-def _slept(clock: Clock) -> None:
+def _slept(clock: Budget) -> None:
     with clock.alarm():
         time.sleep(0.2)
 
 
-def test_time_is_kept_back_for_what_comes_after_the_race() -> None:
+def test_time_is_kept_back_for_what_comes_after_the_race(tmp_path: Path) -> None:
     times = iter([0.0, 10.0])
-    clock = Clock(100, now=lambda: next(times))
+    clock = Budget(tmp_path, 100, now=lambda: next(times))
     clock.kept_back = 30
     assert clock.left == 60
 
 
-def test_when_the_time_is_over_nothing_begins() -> None:
-    clock, began = Clock(10, spent=11), []
+def test_when_the_time_is_over_nothing_begins(tmp_path: Path) -> None:
+    clock, began = Budget(tmp_path, -1), []
     with pytest.raises(KeyboardInterrupt), clock.alarm():
         began.append(True)
     assert clock.rang

@@ -114,7 +114,7 @@ def test_objects_give_what_files_give(tiny_model: Path, library: Path, tmp_path:
 def test_keep_is_the_model_as_it_was(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isotrope.improvement.improve.choose_candidate", lambda *_, **__: (AS_IS, {}))
+    monkeypatch.setattr("isotrope.improvement.race.choose_candidate", lambda *_, **__: (AS_IS, {}))
     found = isotrope.improve(tiny_model, library, minutes=1, console=QUIET)
     assert found.choice == "keep"
     np.testing.assert_allclose(found.model.encode(["a red bird"]), load(tiny_model).encode(["a red bird"]), atol=1e-6)

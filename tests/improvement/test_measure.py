@@ -1,6 +1,7 @@
 """Measuring a trial: as the plain encoder and its post steps would be scored, from vectors that are made once."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,16 +9,14 @@ import pytest
 from conftest import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import tasks_of_texts
-from isotrope.improvement.budget import Clock
+from isotrope.improvement import measure
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.measure import (
     JUDGED_LENGTH,
     known_by,
     measure_trial,
-    read_scores,
     speed_of,
     words_read,
-    write_scores,
 )
 from isotrope.improvement.steps import HYBRIDS, POST_STEPS, Basis, fitted_step
 from isotrope.text.corpus import Document
@@ -70,22 +69,9 @@ def test_a_part_of_a_basis_has_its_own_queries() -> None:
         assert text in part.documents[document]
 
 
-def test_scores_are_found_again_and_damage_counts_as_missing(tmp_path: Path) -> None:
-    scores = {"keep": {"a → b": np.array([1.0, 0.5])}, "keep, soft": {"a → b": np.array([0.0, 1 / 3])}}
-    path = tmp_path / "scores.npz"
-    assert read_scores(path) == {}
-    write_scores(path, scores)
-    found = read_scores(path)
-    assert {name: list(of) for name, of in found.items()} == {name: list(of) for name, of in scores.items()}
-    np.testing.assert_array_equal(found["keep, soft"]["a → b"], scores["keep, soft"]["a → b"])
-    path.write_bytes(path.read_bytes()[:40])
-    assert read_scores(path) == {}
-
-
-def test_the_speed_is_that_of_a_few_texts(tiny_model: Path) -> None:
+def test_the_speed_is_that_of_a_few_texts(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ["a b c", "one two " * 100] * 20
     assert words_read(texts) == 20 * (3 + JUDGED_LENGTH)
-    ticks = iter(range(99))
-    speed, dimensions = speed_of(load(tiny_model), texts, Clock(100, now=lambda: float(next(ticks))))
-    assert dimensions == 32
-    assert speed == words_read(texts[:32]), "32 texts in one second"
+    ticks = iter((1.0, 2.0))
+    monkeypatch.setattr(measure, "time", SimpleNamespace(monotonic=lambda: next(ticks, 2.0)))
+    assert speed_of(load(tiny_model), texts) == words_read(texts[:32]), "32 texts in one second"

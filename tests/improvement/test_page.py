@@ -6,8 +6,8 @@ from rich.console import Console
 
 from isotrope import text
 from isotrope.encoder import load
-from isotrope.improvement.budget import Notes
-from isotrope.improvement.candidates import Start, Trial
+from isotrope.improvement.budget import Budget
+from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.page import candidates_table, choice_card, choice_page, what_to_do
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
@@ -70,8 +70,8 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
 
 def test_the_card_tells_a_step_and_keep_adds_none(tiny_model: Path, tmp_path: Path) -> None:
     opened = text.open(write_library(tmp_path / "library.jsonl"))
-    start = Start(str(tiny_model), None, opened, 20, 120, 0)
-    race = Race(start, tmp_path, [], [], Basis([], PseudoQueries(), 0), Notes(tmp_path, 1), Console(quiet=True))
+    maker = Maker(str(tiny_model), opened, 20, 120, 0, tmp_path)
+    race = Race(maker, [], Basis([], PseudoQueries(), 0), Budget(tmp_path, 1), Console(quiet=True))
     race.made |= {"keep": (Trial("keep"), ""), "soft": (Trial("pooling cls", "cls"), "soft whitening")}
     card = choice_card(race, race_record(), load(tiny_model))
     (step,) = card.steps

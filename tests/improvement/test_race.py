@@ -10,16 +10,15 @@ from rich.console import Console
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement import race as racing
-from isotrope.improvement.budget import NOTES, Clock, Notes
-from isotrope.improvement.candidates import Start, Training, Trial, recipes
+from isotrope.improvement.budget import NOTES, Budget
+from isotrope.improvement.candidates import Maker, Training, Trial, recipes
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.measure import texts_of, words_read
+from isotrope.improvement.measure import texts_read, words_read
 from isotrope.improvement.race import NO_TIME, Race
 from isotrope.improvement.steps import Basis
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
 from isotrope.text.pseudo_queries import PseudoQueries
-from isotrope.training.inputs import RunSettings
 
 DOCUMENTS: Any = type("Documents", (), {"paths": ["documents"], "title": None, "text": None})()
 RECIPES = recipes(raw=False, titled=True)
@@ -35,10 +34,9 @@ class Machine:
 
     def __init__(self, speed: float, pairs: float, patch: pytest.MonkeyPatch) -> None:
         self.speed, self.pairs, self.time, self.trained = speed, pairs, 0.0, list[int]()
-        for name, does in (("measure_trial", self.measure), ("run_training", self.train), ("speed_of", self.probe)):
-            patch.setattr(racing, name, does)
-        patch.setattr(racing, "load", lambda *_: None)
-        patch.setattr(Race, "_encoder", lambda *_: None)
+        patch.setattr(racing, "measure_trial", self.measure)
+        patch.setattr(Maker, "work", lambda maker, trial: self.train(maker.settings(trial)))
+        patch.setattr(Maker, "encoder", lambda *_: None)
 
     def race(
         self, folder: Path, seconds: float = 1200, queries: int = 300, recipes: list[Training] = RECIPES,
@@ -47,23 +45,24 @@ class Machine:
         """A race on long documents, of which so many judge."""
         folder.mkdir(exist_ok=True)
         self.trained_on = trained_on
-        self.notes = Notes(folder, seconds, now=lambda: self.time)
+        self.budget = Budget(folder, seconds, now=lambda: self.time)
         texts = [f"{place} " + 120 * "word " for place in range(queries)]
         tasks = [SelfMadeTask(n, [f"{n} {text}" for text in texts], texts, np.arange(queries)) for n in "abc"]
         rows = list(range(6000))
         asked = PseudoQueries([f"{i} of " + 10 * "word " for i in rows], [i // 4 for i in rows], ["span" for _ in rows])
         basis = Basis([f"fit {place} " + 120 * "word " for place in range(1500)], asked, 0)
-        start = Start("model", None, DOCUMENTS, 300, trained_on, 0)
-        return Race(start, folder, recipes, tasks, basis, self.notes, Console(quiet=True))
+        named = {recipe.name: recipe for recipe in recipes}
+        maker = Maker("model", DOCUMENTS, 300, trained_on, 0, folder, named)
+        return Race(maker, tasks, basis, self.budget, Console(quiet=True))
 
     def run(self, raced: Race) -> Race:
         """All of it -> the race."""
         try:
-            if raced.plan_size(None):  # type: ignore[arg-type]
+            self.time += 5 + words_read(raced.texts()[:32]) / self.speed
+            if raced.plan_size(self.speed, 384):
                 pooling = raced.poolings([None])
-                raced.clock.kept_back = min(
-                    15 + words_read(raced.basis.documents) / self.speed, raced.clock.seconds / 4
-                )
+                after = 15 + words_read(raced.basis.documents) / self.speed
+                raced.budget.kept_back = min(after, raced.budget.seconds / 4)
                 raced.trainings(pooling, ["slight whitening"])
                 raced.widen()
         except KeyboardInterrupt:
@@ -72,23 +71,19 @@ class Machine:
 
     def work(self, seconds: float) -> None:
         """Time passes; the alarm rings in between if the race's time is over."""
-        clock = self.notes.clock
+        clock = self.budget
         if clock.spent and seconds > clock.left:
             self.time += max(0.0, clock.left)
             clock.rang = True
             raise KeyboardInterrupt
         self.time += seconds
 
-    def probe(self, model: Any, texts: list[str], clock: Clock) -> tuple[float, int]:
-        self.time += 5 + words_read(texts[:32]) / self.speed
-        return self.speed, 384
-
     def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis) -> dict[str, Any]:
-        self.work(sum(map(words_read, texts_of(tasks, basis, trial.steps))) / self.speed)
+        self.work(sum(map(words_read, texts_read(tasks, basis, trial.steps))) / self.speed)
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
         return {name: {task.name: np.full(task.size, score) for task in tasks} for name, _ in trial.candidates()}
 
-    def train(self, settings: RunSettings, console: Any) -> None:
+    def train(self, settings: Any) -> None:
         told = dict(setting.split("=") for setting in settings.overrides)
         pairs = float(told["train.epochs"]) * int(told["pairs.rounds"]) * self.trained_on
         self.work(10 + pairs / self.pairs)
@@ -110,7 +105,7 @@ def test_twenty_minutes_end_within_twenty_two(which: str, tmp_path: Path, monkey
     machine = Machine(speed, pairs, monkeypatch)
     raced = machine.run(machine.race(tmp_path))
     assert AS_IS in raced.scores
-    assert machine.time + raced.clock.kept_back <= 1.1 * 1200
+    assert machine.time + raced.budget.kept_back <= 1.1 * 1200
     assert len(machine.trained) >= least, raced.left_out
     assert machine.time > 450 or not machine.trained, "the time is used"
 
@@ -211,13 +206,13 @@ def test_a_training_that_fails_is_left_out_but_a_full_disk_ends_the_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raced = Machine(4500, 50, monkeypatch).race(tmp_path)
-    raced.notes.keep(measuring=1.0, speed=4500.0)
-    monkeypatch.setattr(racing, "run_training", refusing(None))
-    raced._tried("crops", 4096, None, (), (1.0,))
+    raced.budget.keep(measuring=1.0, speed=4500.0)
+    monkeypatch.setattr(Maker, "work", refusing(None))
+    raced.run(Trial("crops, 4,096 pairs", None, "crops", 4096))
     assert raced.left_out == {"crops, 4,096 pairs": "refused"}, "its shorter training stays"
-    monkeypatch.setattr(racing, "run_training", refusing(OSError(28, "No space left")))
+    monkeypatch.setattr(Maker, "work", refusing(OSError(28, "No space left")))
     with pytest.raises(UserError, match="refused"):
-        raced._tried("crops", 2048, None, (), (1.0,))
+        raced.run(Trial("crops, 2,048 pairs", None, "crops", 2048))
 
 
 def refusing(cause: OSError | None) -> Any:
@@ -232,10 +227,10 @@ def test_what_does_not_fit_any_more_is_left_out(tmp_path: Path, monkeypatch: pyt
     write_json(tmp_path / NOTES, {"spent": 0, "left_out": {}, "size": {"queries": 60, "fitted_on": 30}})
     raced = machine.race(tmp_path)
     assert (raced.tasks[0].size, len(raced.basis.documents), len(raced.told)) == (60, 30, 2)
-    raced.notes.keep(measuring=10.0, speed=5000.0)
+    raced.budget.keep(measuring=10.0, speed=5000.0)
     machine.time = 1150.0
-    raced._tried("crops", 4096, None, (), (1.0,))
+    raced.run(Trial("crops, 4,096 pairs", None, "crops", 4096))
     machine.time = 1195.0
-    raced._measured(Trial("pooling mean", "mean"))
+    raced.run(Trial("pooling mean", "mean"))
     assert raced.left_out == {"crops, 4,096 pairs": NO_TIME, "pooling mean": NO_TIME}
     assert read_record(tmp_path / NOTES)["left_out"] == raced.left_out, "a race that goes on leaves it out too"

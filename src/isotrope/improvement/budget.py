@@ -1,6 +1,8 @@
-"""The time that a race has, what is known of its speed, and how much it may measure and train in that time."""
+"""The time that a race has, what is known of its speed, and how much it may measure and train in that time.
 
-import os
+The budget counts work in pairs and words. It does not know what a candidate is.
+"""
+
 import signal
 import threading
 import time
@@ -65,16 +67,13 @@ class Size:
         return lines
 
 
-def measurement_size(
-    seconds: float, speed: float, fitted: Amount, tasks: Sequence[Amount], dimensions: int
-) -> Size | None:
+def measurement_size(words: float, fitted: Amount, tasks: Sequence[Amount], dimensions: int) -> Size | None:
     """The largest measurement that leaves time for the rest; None: even the smallest takes too long.
 
     Texts for the post steps become fewer first, since they do not judge.
 
     Args:
-        seconds: the time of the race.
-        speed: words that the model reads in a second.
+        words: that the model could read in the whole time of the race.
         fitted: the texts for the post steps.
         tasks: queries of each task, with the words of a query and its part of the other texts.
         dimensions: of the vectors. A post step needs more texts than that.
@@ -85,7 +84,7 @@ def measurement_size(
         return sum(min(queries, task.count) * task.words for task in tasks)
 
     for share, texts, few in _LEVELS:
-        allowed, fewest = share * seconds * speed, min(few, most)
+        allowed, fewest = share * words, min(few, most)
         least = min(fitted.count, round(texts * dimensions))
         if asked(fewest) + least * fitted.words > allowed:
             continue
@@ -96,27 +95,37 @@ def measurement_size(
     return None
 
 
-class Clock:
-    """Counts the seconds of a race, those of an earlier call too.
+class Budget:
+    """The time of a race, and what is kept of it in its folder, so that the same command goes on.
 
     Args:
+        folder: of the race. A damaged file in it counts as missing.
         seconds: the whole time; infinite for a race that repeats a plan.
-        spent: what an earlier call, stopped or killed, has used.
         now: the present time in seconds.
 
     Attributes:
+        kept: as the file holds it: what an earlier call, stopped or killed, has used and done.
         kept_back: seconds for what comes after the race: the choice, the model, the report.
         rang: whether the time of the race is over.
     """
 
-    def __init__(self, seconds: float, spent: float = 0.0, now: Callable[[], float] = time.monotonic) -> None:
-        self.seconds, self._now, self._began = seconds, now, now() - spent
+    def __init__(self, folder: Path, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._path, self.seconds, self._now = folder / NOTES, seconds, now
+        self.kept: dict[str, Any] = {"spent": 0.0, "left_out": {}, "trained": {}, "plans": {}}
+        with suppress(UserError):
+            self.kept |= read_record(self._path)
+        self._began = now() - self.kept["spent"]
         self.kept_back, self.rang = 0.0, False
+
+    def keep(self, **more: Any) -> None:
+        """Write what is known by now, and the time that was used."""
+        self.kept |= {**more, "spent": self.spent}
+        write_json(self._path, self.kept)
 
     @property
     def spent(self) -> float:
-        """Seconds so far."""
-        return self._now() - self._began
+        """Seconds so far, those of an earlier call too."""
+        return float(self._now() - self._began)
 
     @property
     def left(self) -> float:
@@ -127,56 +136,27 @@ class Clock:
     def alarm(self) -> Iterator[None]:
         """Interrupt the work within, as Ctrl-C does, when the time is over; `rang` then says that it was the clock.
 
-        Only in the main thread: elsewhere Python hears no signals.
+        Only in the main thread, and not on Windows: elsewhere Python hears no such signal.
 
         Raises:
             KeyboardInterrupt: the time is over.
         """
         if self.left <= 0:
-            self.rang = True
-            raise KeyboardInterrupt
-        timer = threading.Timer(min(self.left, threading.TIMEOUT_MAX), self._ring)
-        timer.daemon = True
-        main, before = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGINT)
-        if main and before is signal.SIG_IGN:  # a job in the background of a script
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if main:
-            timer.start()
+            self._ring()
+        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+            yield
+            return
+        before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, min(self.left, threading.TIMEOUT_MAX))
         try:
             yield
         finally:
-            timer.cancel()
-            if timer.is_alive():  # it may be ringing: then the signal has to arrive here, not later
-                timer.join()
-            if main and before is signal.SIG_IGN:
-                signal.signal(signal.SIGINT, before)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
-    def _ring(self) -> None:
+    def _ring(self, *_: object) -> None:
         self.rang = True
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-class Notes:
-    """What is kept of a race in its folder, so that the same command goes on. A damaged file counts as missing.
-
-    Attributes:
-        kept: as the file holds it.
-        left_out: encoder or recipe -> why it could not be tried.
-        clock: of the race.
-    """
-
-    def __init__(self, folder: Path, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
-        self._path, self.kept = folder / NOTES, dict[str, Any]()
-        if self._path.is_file():
-            with suppress(UserError):
-                self.kept = read_record(self._path, ["spent", "left_out"])
-        self.clock = Clock(seconds, self.kept.get("spent", 0.0), now)
-        self.left_out: dict[str, str] = self.kept.setdefault("left_out", {})
-
-    def keep(self, **more: Any) -> None:
-        """Write what is known by now, and the time that was used."""
-        self.kept |= more
-        write_json(self._path, self.kept | {"spent": self.clock.spent})
+        raise KeyboardInterrupt
 
     @property
     def speed(self) -> float:
@@ -191,36 +171,34 @@ class Notes:
     @property
     def pairs_a_second(self) -> float:
         """As the trainings so far were; before the first one, estimated from the speed of encoding."""
-        if trained := list(self.kept.get("trained", {}).values()):
+        if trained := self.kept["trained"].values():
             return float(sum(of["pairs"] for of in trained) / sum(of["seconds"] for of in trained))
         return self.speed / (PAIR_WORDS * STEP_COST)
 
-    def pairs_in(
-        self, stage: str, recipes: Sequence[str], share: float, measurements: int, most: int
-    ) -> dict[str, int]:
+    def pairs_in(self, stage: str, names: Sequence[str], share: float, measurements: int, most: int) -> dict[str, int]:
         """Training -> how many pairs it gets in this stage. If the time is short, the last ones are left out.
 
         The only one that is left may be as short as there is time for: a short training is better than none.
 
         Args:
             stage: its name. What was planned for it once is kept.
-            recipes: names of trainings.
+            names: of the trainings.
             share: of the time that is left.
             measurements: of each training.
             most: pairs of a training.
         """
-        plans = self.kept.setdefault("plans", {})
+        plans = self.kept["plans"]
         if stage not in plans:
             plans[stage] = {}
-            share = share if self.kept.get("trained") else min(share, UNSURE)
-            for count in range(len(recipes), 0, -1):
-                free, after = self.clock.left - self.measuring, measurements * self.measuring
+            share = share if self.kept["trained"] else min(share, UNSURE)
+            for count in range(len(names), 0, -1):
+                free, after = self.left - self.measuring, measurements * self.measuring
                 if count == 1:  # nothing else has to fit into its share
-                    free, after = self.clock.left - after, 0
+                    free, after = self.left - after, 0
                 seconds = SAFETY * share * free / count - after - STARTING
                 pairs = min(int(self.pairs_a_second * seconds), most)
                 if pairs >= (FEWEST_PAIRS if count > 1 else FEWEST_OF_ONE):
-                    plans[stage] = dict.fromkeys(recipes[:count], pairs // BATCH * BATCH)
+                    plans[stage] = dict.fromkeys(names[:count], pairs // BATCH * BATCH)
                     break
             self.keep()
         return dict(plans[stage])
@@ -229,5 +207,5 @@ class Notes:
         """How much time a race with so many trainings needs; ``words`` are read for a measurement."""
         measuring = self.kept.get("measuring") or words / self.speed
         training = STARTING + FEWEST_PAIRS / self.pairs_a_second + measuring
-        seconds = trainings * training / (SAFETY * FIRST_SHARE) + 2 * measuring + self.clock.kept_back
+        seconds = trainings * training / (SAFETY * FIRST_SHARE) + 2 * measuring + self.kept_back
         return f"trainings of this model need about {max(1, round(seconds / 60))} minutes on this machine"

@@ -1,13 +1,20 @@
-"""The candidates of a race: the model as it is, other poolings, post steps, and trainings on the documents."""
+"""The candidates of a race: the model as it is, other poolings, post steps, and trainings on the documents.
+
+A `Trial` says how an encoder is made, `Maker` makes it, and its pairs are what that costs. The race, its budget and its
+plan know no more than this, so a new kind of candidate is a change of this file only.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
+from isotrope.console.plain import plain_console
 from isotrope.contract.features import language_model
+from isotrope.encoder import load
+from isotrope.encoder.average import average
 from isotrope.encoder.causal import sees_ahead
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH
@@ -15,24 +22,21 @@ from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS
 from isotrope.text import Opened
 from isotrope.training.inputs import RunSettings
+from isotrope.training.train import run_training
 
 # Of a bare language model, whose best one nobody knows. The first is the model as it is.
 RAW_POOLINGS = ("mean", "first_last", "cls")
 DECODER_POOLINGS = ("lasttoken", "mean", "first_last")  # its first token has seen no other
-SHARES = (1.0, 0.5)  # of the trained weights; the rest is the model before training
 
 _RAW = (  # a raw language model knows no order that is worth holding
     "train.learning_rate=1e-3", "terms.infonce.temperature=0.2", "terms.hold=false", "scores.instance_weight=false",
     "teachers.before=false",
 )  # fmt: skip
-
 _BM25 = (  # as in the preset bm25
     "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
     "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
 )  # fmt: skip
-
 _SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
-_DROPOUT = ("pairs.kind=sentence",)
 
 
 def raw_poolings(model: SentenceTransformer) -> tuple[str, ...]:
@@ -71,7 +75,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
     found = [
         Training("crops", "crops", cut, crops),
         Training("titles", "title-body", (), titles),
-        Training("sentences", "adapt", _DROPOUT),
+        Training("sentences", "adapt", ("pairs.kind=sentence",)),
         Training("crops at a high rate", "crops", (*cut, "train.learning_rate=8e-5"), crops),
         Training("crops ranked by BM25", "crops", (*cut, *_BM25), crops),
         Training("neighbours", "neighbours", (), neighbours),
@@ -83,8 +87,8 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
             Training("crops at a low rate", "crops-raw", (*cut, "train.learning_rate=3e-4"), crops),
             Training("neighbours", "neighbours", _RAW, neighbours),
         ]
-    left_out = {"neighbours"} if short else set()
-    return [one for one in found if one.name not in left_out | (set() if titled else {"titles"})]
+    possible = {"titles": titled, "neighbours": not short}
+    return [one for one in found if possible.get(one.name, True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Trial:
         name: of the encoder, as in tables.
         pooling: as `isotrope.load` takes it.
         recipe: the name of its training; "" if it has none.
-        pairs: that it is trained on.
+        pairs: that it is trained on, which is what it costs.
         share: of the trained weights; the rest is the model before training.
         steps: names of the post steps that are tried after it.
     """
@@ -115,42 +119,63 @@ class Trial:
 
     @property
     def run(self) -> str:
-        """The name of its training's folder; "" if it has none."""
+        """The name of the work that comes before its encoder, which other trials may share; "" if there is none."""
         return f"{slug(self.recipe)}-{self.pairs}" if self.recipe else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """What the race begins with.
+class Maker:
+    """Makes the encoders of trials from the start model.
 
     Attributes:
-        model, pooling: as `isotrope.load` takes them.
+        model: the start, as `isotrope.load` takes it.
         documents: opened.
         held_out: documents that no candidate is trained or fitted on.
         trained_on: how many others there are.
         seed: of all random numbers.
+        folder: of the race.
+        recipes: name -> training.
     """
 
     model: str
-    pooling: str | None
     documents: Opened
     held_out: int
     trained_on: int
     seed: int
+    folder: Path
+    recipes: Mapping[str, Training] = field(default_factory=dict)
 
+    def work(self, trial: Trial) -> None:
+        """Do the long work that comes before the encoder: train. After a stop, the same call goes on."""
+        run_training(self.settings(trial), plain_console(quiet=True))
 
-def training_settings(start: Start, recipe: Training, output: Path, trial: Trial) -> RunSettings:
-    """The run of a recipe on so many pairs."""
-    rounds = -(-trial.pairs // start.trained_on)  # a short document may have fewer pairs: then training is shorter
-    return RunSettings(
-        corpus=start.documents, output=output, preset=recipe.preset, model=start.model, held_out=start.held_out,
-        dev="none", labels="none", seed=start.seed,
-        overrides=(
-            *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
-            f"train.epochs={trial.pairs / (rounds * start.trained_on):.4f}",
-            *([f"encoder.pooling={trial.pooling}"] if trial.pooling else []),
-        ),
-    )  # fmt: skip
+    def settings(self, trial: Trial) -> RunSettings:
+        """The run of a trial's recipe on its pairs."""
+        recipe = self.recipes[trial.recipe]
+        rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
+        return RunSettings(
+            corpus=self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
+            held_out=self.held_out, dev="none", labels="none", seed=self.seed,
+            overrides=(
+                *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
+                f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",
+                *([f"encoder.pooling={trial.pooling}"] if trial.pooling else []),
+            ),
+        )  # fmt: skip
+
+    def trained(self, trial: Trial) -> Path:
+        """The model that the work of a trial makes."""
+        return self.folder / "runs" / trial.run / "model"
+
+    def encoder(self, trial: Trial) -> SentenceTransformer:
+        """The encoder of a trial, once its work is done."""
+        start = load(self.model, trial.pooling)
+        trained = load(self.trained(trial)) if trial.recipe else start
+        return trained if trial.share == 1 else average(start, trained, trial.share)
+
+    def alike(self, trial: Trial) -> frozenset[str]:
+        """The tasks that resemble what a trial was trained on."""
+        return self.recipes[trial.recipe].alike if trial.recipe else frozenset()
 
 
 def joined(*parts: str) -> str:

@@ -21,9 +21,9 @@ from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
-from isotrope.improvement.budget import Notes
-from isotrope.improvement.candidates import Start, raw_poolings, recipes
-from isotrope.improvement.decide import AS_IS, best_search, choose_candidate, judging, mean_score, race_verdict
+from isotrope.improvement.budget import Budget
+from isotrope.improvement.candidates import Maker, raw_poolings, recipes
+from isotrope.improvement.decide import AS_IS, judging, mean_score, race_verdict
 from isotrope.improvement.examples import MOST, searched
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
@@ -36,7 +36,7 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.improvement.measure import words_read
+from isotrope.improvement.measure import speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import POST_STEPS, WHITENINGS, Basis
@@ -155,18 +155,17 @@ class _Work:
     def done(self) -> Record:
         """Race, decide, save."""
         asked, folder = self.job.identity, self.job.folder
-        seconds = 60 * asked["minutes"] if asked["minutes"] else float("inf")
-        notes = Notes(folder, seconds)
+        budget = Budget(folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
         encoder = load(self.model, asked["pooling"])  # first: it may be damaged
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
-        start, judges, basis = self._prepared(asked["pooling"], asked["seed"])
-        if warning := unknown_warning(encoder, basis.documents[:UNKNOWN_IN]):
+        race, judges = self._prepared(raw, budget)
+        if warning := unknown_warning(encoder, race.basis.documents[:UNKNOWN_IN]):
             self.console.print(warning)
         self.console.print(threads_line())
-        tried = recipes(raw, judges.titled, judges.short)
-        race = Race(start, folder, tried, judges.tasks, basis, notes, self.console)
-        enough = bool(asked["plan"]) or race.plan_size(encoder)
+        enough = bool(asked["plan"]) or race.plan_size(
+            speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
+        )
         del encoder  # its memory
         self.job.begin()
         if not enough:
@@ -178,8 +177,8 @@ class _Work:
             else:
                 self._run(race, poolings)
         except (Stopped, KeyboardInterrupt):
-            stopped = not notes.clock.rang
-        notes.keep()
+            stopped = not budget.rang
+        budget.keep()
         if AS_IS not in race.scores:
             raise Stopped("stopped before anything was measured")
         record = self._decided(race, judges, finished=not stopped)
@@ -187,8 +186,9 @@ class _Work:
             raise Stopped(f"stopped; the best so far ({record['choice']}) is in {folder}")
         return record
 
-    def _prepared(self, pooling: str | None, seed: int) -> tuple[Start, Judges, Basis]:
-        found = self.opened.documents()
+    def _prepared(self, raw: bool, budget: Budget) -> tuple[Race, Judges]:
+        """Hold documents out, and make tasks from them."""
+        found, seed = self.opened.documents(), self.job.identity["seed"]
         if self.labels is None and len(found) < FEWEST:
             problem = f"{len(found)} documents are too few: about {FEWEST} are needed, as half of them must judge"
             raise UserError(problem, "give more documents, or labels of your own (--labels)")
@@ -197,8 +197,9 @@ class _Work:
         judges = judges_of(list(found.each(held)), self.labels, seed)
         for line in judges.told:
             self.console.print(line)
-        start = Start(self.model, pooling, self.opened, held_out, len(trained), seed)
-        return start, judges, Basis.of(found, trained, seed)
+        tried = {recipe.name: recipe for recipe in recipes(raw, judges.titled, judges.short)}
+        maker = Maker(self.model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
+        return Race(maker, judges.tasks, Basis.of(found, trained, seed), budget, self.console), judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
         pooling = race.poolings(poolings)
@@ -208,13 +209,12 @@ class _Work:
 
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
-        self.guards, seconds = affordable_pairs(self.guards, race.clock.seconds, race.notes.speed)
-        words = sum(words_read(side) for side in race.basis.texts(tuple(POST_STEPS)))
-        search = self._search(race)
+        self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
+        words, search = sum(map(words_read, race.basis.texts(tuple(POST_STEPS)))), self._search(race)
         if search:
             words += 2 * words_read([*search.queries, *search.corpus])
-        seconds += SAVING + words / race.notes.speed
-        race.clock.kept_back = min(seconds, race.clock.seconds / 4)
+        seconds += SAVING + words / race.budget.speed
+        race.budget.kept_back = min(seconds, race.budget.seconds / 4)
         for line in race.told:
             self.console.print(line)
 
@@ -228,11 +228,7 @@ class _Work:
     def _decided(self, race: Race, judges: Judges, finished: bool) -> Record:
         self.opened.check()  # what changed may have been trained on by its own judges
         asked, name = self.job.identity, Base.of(self.model).name
-        choice, gains = (
-            choose_candidate(race.scores, race.alike(), race.documents(), seed=asked["seed"])
-            if race.scores
-            else (AS_IS, {})
-        )
+        choice, gains = race.choose()
         before = load(self.model, asked["pooling"])
         after = before if choice == AS_IS else race.model(choice)
         judge, measure = judge_in_words(race.tasks)
@@ -240,14 +236,13 @@ class _Work:
             race.scores, gains, choice, model=name, judge=judge, measure=measure, needed=race.needed()
         )
         search = self._search(race)
-        hybrid = best_search(race.scores, race.hybrids, race.documents(), seed=asked["seed"])
         self.console.print(f"saving the model: {choice}")
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
-            "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.clock.spent,
-            "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.start.held_out,
+            "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.budget.spent,
+            "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
-            "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": hybrid,
+            "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
             # after Ctrl-C, nobody wants to wait

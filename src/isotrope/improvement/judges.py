@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,17 +33,6 @@ GUARDS = ("STSBenchmark", "SICKRelatedness")  # their test pairs, where a data f
 _MOST_TIME = 0.1  # of the time: what this check may take
 
 
-class Judge(Task, Protocol):
-    """A task that can be made smaller."""
-
-    @property
-    def size(self) -> int:
-        """Queries."""
-
-    def part(self, count: int) -> "Judge":
-        """The task with at most ``count`` queries."""
-
-
 @dataclass(frozen=True, slots=True)
 class Judges:
     """The tasks.
@@ -55,7 +44,7 @@ class Judges:
         told: a line for each task.
     """
 
-    tasks: Sequence[Judge]
+    tasks: Sequence[Task]
     titled: bool
     short: bool
     told: list[str]
@@ -73,7 +62,7 @@ def held_out_count(documents: Documents, seed: int) -> int:
     return min(most, first * _judging_count(some) // max(1, len(some)))
 
 
-def judge_in_words(tasks: Sequence[Judge]) -> tuple[str, str]:
+def judge_in_words(tasks: Sequence[Task]) -> tuple[str, str]:
     """What judges and what it measures, as a `Verdict` says it."""
     size = max((task.size for task in tasks), default=0)
     if isinstance(tasks[0], PairTask):
@@ -90,7 +79,7 @@ def _judging_count(documents: Sequence[Document]) -> int:
     return min(MOST_HELD_OUT, round(HELD_OUT * LONG / max(1.0, float(np.mean(words or [1])))))
 
 
-def task_of(labels: Labels) -> Judge:
+def task_of(labels: Labels) -> Task:
     """The task that labels are: Spearman's correlation of graded pairs, or nDCG@10 of queries."""
     return PairTask(labels) if isinstance(labels, Pairs) else OwnTask(labels)
 

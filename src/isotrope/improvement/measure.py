@@ -1,9 +1,8 @@
 """How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
-from zipfile import BadZipFile
+import time
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -12,47 +11,45 @@ from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.prompts import Role, has_roles
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
-from isotrope.improvement.budget import Clock
+from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
 from isotrope.improvement.steps import MAPS, Basis, fitted_step, hybrid_scores
-from isotrope.store.atomic import new_file
 from isotrope.text.permutation import evenly
-from isotrope.types import Encoder, Vector
 
-JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 PROBED = 32  # texts that tell how fast a model reads
-_BETWEEN = "\t"  # of a candidate's name and a task's, in a file of scores
+JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
+
+Task: TypeAlias = SelfMadeTask | OwnTask | PairTask  # what judges
 
 
-class Task(Protocol):
-    """What judges: texts to encode, and a score for each query."""
-
-    @property
-    def name(self) -> str:
-        """As tables show it."""
-
-    @property
-    def texts(self) -> list[str]:
-        """All that is encoded."""
-
-    def score(self, encoder: Encoder) -> Vector:
-        """(Q,) one number a query."""
-
-
-def words_read(texts: Sequence[str]) -> int:
+def words_read(texts: Iterable[str]) -> int:
     """Words that are read of these texts, about: a word may be several tokens."""
     return sum(min(len(text.split()), JUDGED_LENGTH) for text in texts)
 
 
-def speed_of(model: SentenceTransformer, texts: Sequence[str], clock: Clock) -> tuple[float, int]:
-    """Words that a model reads in a second, from a few of the texts; and the dimensions of its vectors."""
+def texts_read(tasks: Iterable[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
+    """All that is encoded to measure one encoder with these post steps: queries, and other texts."""
+    queries, documents = (list(texts) for texts in basis.texts(steps))
+    for task in tasks:
+        if isinstance(task, PairTask):  # both sides of a graded pair are read alike
+            documents += task.texts
+        else:
+            queries += task.domain.queries
+            documents += task.domain.corpus
+    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
+
+
+def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
+    """Words that a model reads in a second, from a few of the texts."""
     some = [texts[place] for place in evenly(len(texts), PROBED)]
     with cut(model, JUDGED_LENGTH):
         vectors_of(model, some[:2])  # the first call is slower
-        began = clock.spent
-        dimensions = vectors_of(model, some, batch_size=PROBED).shape[1]
-    return words_read(some) / max(clock.spent - began, 1e-6), dimensions
+        began = time.monotonic()
+        vectors_of(model, some, batch_size=PROBED)
+    return words_read(some) / max(time.monotonic() - began, 1e-6)
 
 
 def measure_trial(
@@ -68,7 +65,7 @@ def measure_trial(
         tasks: what judges.
         basis: what post steps are fitted on; no task may hold any of it.
     """
-    known = known_by(model, *texts_of(tasks, basis, trial.steps))
+    known = known_by(model, *texts_read(tasks, basis, trial.steps))
     found: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
     hybrids = hybrid_scores(known, tasks) if any(step in MAPS for step in trial.steps) else {}
     helps = not hybrids or max(map(mean_score, hybrids.values())) > mean_score(found[trial.name])
@@ -83,16 +80,6 @@ def measure_trial(
     return found | (hybrids if trial.name == AS_IS else {})
 
 
-def texts_of(tasks: Sequence[Task], basis: Basis, steps: Sequence[str]) -> tuple[list[str], list[str]]:
-    """All that is read to measure an encoder with these post steps: queries, and other texts."""
-    queries, documents = (list(texts) for texts in basis.texts(steps))
-    for task in tasks:
-        domain = getattr(task, "domain", None)  # graded pairs have none: both of their sides are read alike
-        queries += domain.queries if domain else []
-        documents += domain.corpus if domain else task.texts
-    return list(dict.fromkeys(queries)), list(dict.fromkeys(documents))
-
-
 def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:
     """The vectors that a model gives to queries and to other texts, of which it reads the first tokens."""
     with cut(model, JUDGED_LENGTH):
@@ -103,23 +90,3 @@ def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequ
         found = [(each, vectors_of(model, each, batch_size=32, role=role)) for role, each in sides if each]
         asked = Known(*found.pop()) if queries else None
         return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
-
-
-def write_scores(path: Path, scores: Mapping[str, TaskScores]) -> None:
-    """Keep the scores of a trial's candidates."""
-    arrays = {f"{name}{_BETWEEN}{task}": cases for name, of in scores.items() for task, cases in of.items()}
-    with new_file(path) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def read_scores(path: Path) -> Mapping[str, TaskScores]:
-    """What `write_scores` wrote; {} if it is missing or damaged, since it can be measured again."""
-    found: dict[str, dict[str, Any]] = {}
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            for key in file.files:
-                name, _, task = key.partition(_BETWEEN)
-                found.setdefault(name, {})[task] = file[key]
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile):
-        return {}
-    return found

@@ -132,10 +132,9 @@ def _left_out(record: Mapping[str, Any]) -> list[Table]:
 
 def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
     """The card of the chosen candidate: that of the model or training that it comes from, and how it was chosen."""
-    start, choice, trial, step = race.start, record["choice"], Trial(AS_IS), ""
-    if choice in race.made:
-        trial, step = race.made[choice]
-    card = Card.of(race.trained_model(trial.run) if trial.recipe else start.model)
+    start, choice = race.maker, record["choice"]
+    trial, step = race.made.get(choice, (Trial(AS_IS), ""))
+    card = Card.of(start.trained(trial) if trial.recipe else start.model)
     if choice != AS_IS:
         settings = [
             ("pooling", trial.pooling, "the model's own"),
