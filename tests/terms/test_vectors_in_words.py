@@ -46,13 +46,13 @@ def test_the_generator_says_the_hidden_words_and_no_others(tiny_model: Path, gen
     ids, mask = text["input_ids"], text["attention_mask"]
     noise = torch.rand(*ids.shape, 3, generator=torch.Generator().manual_seed(0))
     hidden, shown = made.hiding(ids, mask, noise)
-    edited, losses = made(ids, mask, noise)
+    edited, losses = made(ids, mask, hidden, shown)
     assert torch.equal(edited[~hidden], ids[~hidden]), "marks, padding and all that was seen stay"
     assert len(losses) == hidden.sum() > 0
     with torch.no_grad():
-        expected = made.frozen[0](input_ids=shown, attention_mask=mask).logits.argmax(dim=-1)
+        expected = made.frozen(input_ids=shown, attention_mask=mask).logits.argmax(dim=-1)
     assert torch.equal(edited[hidden], expected[hidden])
-    assert not made.frozen[0].training
+    assert not made.frozen.held[0].training
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -97,7 +97,7 @@ def test_gradient_caching_and_the_order_of_sentences_change_nothing(tiny_model: 
 def test_a_generator_without_layers_for_words_learns_them_beside(tiny_model: Path) -> None:
     made = objective(tiny_model, tiny_model)
     sum(made([made.model.preprocess(sentences(6))], torch.arange(6)).values()).backward()
-    (generator,) = made.terms["diffcse"].editor.frozen
+    (generator,) = made.terms["diffcse"].editor.frozen.held
     learnt = {name for name, weight in generator.named_parameters() if weight.grad is not None}
     assert learnt
     assert all(name.startswith("cls.") for name in learnt)
@@ -154,7 +154,7 @@ def test_the_whole_term_by_hand(tiny_model: Path, packed: bool) -> None:
         found += [logits[place] for place in range(length) if hidden[row, place]]
     expected = term.words(term.filled(firsts, shown, text["attention_mask"])[hidden])
     assert torch.allclose(torch.stack(found), expected, atol=1e-4)
-    assert not term.frozen[0].training
+    assert not term.frozen.held[0].training
 
 
 def test_the_loss_moves_the_student_by_its_first_token_alone(tiny_model: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_loss_moves_the_student_by_its_first_token_alone(tiny_model: Path) -
         assert all(torch.allclose(gradient, other[name], atol=1e-5) for name, gradient in found[0].items())
     assert {name.split(".")[0] for name in found[0]} == {"model", "components"}
     assert not any("frozen" in name or "table" in name for name in made.state_dict())
-    kept = made.terms["infocse"].frozen[0].state_dict()
+    kept = made.terms["infocse"].frozen.held[0].state_dict()
     assert all(not value.requires_grad for value in kept.values())
 
 
