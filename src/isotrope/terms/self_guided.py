@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
-from isotrope.contract.distributed import process_count
+from isotrope.contract.distributed import rank_count
 from isotrope.contract.layers import as_new
 from isotrope.errors import UserError
 from isotrope.types import AboveZero, Count, NonNegative, Scores
@@ -54,8 +54,8 @@ class SelfGuided(WithState):
         for module in student.modules():
             if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
                 embeddings.requires_grad_(False)
-        if self.drift and process_count() > 1:  # gradients are averaged as each weight's first one is ready
-            problem = f"drift = {self.drift} reads the weights themselves, which {process_count()} processes cannot"
+        if self.drift and rank_count() > 1:  # gradients are averaged as each weight's first one is ready
+            problem = f"drift = {self.drift} reads the weights themselves, which {rank_count()} processes cannot"
             raise UserError(problem, "run one process, or set drift = 0")
         # A plain list: the weights are the student's, and are saved with it.
         self.trained = [weight for weight in student.parameters() if weight.requires_grad]
