@@ -5,12 +5,12 @@ from typing import Any, Self
 from torch import nn
 
 
-def as_new(*layers: nn.Linear, std: float = 0.02) -> None:
-    """Let layers start as every new layer of BERT does: weights from N(0, ``std``²), bias 0."""
-    for layer in layers:
-        nn.init.normal_(layer.weight, std=std)
-        if layer.bias is not None:
-            nn.init.zeros_(layer.bias)
+def as_new(layer: nn.Linear, std: float = 0.02) -> nn.Linear:
+    """The layer, which starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0."""
+    nn.init.normal_(layer.weight, std=std)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 class Frozen(nn.Module):

@@ -48,7 +48,8 @@ class SelfGuided(WithState):
 
     def begin(self, context: BuildContext) -> None:
         first, second = nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)
-        as_new(first, second)
+        as_new(first)
+        as_new(second)
         self.projector = nn.Sequential(first, nn.GELU(), second, nn.GELU())
         student = nn.Identity() if context.student is None else context.student
         for module in student.modules():

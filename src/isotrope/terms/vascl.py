@@ -67,7 +67,8 @@ class VaSCL(WithState):
     def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
         first, second = nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)
-        as_new(first, second)
+        as_new(first)
+        as_new(second)
         self.head = nn.Sequential(first, nn.ReLU(), second)
 
     def forward(self, scores: Scores) -> Tensor:

@@ -36,10 +36,8 @@ class Branches(WithState):
 
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
-        as_new(first := nn.Linear(dim, dim))
-        as_new(second := nn.Linear(dim, dim))
-        self.projector = nn.Sequential(first, nn.LayerNorm(dim))
-        self.predictor = nn.Sequential(second, nn.Tanh())
+        self.projector = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim))
+        self.predictor = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.Tanh())
         self.average = deepcopy(self.projector).requires_grad_(False)
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
 

@@ -22,13 +22,11 @@ class MLP(WithState):
     std: NonNegative = 0.02
 
     def begin(self, context: BuildContext) -> None:
-        self.linear = nn.Linear(context.needed("width"), context.needed("width"))
-        as_new(self.linear, std=self.std)
+        self.linear = as_new(nn.Linear(context.needed("width"), context.needed("width")), self.std)
 
     def layers(self) -> list[nn.Module]:
         """The head as it is now, for a model that keeps it."""
         return [dense(self.linear.weight, self.linear.bias, nn.Tanh())]
 
     def forward(self, views: Views) -> Views:
-        stack, negatives = (self.linear(embeddings).tanh() for embeddings in (views.stack, views.negatives))
-        return replace(views, stack=stack, negatives=negatives)
+        return replace(views, stack=self.linear(views.stack).tanh(), negatives=self.linear(views.negatives).tanh())

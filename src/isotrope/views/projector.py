@@ -26,7 +26,8 @@ class Projector(WithState):
     def begin(self, context: BuildContext) -> None:
         dim = context.needed("width")
         wide, narrow = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
-        as_new(wide, narrow)
+        as_new(wide)
+        as_new(narrow)
         ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
         self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
 
