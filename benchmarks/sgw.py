@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from isotrope.contract.context import BuildContext
 from isotrope.types import Batch, Views
 from isotrope.views._inverse_sqrt import eigen
 from isotrope.views.sgw import SGW, group_whiten
@@ -59,7 +60,7 @@ def measure(groups: int, repetitions: int) -> dict[str, Any]:
     z = (torch.randn(BATCH, DIM, generator=draw) @ torch.randn(DIM, DIM, generator=draw)).requires_grad_()
     weight = torch.randn(VIEWS, BATCH, DIM, generator=draw)
     orders = torch.stack([torch.randperm(DIM, generator=draw) for _ in range(VIEWS)])
-    component = SGW(groups, copies=VIEWS, dim=DIM).train()
+    component = SGW(groups, copies=VIEWS).build(BuildContext(DIM)).train()
     batch, none = Batch(torch.arange(BATCH), draw), torch.zeros(BATCH, 0, DIM)
     forward: dict[str, Callable[[], Tensor]] = {
         "equation": lambda: group_whiten(z.expand(VIEWS, -1, -1), groups, orders),

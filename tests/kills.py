@@ -30,18 +30,14 @@ import isotrope.study.study
 import isotrope.training.train
 from conftest import build_bert, sentences
 from isotrope.errors import UserError
-from isotrope.pretraining.recipe import Recipe
 from library import write_library
+from toy import TOY
 
 torch.set_num_threads(1)
 isotrope.improvement.budget.FEWEST_PAIRS, isotrope.improvement.race.MOST_ROUNDS = (
     64,
     2,
 )  # then the clock decides nothing
-TOY = Recipe(
-    layers=2, width=16, inner=16, heads=2, vocabulary=120, batch=4, tokens=1_280, block=16, warmup_steps=5,
-    learning_rate=2e-2, max_positions=32, held_out_blocks=8,
-)  # fmt: skip
 SETTINGS = [
     "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2", "train.learning_rate=1e-3",
 ]  # fmt: skip

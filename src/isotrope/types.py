@@ -79,7 +79,7 @@ class Views:
 class Scores:
     """The cosines of a batch: anchor i against view p of sentence j, then against the extra candidates."""
 
-    views: Views
+    views: Views  # its stack is in float32 or better
     extra: Tensor  # (K, D) candidates shared by the whole batch: noise, hard negatives, a queue
     cosines: Tensor  # (P, N, N + K)
     keep: Tensor  # (N, N + K) 1 = in the denominator, 0 = removed; 1 on the diagonal
@@ -90,7 +90,8 @@ class Scores:
 
         With one view, sentences are compared with themselves: P = 1, and the diagonal is 1.
         """
-        unit = F.normalize(views.stack.to(torch.promote_types(views.stack.dtype, torch.float32)), dim=-1)
+        views = views.with_stack(views.stack.to(torch.promote_types(views.stack.dtype, torch.float32)))
+        unit = F.normalize(views.stack, dim=-1)
         cosines = unit[0] @ unit[min(1, len(unit) - 1) :].transpose(1, 2)  # (N, D) @ (P, D, N) -> (P, N, N)
         return cls(views, unit.new_zeros(0, unit.shape[-1]), cosines, torch.ones_like(cosines[0]))
 
@@ -111,8 +112,8 @@ class Scores:
 
     def with_extra(self, extra: Tensor) -> "Scores":
         """Further candidates (K', D), in every anchor's denominator and for every positive."""
-        anchor, extra = self.views.stack[0].to(self.cosines), extra.to(self.cosines)
-        cosines = F.normalize(anchor, dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')
+        extra = extra.to(self.cosines)
+        cosines = F.normalize(self.views.stack[0], dim=-1) @ F.normalize(extra, dim=-1).T  # (N, K')
         return replace(
             self,
             extra=torch.cat([self.extra, extra]),

@@ -1,4 +1,7 @@
-"""The preset `adapt`: a good model keeps its form, holds what it knows, and is not pushed from what it finds alike."""
+"""The preset `adapt`: a good model keeps its form, holds what it knows, and is not pushed from what it finds alike.
+
+And `bm25`, which adds a ranking that no model gives.
+"""
 
 import importlib.util
 import json
@@ -130,3 +133,21 @@ def test_the_table_is_that_of_the_results() -> None:
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     assert benchmark.page() == benchmark.PAGE.read_text(encoding="utf-8")
+
+
+def test_bm25_is_adapt_with_one_more_term() -> None:
+    preset, adapt = read_preset("bm25"), read_preset("adapt")
+    assert set(preset.terms) - set(adapt.terms) == {"rank"}
+    assert preset.teachers == {**adapt.teachers, "bm25": {"kind": "bm25"}}
+    assert preset.encoder.pooling is None
+
+
+def test_a_run_follows_bm25(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
+    overrides = ["train.batch_size=32", "train.learning_rate=1e-3", "train.epochs=2", "terms.infonce=false"]
+    run = isotrope.train(
+        corpus_file, output=tmp_path / "run", preset="bm25", model=str(tiny_model), sentences=384, dev="none",
+        labels="none", overrides=[*overrides, "terms.hold=false", "train.eval_steps=6"],
+    )  # fmt: skip
+    records = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    logged = [record["rank"] for record in records if "rank" in record]
+    assert logged[-1] < logged[0]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from drawn import cosines_of, draw, scores
 from isotrope import load
+from isotrope.contract.context import BuildContext
 from isotrope.objective.passes import encode_passes
 from isotrope.released.against_batch import AgainstBatch, gradient_against_batch
 from isotrope.released.clamped import Clamped, clamped_consistency
@@ -90,7 +91,7 @@ def test_whitening_matrices_carry_no_gradient() -> None:
     stack = draw(2, 6, 4).requires_grad_()
     found = []
     for kind in (SGW, Detach):
-        whitened = kind(dim=4, groups=2, copies=2)(scores(stack).views).stack
+        whitened = kind(groups=2, copies=2).build(BuildContext(4))(scores(stack).views).stack
         loss = (whitened * draw(4, 6, 4, seed=2)).sum()
         found.append((loss.item(), torch.autograd.grad(loss, stack)[0]))
     assert found[0][0] == found[1][0]

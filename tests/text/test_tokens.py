@@ -161,11 +161,13 @@ def test_a_run_ends_with_the_same_weights_whoever_makes_the_batches(
     def plain(model: SentenceTransformer, corpus: Texts, rows: RowIds | None, length: int, *_: object) -> object:
         return corpus.dataset, SentenceTransformerDataCollator(model.preprocess, max_length=length)
 
-    weights, loading = {}, trainer._loading
+    weights, arguments = {}, trainer.SentenceTransformerTrainingArguments
+    beside = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8}
     for name in ("store", "plain"):
         with monkeypatch.context() as patch:
             if name == "store":
-                patch.setattr(trainer, "_loading", lambda gpu: loading(True))
+                name_of = "SentenceTransformerTrainingArguments"
+                patch.setattr(trainer, name_of, lambda *_, **given: arguments(**{**given, **beside}))
             else:
                 patch.setattr(fit, "token_data", plain)
             run = isotrope.train(

@@ -13,7 +13,7 @@ from isotrope import Objective, load
 from isotrope.contract.features import POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.delete import Delete, survivors
+from isotrope.tokens.delete import Delete, deleted
 from isotrope.tokens.position_shuffle import PositionShuffle
 from isotrope.tokens.repeat import Repeat, repeats
 from isotrope.tokens.reverse import Reverse
@@ -116,13 +116,12 @@ def test_what_stays_is_in_order_and_moves_together(counts: list[int], left: bool
 
 
 def test_the_ratio_is_a_probability() -> None:
-    mask = torch.ones(4000, 12, dtype=torch.long)
-    stay = survivors(mask, 0.6, seeded())
-    assert abs(stay[:, 1:-1].float().mean() - 0.4) < 0.01
-    assert stay[:, 1:-1].sum(dim=1).unique().tolist()[0] == 1
-    assert stay[:, [0, -1]].all()
-    assert survivors(mask, 0.0, seeded()).all()
-    assert survivors(mask, 1.0, seeded())[:, 1:-1].sum(dim=1).eq(1).all()
+    among = torch.ones(4000, 10, dtype=torch.bool)
+    gone = deleted(among, 0.6, seeded())
+    assert abs(gone.float().mean() - 0.6) < 0.01
+    assert gone.sum(dim=1).max() == 9
+    assert not deleted(among, 0.0, seeded()).any()
+    assert deleted(among, 1.0, seeded()).sum(dim=1).eq(9).all()
 
 
 def test_the_encoder_reads_what_is_left_alone(tiny_model: Path) -> None:
@@ -153,9 +152,9 @@ def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float,
 
 def test_numbers_of_repeated_words() -> None:
     """Uniform on 0 … max(2, ⌊.32 · 10⌋ = 3), and never beyond the encoder's positions."""
-    mask = torch.ones(8000, 12, dtype=torch.long)
-    numbers = Counter(repeats(mask, 0.32, 512, seeded()).sum(dim=1).tolist())
+    among, room = torch.ones(8000, 10, dtype=torch.bool), torch.ones(8000, 1)
+    numbers = Counter(repeats(among, 0.32, 500 * room, seeded()).sum(dim=1).tolist())
     assert set(numbers) == {0, 1, 2, 3}
     assert all(abs(number - 2000) < 200 for number in numbers.values())
-    assert int(repeats(mask, 0.32, 13, seeded()).sum(dim=1).max()) == 1
-    assert not repeats(mask, 0.32, 8, seeded()).any()
+    assert int(repeats(among, 0.32, room, seeded()).sum(dim=1).max()) == 1
+    assert not repeats(among, 0.32, -4 * room, seeded()).any()

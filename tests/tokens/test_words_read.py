@@ -19,9 +19,10 @@ from isotrope import Objective, component, load
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.passes import encode_columns
+from isotrope.tokens._inner import inside
 from isotrope.tokens.negate import Negate
 from isotrope.tokens.phrase import Phrase, phrases
-from isotrope.tokens.template import hide_text, reframe
+from isotrope.tokens.template import reframe
 from isotrope.views.denoised import Denoised
 from token_batches import features, read, seeded
 
@@ -106,10 +107,10 @@ def test_numbers_equal_the_loop(content: list[list[bool]], longest: int) -> None
     found = phrases(torch.tensor(content), longest).tolist()
     for row, numbers in zip(content, found, strict=True):
         expected, number, length = [], 0, 0
-        for inside in row:
-            length = length + 1 if inside else 0
-            number += inside and (length - 1) % longest == 0
-            expected.append(number * inside)
+        for content_word in row:
+            length = length + 1 if content_word else 0
+            number += content_word and (length - 1) % longest == 0
+            expected.append(number * content_word)
         assert numbers == expected
 
 
@@ -152,10 +153,10 @@ def test_a_part_of_a_word_is_no_stop_word() -> None:
 def test_frames_by_loops(counts: list[int], left: bool, before: int, behind: int) -> None:
     batch = features(counts, left)
     first, last = torch.arange(100, 100 + before), torch.arange(200, 200 + behind)
-    ids, mask = reframe(batch["input_ids"], batch["attention_mask"], (1, 1), (first, last))
-    found = read({"input_ids": ids, "attention_mask": mask})
-    assert found == [[*first.tolist(), *tokens[1:-1], *last.tolist()] for tokens in read(batch)]
-    bare = read({"input_ids": ids, "attention_mask": hide_text(mask, before, behind)})
+    framed = reframe(batch, inside(batch["attention_mask"], 1, 1), first, last)
+    assert read(framed) == [[*first.tolist(), *tokens[1:-1], *last.tolist()] for tokens in read(batch)]
+    text = inside(framed["attention_mask"], before, behind)
+    bare = read(framed | {"attention_mask": framed["attention_mask"].masked_fill(text, 0)})
     assert bare == [[*first.tolist(), *last.tolist()]] * len(counts)
 
 

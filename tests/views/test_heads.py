@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from drawn import draw, scores
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.types import Batch, Views
 from isotrope.views.branches import Branches
@@ -22,7 +23,7 @@ def views(count: int = N, dim: int = D) -> Views:
 
 
 def test_it_is_a_matrix_product_and_a_tanh_on_every_embedding() -> None:
-    head, given = MLP(0.5, dim=D), views()
+    head, given = MLP(0.5).build(BuildContext(D)), views()
     weight, bias = head.linear.weight, torch.nn.init.normal_(head.linear.bias)
     after = head(given)
     for v in range(V):
@@ -38,7 +39,7 @@ def test_it_is_a_matrix_product_and_a_tanh_on_every_embedding() -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_equals_the_layers_by_hand(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)
-    made = Branches(dim=4, slow=(1, 2)).to(dtype)
+    made = Branches(slow=(1, 2)).build(BuildContext(4)).to(dtype)
     with torch.no_grad():
         made.average[0].weight.mul_(2)
     views = scores(draw(3, 5, 4, dtype=dtype), hard=1).views
@@ -56,7 +57,7 @@ def test_equals_the_layers_by_hand(dtype: torch.dtype, tolerance: float) -> None
 
 
 def test_the_slow_branch_follows_and_is_not_trained() -> None:
-    made = Branches(dim=4, decay=0.5)
+    made = Branches(decay=0.5).build(BuildContext(4))
     trained = {name for name, weight in made.named_parameters() if weight.requires_grad}
     assert trained == {f"{part}.{name}" for part, name in [
         ("projector", "0.weight"), ("projector", "0.bias"), ("projector", "1.weight"), ("projector", "1.bias"),
@@ -71,7 +72,7 @@ def test_the_slow_branch_follows_and_is_not_trained() -> None:
 
 def test_equals_the_steps_by_hand() -> None:
     torch.manual_seed(0)
-    made, given = Projector(dim=4).double(), scores(draw(2, 5, 4), hard=1).views
+    made, given = Projector().build(BuildContext(4)).double(), scores(draw(2, 5, 4), hard=1).views
     found = made(given)
 
     def normalised(x: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from drawn import draw
 from isotrope import component
+from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.types import Batch, Views
 from isotrope.views.sgw import SGW, group_whiten
@@ -27,8 +28,9 @@ def views(stack: Tensor, negatives: Tensor | None = None, seed: int = 0) -> View
     return Views(batch, stack, stack.new_zeros(count, 0, dim) if negatives is None else negatives, {})
 
 
-def sgw(**options: Any) -> SGW:
-    return component("views", "sgw", **options)
+def sgw(dim: int, **options: Any) -> SGW:
+    made: SGW = component("views", "sgw", **options).build(BuildContext(dim))
+    return made
 
 
 def unsigned(h: Tensor) -> Tensor:
@@ -115,24 +117,22 @@ def test_impossible_batches_are_refused() -> None:
 
 
 def test_every_view_has_its_own_statistics_and_shuffle() -> None:
-    stack, step = draw(3, 16, 12), sgw(dim=12, groups=6)
+    stack, step = draw(3, 16, 12), sgw(12, groups=6)
     generator = torch.Generator().manual_seed(0)
     orders = torch.rand(3, 12, generator=generator, dtype=torch.float64).argsort(-1)
     assert not torch.equal(orders[0], orders[1])
     assert torch.allclose(step(views(stack)).stack, group_whiten(stack, 6, orders))
-    assert torch.equal(
-        step(views(stack)).stack, sgw(dim=12, groups=6)(views(stack)).stack
-    )  # the generator's seed alone
+    assert torch.equal(step(views(stack)).stack, sgw(12, groups=6)(views(stack)).stack)  # the generator's seed alone
     assert not torch.allclose(step(views(stack)).stack, step(views(stack, seed=1)).stack)
-    plain = sgw(dim=12, groups=6, shuffle=False, method="pca")
+    plain = sgw(12, groups=6, shuffle=False, method="pca")
     assert torch.allclose(plain(views(stack)).stack, group_whiten(stack, 6, method="pca"))
-    lengths, unit = draw(3, 16, 1, seed=1).exp(), sgw(dim=12, groups=6, normalize=True)
+    lengths, unit = draw(3, 16, 1, seed=1).exp(), sgw(12, groups=6, normalize=True)
     assert torch.allclose(unit(views(stack * lengths)).stack, unit(views(stack)).stack), "rows are divided first"
 
 
 def test_hard_negatives_are_whitened_as_the_anchors() -> None:
     stack = draw(2, 16, 12)
-    step = sgw(dim=12, groups=6)
+    step = sgw(12, groups=6)
     found = step(views(stack, stack[0].unsqueeze(1).repeat(1, 2, 1)))
     assert torch.allclose(found.negatives[:, 0], found.stack[0])
     assert torch.allclose(found.negatives[:, 1], found.stack[0])
@@ -141,7 +141,7 @@ def test_hard_negatives_are_whitened_as_the_anchors() -> None:
 
 
 def test_running_statistics_follow_equation_13() -> None:
-    step, beta = sgw(dim=6, groups=3, momentum=0.8), 0.8
+    step, beta = sgw(6, groups=3, momentum=0.8), 0.8
     batches = [draw(2, 10, 6, seed=seed) @ draw(6, 6, seed=9) + 2 for seed in range(4)]
     mean, covariance = np.zeros(6), np.zeros((6, 6))
     for number, batch in enumerate(batches):
@@ -160,7 +160,7 @@ def test_running_statistics_follow_equation_13() -> None:
 @pytest.mark.parametrize("method", ["zca", "pca"])
 def test_equation_13_as_printed_takes_the_batches_before(dtype: torch.dtype, tolerance: float, method: Any) -> None:
     """Values by a loop over the groups; the gradient is that of a constant matrix."""
-    step = sgw(dim=6, groups=2, running="before", momentum=0.8, shuffle=False, method=method).to(dtype)
+    step = sgw(6, groups=2, running="before", momentum=0.8, shuffle=False, method=method).to(dtype)
     batches = [(draw(2, 10, 6, seed=seed) @ draw(6, 6, seed=9) + 2).to(dtype) for seed in range(4)]
     rows = [batch.flatten(0, 1).double().numpy() for batch in batches]
     for batch, (mean, covariance) in zip(batches, oracle.momentum(rows, 0.8), strict=True):
@@ -180,7 +180,7 @@ def test_equation_13_as_printed_takes_the_batches_before(dtype: torch.dtype, tol
 
 
 def test_evaluation_is_one_map_whatever_the_batch() -> None:
-    step = sgw(dim=12, groups=4)
+    step = sgw(12, groups=4)
     for seed in range(80):
         step(views(draw(2, 64, 12, seed=seed) @ draw(12, 12, seed=100) + 1))
     step.eval()
@@ -199,7 +199,7 @@ def test_evaluation_is_one_map_whatever_the_batch() -> None:
 @pytest.mark.parametrize("running", [True, False, "before"])
 def test_training_waits_for_no_gpu(groups: int, running: Any) -> None:
     """Tensors of the meta device have shapes and no numbers: whoever asks for one gets an error."""
-    step = sgw(dim=12, groups=groups, running=running).to("meta")
+    step = sgw(12, groups=groups, running=running).to("meta")
     stack = torch.empty(2, 16, 12, device="meta", requires_grad=True)
     hard = torch.empty(16, 1, 12, device="meta", requires_grad=True)
     with pytest.MonkeyPatch.context() as patch:

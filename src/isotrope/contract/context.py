@@ -6,7 +6,8 @@ in the objective, often itself. The objective calls it once, before training:
     def build(self, context: BuildContext) -> Template:
         return replace(self, frame=frame_size(context.needed("tokenizer")))
 
-A component that needs nothing has no such method. One with weights, buffers or a queue is a `WithState`.
+A component that needs nothing has no such method. One that looks up more than a field is a `Begun`, and one with
+weights, buffers or a queue a `WithState`.
 """
 
 from collections.abc import Callable, Mapping
@@ -88,21 +89,25 @@ class Unopened:
         return self.settings.width_in(self.context) if hasattr(self.settings, "width_in") else None
 
 
-@dataclass(eq=False, repr=False)
-class WithState(nn.Module):
-    """A component with weights, buffers or a queue. Options are fields of its dataclass, and `begin` makes the rest."""
-
-    def __post_init__(self) -> None:
-        super().__init__()
+class Begun:
+    """A component whose options are the fields of its dataclass, and whose `begin` makes the rest, in a copy."""
 
     def build(self, context: BuildContext) -> Self:
-        """A copy with a state of its own."""
-        made = replace(self)
+        """A copy that has begun."""
+        made = replace(self)  # type: ignore[type-var]
         made.begin(context)
         return made
 
     def begin(self, context: BuildContext) -> None:
-        """Make the weights, buffers and queues."""
+        """Make what the options and the run decide: ids of words, weights, buffers, queues."""
+
+
+@dataclass(eq=False, repr=False)
+class WithState(Begun, nn.Module):
+    """A component with weights, buffers or a queue."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
 
 
 def built(component: Any, context: BuildContext) -> Any:

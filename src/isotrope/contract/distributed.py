@@ -46,18 +46,19 @@ def _of_all(local: Tensor, dim: int) -> Tensor:
     return torch.cat(parts, dim=dim)
 
 
-def _several() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+def rank_count() -> int:
+    """How many processes compute together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def process_rank() -> int:
     """This process's number among those that compute together; 0 where there is one alone."""
-    return dist.get_rank() if _several() else 0
+    return dist.get_rank() if rank_count() > 1 else 0
 
 
 def average_over_ranks(gradient: Tensor) -> Tensor:
     """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
-    if not _several():
+    if rank_count() == 1:
         return gradient
     mean = gradient.clone()
     dist.all_reduce(mean)
@@ -66,14 +67,14 @@ def average_over_ranks(gradient: Tensor) -> Tensor:
 
 def gather_rows(local: Tensor, dim: int = 0) -> Tensor:
     """(…, n, …) of this rank -> (…, ranks · n, …) of all, with gradient; one process: unchanged."""
-    if not _several() or local.numel() == 0:
+    if rank_count() == 1 or local.numel() == 0:
         return local
     return _Gather.apply(local, dim)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def own_rows(full: Tensor) -> Tensor:
     """(ranks · n, …) of all -> (n, …) of this rank, with gradient; one process: unchanged."""
-    return _Own.apply(full) if _several() else full  # type: ignore[no-untyped-call]
+    return _Own.apply(full) if rank_count() > 1 else full  # type: ignore[no-untyped-call]
 
 
 def mean_of_all(values: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class AgainstBatch(Noise):
     """Noise negatives that also flee the batch, with the first positives. BibTeX: zhou2022dclr."""
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
-        anchor, batch = scores.views.stack[0].detach().to(noise), scores.pairs[0].detach()
+        anchor, batch = scores.views.stack[0].detach(), scores.pairs[0].detach()
         for _ in range(self.steps):
             slope = gradient_against_batch(noise, anchor, batch, self.temperature)
             noise = noise + step_size * F.normalize(slope, dim=-1)

@@ -40,7 +40,7 @@ class Mixed:
     def __call__(self, scores: Scores) -> Scores:
         order = scores.views.batch.rows.argsort(stable=True)
         partner = torch.empty_like(order).scatter_(0, order, order.roll(-1))  # (N,)
-        mixtures = mix_negatives(scores.views.stack[1].to(scores.cosines), partner, self.share)
+        mixtures = mix_negatives(scores.views.stack[1], partner, self.share)
         known, grown = scores.keep.shape[1], scores.with_extra(mixtures)
         keep = grown.keep.clone()
         keep[partner, known + torch.arange(len(partner), device=partner.device)] = 0

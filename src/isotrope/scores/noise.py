@@ -69,7 +69,7 @@ class Noise:
     sigma: AboveZero = 1.0
 
     def __call__(self, scores: Scores) -> Scores:
-        anchor = scores.views.stack[0].detach().to(scores.cosines)
+        anchor = scores.views.stack[0].detach()
         size = (int(self.ratio * len(anchor)), anchor.shape[1])
         noise = self.sigma * torch.randn(size, generator=scores.views.batch.generator).to(anchor)  # (K, D), by the CPU
         step = self.step_size * noise.norm(dim=-1, keepdim=True) if self.relative else self.step_size
@@ -77,5 +77,5 @@ class Noise:
 
     def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
         """The drawn vectors (K, D) after all steps."""
-        anchor, positive = scores.views.stack[:2].detach().to(noise)
+        anchor, positive = scores.views.stack[:2].detach()
         return ascend(noise, anchor, positive, self.temperature, step_size, self.steps)

@@ -4,11 +4,11 @@ It is never a submodule of the objective: a trainer would take it for the studen
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,7 @@ class TeacherEncoder:
     def __init__(self, encoder: SentenceTransformer, name: str, bf16: bool) -> None:
         self.encoder = encoder.float().eval().requires_grad_(False)
         self.name, self.bf16 = name, bf16
-        self.dim = int(encoder.get_embedding_dimension() or 0)
+        self.width = int(encoder.get_embedding_dimension() or 0)
 
     def __call__(self, texts: list[str], progress: Callable[[int], None] | None = None) -> Tensor:
         """Sentences (n,) -> (n, T). ``progress`` as in `vectors_of`."""
@@ -88,15 +88,54 @@ class TeacherModel:
 
     def width_in(self, context: BuildContext) -> int:
         """T, which the loaded model tells. For a term with a projection, which is made before the corpus is encoded."""
-        return self.load(context).dim
+        return self.load(context).width
+
+
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """The rows of a corpus that a run visits, for a teacher that keeps something of each."""
+
+    corpus: Any
+    rows: RowIds | None = None  # (R,) rising; None: all
+
+    @classmethod
+    def by(cls, context: BuildContext) -> Self:
+        corpus, rows = context.needed("corpus"), None if context.rows is None else np.unique(context.rows)
+        return cls(corpus, None if rows is not None and len(rows) == len(corpus) else rows)
+
+    def __len__(self) -> int:
+        return len(self.corpus) if self.rows is None else len(self.rows)
+
+    def key(self, layout: int, teacher: str) -> str:
+        """A checksum of all that decides what the teacher keeps."""
+        chosen = "all" if self.rows is None else xxhash.xxh3_128_hexdigest(self.rows.tobytes())
+        return xxhash.xxh3_128_hexdigest(json.dumps([layout, teacher, self.corpus.key, chosen]).encode())
+
+    def read(self, size: int, begun: int = 0) -> Iterator[tuple[int, list[str]]]:
+        """The texts from place ``begun`` on, ``size`` at a time, each part with the place where it begins."""
+        for start in range(begun, len(self), size):
+            places = np.arange(start, min(start + size, len(self)))
+            yield start, self.corpus.texts(places if self.rows is None else self.rows[places])
+
+    def places(self, wanted: Tensor) -> RowIds:
+        """Where rows of the corpus (N,) are among those that are kept: (N,)."""
+        asked = wanted.cpu().numpy()
+        places = asked if self.rows is None else self.rows.searchsorted(asked)
+        inside = (places >= 0) & (places < len(self))
+        if self.rows is not None:
+            inside &= self.rows[np.where(inside, places, 0)] == asked
+        if not inside.all():
+            problem = f"the teacher has no embedding of row {asked[~inside][0]}"
+            raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
+        return places
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusEmbeddings:
-    """The embeddings of a corpus, or of those of its rows that a run visits."""
+    """The embeddings of the rows that a run visits."""
 
     vectors: npt.NDArray[np.float32]  # (R, T) unit rows, mapped
-    rows: RowIds | None  # (R,) rising; None: row i is place i
+    visited: Visited
 
     @classmethod
     def open(cls, encoder: TeacherEncoder, context: BuildContext) -> Self:
@@ -105,10 +144,10 @@ class CorpusEmbeddings:
         The key is a checksum of the model, its settings, the corpus and the rows. What a killed pass had done counts in
         the next.
         """
-        rows = visited(context)
-        key = cache_key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16), context.needed("corpus").key, rows)
-        folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, rows))
-        return cls(np.load(folder / VECTORS, mmap_mode="r"), rows)
+        visited = Visited.by(context)
+        key = visited.key(_LAYOUT, model_checksum(encoder.encoder, encoder.bf16))
+        folder = cached(cache_folder("teachers", key), lambda draft: _write(draft, key, encoder, context, visited))
+        return cls(np.load(folder / VECTORS, mmap_mode="r"), visited)
 
     @property
     def width(self) -> int:
@@ -116,47 +155,18 @@ class CorpusEmbeddings:
 
     def __call__(self, batch: Batch) -> Tensor:
         """(N, T) for the batch's rows, on their device."""
-        places = places_of(batch.rows, self.rows, len(self.vectors))
-        return torch.from_numpy(self.vectors[places]).to(batch.rows.device)
+        return torch.from_numpy(self.vectors[self.visited.places(batch.rows)]).to(batch.rows.device)
 
 
-def visited(context: BuildContext) -> RowIds | None:
-    """The rows that a run visits, rising as `places_of` needs them; None: all of the corpus."""
-    rows = None if context.rows is None else np.unique(context.rows)
-    return None if rows is not None and len(rows) == len(context.needed("corpus")) else rows
-
-
-def cache_key(layout: int, teacher: str, corpus: str, rows: RowIds | None) -> str:
-    """A checksum of all that decides what a teacher keeps of a corpus."""
-    chosen = "all" if rows is None else xxhash.xxh3_128_hexdigest(rows.tobytes())
-    return xxhash.xxh3_128_hexdigest(json.dumps([layout, teacher, corpus, chosen]).encode())
-
-
-def places_of(wanted: Tensor, rows: RowIds | None, count: int) -> RowIds:
-    """Where the rows (N,) of a corpus lie among the ``count`` rows that are kept: (N,)."""
-    asked = wanted.cpu().numpy()
-    places = asked if rows is None else rows.searchsorted(asked)
-    inside = (places >= 0) & (places < count)
-    if rows is not None:
-        inside &= rows[np.where(inside, places, 0)] == asked
-    if not inside.all():
-        problem = f"the teacher has no embedding of row {asked[~inside][0]}"
-        raise UserError(problem, "let 'label' hold row numbers, and open the teacher with all rows of the run")
-    return places
-
-
-def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, rows: RowIds | None) -> None:
+def _write(folder: Path, key: str, encoder: TeacherEncoder, context: BuildContext, visited: Visited) -> None:
     """Fill an empty folder. The array grows beside it, so that the next call goes on after a kill."""
-    corpus = context.needed("corpus")
-    count = len(corpus) if rows is None else len(rows)
-    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.dim)
+    count = len(visited)
+    array = GrowingArray(folder.with_name(f".{key}.vectors{DRAFT}"), count, encoder.width)
     begun = array.rows_written(TEACHER_SHARD)
-    needed = 4 * encoder.dim * (count - begun)  # bytes
+    needed = 4 * encoder.width * (count - begun)  # bytes
     check_space(folder, needed, f"the array of the teacher {encoder.name}", "free some, or use live = true")
-    for start in range(begun, count, TEACHER_SHARD):
+    for start, texts in visited.read(TEACHER_SHARD, begun):
         context.progress(encoder.name, start, count)
-        places = np.arange(start, min(start + TEACHER_SHARD, count))
-        texts = corpus.texts(places if rows is None else rows[places])
 
         def told(done: int, start: int = start) -> None:
             tell(f"encoded by {encoder.name}", start + done, count)

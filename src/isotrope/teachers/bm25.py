@@ -17,9 +17,8 @@ from torch import Tensor
 from isotrope.contract.context import BuildContext
 from isotrope.contract.distributed import gather_rows
 from isotrope.store.cache import cache_folder, cached
-from isotrope.teachers._model import cache_key, places_of, visited
+from isotrope.teachers._model import Visited
 from isotrope.text.bm25 import Bm25Index
-from isotrope.text.permutation import RowIds
 from isotrope.types import Batch, Fraction, NonNegative, Teacher
 
 _LAYOUT = 2  # version of the words and of the file; part of the key
@@ -46,29 +45,25 @@ class Bm25:
     b: Fraction = 0.75
 
     def build(self, context: BuildContext) -> Teacher:
-        corpus, rows = context.needed("corpus"), visited(context)
-        key = cache_key(_LAYOUT, f"bm25 {self.k1} {self.b}", corpus.key, rows)
+        visited = Visited.by(context)
+
+        def texts() -> Iterator[str]:
+            for start, part in visited.read(_CHUNK):
+                context.progress("BM25", start, len(visited))
+                yield from part
+            context.progress("BM25", len(visited), len(visited))
 
         def make(draft: Path) -> None:
-            save_npz(draft / _WEIGHTS, Bm25Index.of(_texts(rows, context), self.k1, self.b).weights, compressed=False)
+            save_npz(draft / _WEIGHTS, Bm25Index.of(texts(), self.k1, self.b).weights, compressed=False)
 
-        weights = csr_array(load_npz(cached(cache_folder("teachers", key), make) / _WEIGHTS))
+        folder = cache_folder("teachers", visited.key(_LAYOUT, f"bm25 {self.k1} {self.b}"))
+        weights = csr_array(load_npz(cached(folder, make) / _WEIGHTS))
 
         def embed(batch: Batch) -> Tensor:
             # All processes must agree on the columns: their rows are joined afterwards.
-            every = weights[places_of(gather_rows(batch.rows), rows, weights.shape[0])]
+            every = weights[visited.places(gather_rows(batch.rows))]
             columns = np.union1d(every.indices, [0])  # never none
-            own = weights[places_of(batch.rows, rows, weights.shape[0])][:, columns].toarray()
+            own = weights[visited.places(batch.rows)][:, columns].toarray()
             return F.normalize(torch.from_numpy(own), dim=-1).to(batch.rows.device)
 
         return embed
-
-
-def _texts(rows: RowIds | None, context: BuildContext) -> Iterator[str]:
-    corpus = context.needed("corpus")
-    count = len(corpus) if rows is None else len(rows)
-    for start in range(0, count, _CHUNK):
-        context.progress("BM25", start, count)
-        places = np.arange(start, min(start + _CHUNK, count))
-        yield from corpus.texts(places if rows is None else rows[places])
-    context.progress("BM25", count, count)

@@ -22,7 +22,7 @@ class Live(TeacherModel):
 
 class _Encoding:
     def __init__(self, encoder: TeacherEncoder, corpus: Any) -> None:
-        self.encoder, self.corpus, self.width = encoder, corpus, encoder.dim
+        self.encoder, self.corpus, self.width = encoder, corpus, encoder.width
 
     def __call__(self, batch: Batch) -> Tensor:
         return self.encoder(self.corpus.texts(batch.rows.cpu().numpy())).to(batch.rows.device)

@@ -42,26 +42,30 @@ class Mixture:
 
     def __post_init__(self) -> None:
         for name in ("weights", "pooling", "max_length", "prompt"):
-            values = getattr(self, name)
-            if isinstance(values, tuple) and values and len(values) != len(self.models):
-                problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
-                raise UserError(problem, "give one entry a model, or leave it out")
+            self._each(name, None)
 
     def build(self, context: BuildContext) -> Teacher:
-        return _Mixed([model.build(context) for model in self._single()], self.weights or [1.0] * len(self.models))
+        return _Mixed([model.build(context) for model in self._single()], self._each("weights", 1.0))
 
     def width_in(self, context: BuildContext) -> int:
         return sum(model.width_in(context) for model in self._single())
 
     def _single(self) -> list[Live | Cached]:
         """A teacher's settings for each model."""
-        count, kind = len(self.models), Live if self.live else Cached
-        lengths = self.max_length if isinstance(self.max_length, tuple) else [self.max_length] * count
-        options = zip(
-            self.models, self.pooling or ["own"] * count, lengths or [0] * count, [self.precision] * count,
-            self.prompt or [None] * count, strict=True,
-        )  # fmt: skip
-        return [kind(*each) for each in options]
+        options = [self._each("pooling", "own"), self._each("max_length", 0), self._each("prompt", None)]
+        return [
+            (Live if self.live else Cached)(model, pooling, length, self.precision, prompt)
+            for model, pooling, length, prompt in zip(self.models, *options, strict=True)
+        ]
+
+    def _each(self, name: str, default: Any) -> Sequence[Any]:
+        """An option's value for each model."""
+        values = getattr(self, name)
+        values = values if isinstance(values, tuple) else [values] * len(self.models)
+        if values and len(values) != len(self.models):
+            problem = f"teachers.mixture.{name} = {list(values)} for {len(self.models)} models"
+            raise UserError(problem, "give one entry a model, or leave it out")
+        return values or [default] * len(self.models)
 
 
 class _Mixed:

@@ -1,11 +1,13 @@
 """What a language model says in the place of a hidden word (Devlin et al., NAACL 2019, Sec. 3.1)."""
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.distributed import own_rows
-from isotrope.contract.hiding import noise_of_rows
+from isotrope.contract.hiding import Hiding, noise_of_rows
 from isotrope.errors import UserError
 from isotrope.text.permutation import derive
 from isotrope.types import Reading, Views
@@ -16,6 +18,13 @@ def noise_of_pass(views: Views, number: int) -> Tensor:
     seed = derive(views.batch.generator.initial_seed(), number)  # equal on all processes
     seeds = [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
     return noise_of_rows(views.readings[number].text["attention_mask"], seeds)
+
+
+def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[tuple[int, Reading, Tensor, Tensor]]:
+    """Of each pass: its number and reading, which of its tokens are hidden (n, L) bool, and what is shown (n, L)."""
+    for number, reading in views.readings.items():
+        ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
+        yield number, reading, *hiding(ids, mask, noise_of_pass(views, number))
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:

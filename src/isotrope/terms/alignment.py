@@ -28,5 +28,5 @@ class Alignment:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        stack = scores.views.stack.to(scores.cosines)  # float32 or better
-        return self.weight * alignment(stack[0], stack[1:])
+        anchors, positives = scores.views.stack[0], scores.views.stack[1:]
+        return self.weight * alignment(anchors, positives)

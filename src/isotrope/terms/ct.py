@@ -30,5 +30,5 @@ class CT:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        anchors, *positives = scores.views.stack.to(scores.cosines)  # float32 or better
+        anchors, *positives = scores.views.stack
         return self.weight * torch.stack([ct(anchors, positive) for positive in positives]).mean()

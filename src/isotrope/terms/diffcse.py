@@ -5,7 +5,7 @@ Chuang et al., NAACL 2022, Sec. 3. https://aclanthology.org/2022.naacl-main.311
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +16,11 @@ from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all, own_rows
 from isotrope.contract.features import embeddings_changed, language_model, token_table
 from isotrope.contract.hiding import Hiding
+from isotrope.contract.layers import Frozen
 from isotrope.encoder.faults import quiet
 from isotrope.encoder.locate import locate
 from isotrope.errors import UserError
-from isotrope.terms._words import noise_of_pass
+from isotrope.terms._words import passes_with_gaps
 from isotrope.types import Fraction, NonNegative, Scores
 
 
@@ -60,9 +61,9 @@ class DiffCSE(WithState):
 
     def forward(self, scores: Scores) -> Tensor:
         told, said = [], []  # of the second encoder; of the generator's new layers
-        for number, reading in scores.views.readings.items():
+        for number, reading, hidden, shown in passes_with_gaps(scores.views, self.editor.hiding):
             ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
-            edited, losses = self.editor(ids, mask, noise_of_pass(scores.views, number))
+            edited, losses = self.editor(ids, mask, hidden, shown)
             vectors = own_rows(scores.views.stack[number])  # (n, D)
             logits = self.detector(self.states({**reading.text, "input_ids": edited}, vectors))[..., 0]
             told.append(diffcse(logits, edited != ids, mask))
@@ -108,19 +109,13 @@ class _Generator(nn.Module):
             problem = f"diffcse.generator = {name!r} and the student read different words"
             raise UserError(problem, "choose one with the student's tokenizer, such as a smaller model of its kind")
         new, table = set(report["missing_keys"]), model.get_input_embeddings().weight  # which the last layer shares
-        # In a tuple: what never changes is not for a checkpoint. Layers that learn are.
-        self.frozen = (model.float().eval().requires_grad_(False),)
+        self.frozen, self.hiding = Frozen(model), Hiding(tokenizer, ratio)
         learnt = [weight for key, weight in model.named_parameters() if key in new and weight is not table]
-        self.learnt, self.hiding = nn.ParameterList(w.requires_grad_(True) for w in learnt), Hiding(tokenizer, ratio)
+        self.learnt = nn.ParameterList(weight.requires_grad_(True) for weight in learnt)  # these are saved
 
-    def _apply(self, *args: Any, **kwargs: Any) -> Self:
-        self.frozen[0]._apply(*args, **kwargs)
-        return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
-
-    def forward(self, ids: Tensor, mask: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Token ids (n, L), with what it says for those that it cannot see; and its own losses (T,)."""
-        hidden, shown = self.hiding(ids, mask, noise)
+    def forward(self, ids: Tensor, mask: Tensor, hidden: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Token ids (n, L), with what it says for those that are ``hidden``; and its own losses (T,)."""
         with torch.set_grad_enabled(len(self.learnt) > 0 and torch.is_grad_enabled()):
-            logits = self.frozen[0](input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)
+            logits = self.frozen(input_ids=shown, attention_mask=mask).logits[hidden]  # (T, W)
         edited = ids.masked_scatter(hidden, logits.detach().argmax(dim=-1))
         return edited, F.cross_entropy(logits, ids[hidden], reduction="none")

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.types import AboveZero, NonNegative, Scores
+from isotrope.terms._queue import ListTerm
+from isotrope.terms.queue_kl import queue_kl
+from isotrope.types import AboveZero, NonNegative
 
 
 def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> Tensor:
@@ -17,20 +19,18 @@ def distillation(cosines: Tensor, teacher: Tensor, temperature: float) -> Tensor
 
     cosines (N, N) or (P, N, N), teacher (N, N) -> (): mean over anchors and positives; 0 where the student agrees.
     """
-    student = (cosines / temperature).log_softmax(dim=-1)
-    target = (teacher / temperature).log_softmax(dim=-1)
-    return (target.exp() * (target - student)).sum(dim=-1).mean()
+    return queue_kl(cosines, teacher, temperature, temperature)
 
 
 @dataclass(frozen=True)
-class Distillation:
+class Distillation(ListTerm):
     """The student's similarities follow the teacher's. BibTeX: hinton2015distilling."""
 
     stage = "terms"
-    one_view = True
+    queue = 0  # the batch
     teacher: str
     temperature: AboveZero = 0.05
     weight: NonNegative = 1.0
 
-    def __call__(self, scores: Scores) -> Tensor:
-        return self.weight * distillation(scores.pairs, scores.teacher(self.teacher), self.temperature)
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        return self.weight * distillation(student, teacher, self.temperature)

@@ -56,6 +56,6 @@ class Group:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        stack = scores.views.named(self.views, "terms.group.views").to(scores.cosines)  # float32 or better
+        stack = scores.views.named(self.views, "terms.group.views")
         first, second = (F.normalize(each, dim=-1) for each in stack[:2])
         return self.weight * (infonce(first @ second.T, self.temperature) + group_contrast(stack, self.temperature))

@@ -5,7 +5,7 @@ Wu et al., Findings of EMNLP 2022, Sec. 3. https://aclanthology.org/2022.finding
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,9 @@ from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all
 from isotrope.contract.features import language_model, token_table
 from isotrope.contract.hiding import Hiding
+from isotrope.contract.layers import Frozen
 from isotrope.encoder.student import keep_layers
-from isotrope.terms._words import Words, noise_of_pass, own_states
+from isotrope.terms._words import Words, own_states, passes_with_gaps
 from isotrope.types import Count, Fraction, NonNegative, Scores
 
 
@@ -58,31 +59,25 @@ class InfoCSE(WithState):
         config = model.config
         width, half = config.hidden_size, -(-config.num_hidden_layers // 2)
         first = keep_layers(SentenceTransformer(modules=[deepcopy(student[0])]), half, "first")[0].auto_model
-        self.frozen = (first.float().eval().requires_grad_(False),)  # in a tuple: what never changes is not saved
+        self.frozen = Frozen(first)
         self.hiding = Hiding(context.needed("tokenizer"), self.masked)
         layer = nn.TransformerEncoderLayer(width, config.num_attention_heads, 4 * width, 0.0, F.gelu, batch_first=True)
         self.network = nn.TransformerEncoder(layer, self.layers, enable_nested_tensor=False)
-        self.words = Words(width, token_table(self.frozen[0]))
+        self.words = Words(width, token_table(first))
         averaged(self)
-
-    def _apply(self, *args: Any, **kwargs: Any) -> Self:
-        self.frozen[0]._apply(*args, **kwargs)
-        return super()._apply(*args, **kwargs)  # type: ignore[no-any-return, no-untyped-call]
 
     def forward(self, scores: Scores) -> Tensor:
         losses = []
-        for number, reading in scores.views.readings.items():
-            ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
+        for _, reading, hidden, shown in passes_with_gaps(scores.views, self.hiding):
             states = own_states(reading, self.words.layer.in_features, "infocse")
             first = states[torch.arange(len(states)), reading.read["attention_mask"].argmax(dim=1)]  # (n, H)
-            hidden, shown = self.hiding(ids, mask, noise_of_pass(scores.views, number))
-            logits = self.words(self.filled(first, shown, mask)[hidden])  # (T, W)
-            losses.append(F.cross_entropy(logits, ids[hidden], reduction="none"))
+            logits = self.words(self.filled(first, shown, reading.text["attention_mask"])[hidden])  # (T, W)
+            losses.append(F.cross_entropy(logits, reading.text["input_ids"][hidden], reduction="none"))
         return self.weight * mean_of_all(torch.cat(losses))
 
     def filled(self, first: Tensor, shown: Tensor, mask: Tensor) -> Tensor:
         """The student's states (n, H) of first tokens and the text with gaps (n, L) -> states (n, L, H)."""
         with torch.no_grad():
-            states = self.frozen[0](input_ids=shown, attention_mask=mask).last_hidden_state
+            states = self.frozen(input_ids=shown, attention_mask=mask).last_hidden_state
         given = infocse(states, first.to(states), mask)
         return self.network(given, src_key_padding_mask=mask == 0)  # type: ignore[no-any-return]

@@ -53,6 +53,5 @@ class MarginBand:
         if not self.view and not views.negatives.shape[1]:
             raise UserError("terms.margin_band.view = 0, and the data has no negatives", "give --negative COLUMN")
         anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
-        soft = soft if self.view else views.negatives[:, 0]
-        anchor, positive, soft = (each.to(scores.cosines) for each in (anchor, positive, soft))  # float32 or better
+        soft = soft if self.view else views.negatives[:, 0].to(anchor)
         return self.weight * margin_band(anchor, positive, soft, self.least, self.most)

@@ -4,10 +4,11 @@ Giorgi et al., ACL 2021, Sec. 3, after Devlin et al., NAACL 2019. https://aclant
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch.nn.functional as F
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all
@@ -35,9 +36,8 @@ class MaskedWords(WithState):
 
     def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
-        table, model = token_table(student), language_model(student)
-        config: Any = getattr(model, "config", None)
-        self.words = Words(config.hidden_size, table)
+        table, model = token_table(student), cast(PreTrainedModel, language_model(student))
+        self.words = Words(model.config.hidden_size, table)
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:

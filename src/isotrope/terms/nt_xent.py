@@ -41,6 +41,6 @@ class NTXent:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        anchors, *positives = scores.views.stack.to(scores.cosines)  # float32 or better
+        anchors, *positives = scores.views.stack
         losses = [nt_xent(anchors, positive, self.temperature) for positive in positives]
         return self.weight * torch.stack(losses).mean()

@@ -86,7 +86,7 @@ class _Decoder(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, known: Tensor, before: Tensor) -> Tensor:
-        memory = self.sentence(known.to(self.bias.dtype))  # (n, M, E)
+        memory = self.sentence(known)  # (n, M, E)
         table = self.shared[0].weight.to(self.bias.dtype)  # (W, E)
         states = self.norm(F.embedding(before, table)) + _positions(before.shape[1], memory)
         future = nn.Transformer.generate_square_subsequent_mask(before.shape[1], states.device, states.dtype)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from isotrope.terms.group import Numbers, group_list
+from isotrope.terms.queue_kl import divergence
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
@@ -23,12 +24,7 @@ def peer_lists(
     """
     within = [group_list(views[0], views[1:], views[0], temperature) for views in (own, peer)]
     across = [group_list(a[0], b[1:], b[0], temperature) for a, b in ((own, peer), (peer, own))]
-    return _divergence(*within) + _divergence(*across)
-
-
-def _divergence(list_: Tensor, target: Tensor) -> Tensor:
-    """KL(target ‖ list), both as logarithms (N, K), mean over rows -> ()."""
-    return (target.exp() * (target - list_)).sum(dim=1).mean()
+    return divergence(*within) + divergence(*across)
 
 
 @dataclass(frozen=True)
@@ -48,5 +44,5 @@ class PeerLists:
 
     def __call__(self, scores: Scores) -> Tensor:
         named = {"terms.peer_lists.own": self.own, "terms.peer_lists.peer": self.peer}
-        own, peer = (scores.views.named(views, key).to(scores.cosines) for key, views in named.items())
+        own, peer = (scores.views.named(views, key) for key, views in named.items())
         return self.weight * peer_lists(own, peer, self.temperature)

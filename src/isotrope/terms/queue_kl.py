@@ -13,7 +13,7 @@ from isotrope.types import AboveZero, Count, NonNegative
 
 
 def queue_kl(
-    student: Tensor,  # (N, K) cosines of the student's vectors with the queue
+    student: Tensor,  # (…, N, K) cosines of the student's vectors with the queue
     teacher: Tensor,  # (N, K) cosines of the teacher's vectors with the queue
     temperature: float,
     teacher_temperature: float,
@@ -21,6 +21,11 @@ def queue_kl(
     """KL(p^T ‖ p), p^T = softmax_k(S^T_ik / τ_T) and p = softmax_k(S_ik / τ), mean over anchors i -> ()."""
     log_p = (student / temperature).log_softmax(dim=-1)
     log_target = (teacher / teacher_temperature).log_softmax(dim=-1)
+    return divergence(log_p, log_target)
+
+
+def divergence(log_p: Tensor, log_target: Tensor) -> Tensor:
+    """KL(target ‖ p) of lists (…, N, K), both as logarithms, mean over lists -> ()."""
     return (log_target.exp() * (log_target - log_p)).sum(dim=-1).mean()
 
 

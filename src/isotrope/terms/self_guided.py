@@ -6,11 +6,12 @@ Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.distributed import rank_count
+from isotrope.contract.layers import as_new
 from isotrope.errors import UserError
 from isotrope.types import AboveZero, Count, NonNegative, Scores
 
@@ -46,19 +47,16 @@ class SelfGuided(WithState):
     weight: NonNegative = 1.0
 
     def begin(self, context: BuildContext) -> None:
-        layers = [nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)]
-        for layer in layers:  # as BERT's new layers begin
-            nn.init.normal_(layer.weight, std=0.02)
-            nn.init.zeros_(layer.bias)
-        self.projector = nn.Sequential(layers[0], nn.GELU(), layers[1], nn.GELU())
+        first, second = nn.Linear(context.needed("width"), self.size), nn.Linear(self.size, self.size)
+        as_new(first)
+        as_new(second)
+        self.projector = nn.Sequential(first, nn.GELU(), second, nn.GELU())
         student = nn.Identity() if context.student is None else context.student
         for module in student.modules():
             if isinstance(embeddings := getattr(module, "embeddings", None), nn.Module):
                 embeddings.requires_grad_(False)
-        if self.drift and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            # Gradients are averaged as each weight's first one is ready.
-            count = dist.get_world_size()
-            problem = f"drift = {self.drift} reads the weights themselves, which {count} processes cannot"
+        if self.drift and rank_count() > 1:  # gradients are averaged as each weight's first one is ready
+            problem = f"drift = {self.drift} reads the weights themselves, which {rank_count()} processes cannot"
             raise UserError(problem, "run one process, or set drift = 0")
         # A plain list: the weights are the student's, and are saved with it.
         self.trained = [weight for weight in student.parameters() if weight.requires_grad]
@@ -67,12 +65,11 @@ class SelfGuided(WithState):
 
     def forward(self, scores: Scores) -> Tensor:
         stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
-        return self.weight * (self.contrast(stack) + self.drift * self.moved())
+        contrast = self.contrast(stack)
+        return self.weight * (contrast + self.drift * self.moved() if self.drift else contrast)
 
-    def moved(self) -> Tensor | float:
-        """‖θ − θ₀‖², as () or 0."""
-        if not self.drift:
-            return 0.0
+    def moved(self) -> Tensor | int:
+        """‖θ − θ₀‖², as () or 0 where nothing is trained."""
         pairs = zip(self.trained, self.buffers(), strict=True)
         return sum((now - start).square().sum() for now, start in pairs)
 

@@ -39,6 +39,5 @@ class Triplet:
     weight: NonNegative = 0.1
 
     def __call__(self, scores: Scores) -> Tensor:
-        views = scores.views.named([0, self.near, self.far], "the views of terms.triplet")
-        anchor, near, far = views.to(scores.cosines)  # float32 or better
+        anchor, near, far = scores.views.named([0, self.near, self.far], "the views of terms.triplet")
         return self.weight * triplet(anchor, near, far, self.margin)

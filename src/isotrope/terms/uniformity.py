@@ -34,4 +34,4 @@ class Uniformity:
     weight: NonNegative = 1.0
 
     def __call__(self, scores: Scores) -> Tensor:
-        return self.weight * uniformity(scores.views.stack.to(scores.cosines), self.t)
+        return self.weight * uniformity(scores.views.stack, self.t)

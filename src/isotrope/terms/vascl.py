@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.layers import as_new
 from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Count, NonNegative, Scores, Whole
 
@@ -65,13 +66,13 @@ class VaSCL(WithState):
 
     def begin(self, context: BuildContext) -> None:
         width = context.needed("width")
-        layers = [nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)]
-        for layer in layers:  # as BERT's new layers begin
-            nn.init.normal_(layer.weight, std=0.02)
-        self.head = nn.Sequential(layers[0], nn.ReLU(), layers[1])
+        first, second = nn.Linear(width, width, bias=False), nn.Linear(width, self.features, bias=False)
+        as_new(first)
+        as_new(second)
+        self.head = nn.Sequential(first, nn.ReLU(), second)
 
     def forward(self, scores: Scores) -> Tensor:
-        anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))  # float32 or better
+        anchor, positive = scores.views.stack[:2].to(next(self.head.parameters()))
         near = neighbourhood(anchor.detach(), self.neighbours)
         order = scores.views.batch.rows.argsort(stable=True).argsort(stable=True)  # draws belong to sentences
         generator = torch.Generator().manual_seed(scores.views.batch.generator.initial_seed())

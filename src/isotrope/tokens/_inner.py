@@ -1,4 +1,4 @@
-"""Which tokens a token step may touch: those of the sentence, not those of its frame or of a prompt."""
+"""Which tokens a token step may touch: those of the sentence, not of its frame or of a prompt; and their order."""
 
 from typing import Any
 
@@ -6,16 +6,17 @@ import torch
 from torch import Tensor
 
 
-def frame(features: dict[str, Any]) -> int:
-    """How many tokens stand before each sentence: [CLS], and those of a prompt."""
-    length = features.get("prompt_length") or 1  # sentence-transformers counts [CLS] with the prompt
-    return int(length.max() if isinstance(length, Tensor) else length)
-
-
-def inner(attention_mask: Tensor, first: int = 1) -> Tensor:
-    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first ones and its last, [CLS] and [SEP]."""
+def inside(attention_mask: Tensor, before: int, behind: int) -> Tensor:
+    """(N, L) -> (N, L) bool: real tokens, but for each sentence's first ``before`` and last ``behind``."""
     number = attention_mask.cumsum(dim=1)  # of real tokens up to here
-    return attention_mask.bool() & (number > first) & (number < number[:, -1:])
+    return attention_mask.bool() & (number > before) & (number <= number[:, -1:] - behind)
+
+
+def inner(features: dict[str, Any]) -> Tensor:
+    """(N, L) bool: the tokens between [CLS] and [SEP], without those of a prompt."""
+    length = features.get("prompt_length") or 1  # sentence-transformers counts [CLS] with the prompt
+    first = int(length.max() if isinstance(length, Tensor) else length)
+    return inside(features["attention_mask"], first, 1)
 
 
 def places(among: Tensor) -> Tensor:
@@ -33,3 +34,13 @@ def per_token(features: dict[str, Any]) -> dict[str, Tensor]:
     """The features that have a value for each token, (N, L)."""
     shape = features["attention_mask"].shape
     return {name: value for name, value in features.items() if getattr(value, "shape", None) == shape}
+
+
+def copies(features: dict[str, Any], times: Tensor) -> dict[str, Any]:
+    """Each token ``times`` (N, L), 0 or more, from the left, then zeros -> (N, L'), L' of the longest sentence."""
+    ends = times.cumsum(dim=1)  # (N, L) the place behind a token's last copy
+    place = torch.arange(int(ends[:, -1].max()), device=times.device).repeat(len(times), 1)  # (N, L')
+    source = torch.searchsorted(ends, place, right=True).clamp(max=times.shape[1] - 1)  # (N, L') whose copy is there
+    real = place < ends[:, -1:]
+    made = {name: value.gather(1, source) * real for name, value in per_token(features).items()}
+    return {**features, **made, "attention_mask": real.to(features["attention_mask"])}

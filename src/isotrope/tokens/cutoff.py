@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from isotrope.contract.features import KEEP
-from isotrope.tokens._inner import frame, inner, random_order
+from isotrope.tokens._inner import inner, random_order
 from isotrope.types import Fraction
 
 
-def cutoff(attention_mask: Tensor, ratio: float, span: bool, generator: torch.Generator, first: int = 1) -> Tensor:
-    """Erase ⌊ratio·n⌋ of each sentence's n tokens, one by one or as a span; never [CLS] or [SEP]. (N, L) -> (N, L)."""
-    among = inner(attention_mask, first)
+def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) -> Tensor:
+    """Which are erased: ⌊ratio·n⌋ of the n tokens ``among``, one by one or as a span. (N, L) bool -> (N, L) bool."""
     count = among.sum(dim=1, keepdim=True)  # (N, 1)
     erased = (ratio * count).long()
     if span:
@@ -24,7 +23,7 @@ def cutoff(attention_mask: Tensor, ratio: float, span: bool, generator: torch.Ge
         place = among.cumsum(dim=1) - 1 - start.long()  # (N, L) counted from the span's first token
     else:
         place = random_order(among, generator).argsort(dim=1)  # (N, L) a random rank for every token
-    return attention_mask.masked_fill(among & (place >= 0) & (place < erased), 0)
+    return among & (place >= 0) & (place < erased)
 
 
 def feature_cutoff(keep: Tensor, ratio: float, generator: torch.Generator) -> Tensor:
@@ -57,6 +56,5 @@ class Cutoff:
             return {**features, KEEP: feature_cutoff(features[KEEP], self.ratio, generator)}
         if self.unit == "nested":  # drawn from the batch's seed, whatever was drawn since
             generator = torch.Generator().manual_seed(generator.initial_seed())
-        span = self.unit in ("span", "nested")
-        mask = cutoff(features["attention_mask"], self.ratio, span, generator, frame(features))
-        return {**features, "attention_mask": mask}
+        erased = cutoff(inner(features), self.ratio, self.unit != "token", generator)
+        return {**features, "attention_mask": features["attention_mask"].masked_fill(erased, 0)}

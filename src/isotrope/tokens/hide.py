@@ -3,19 +3,18 @@
 Devlin et al., NAACL 2019, Sec. 3.1. https://aclanthology.org/N19-1423
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import Begun, BuildContext
 from isotrope.contract.hiding import Hiding
 from isotrope.types import Fraction
 
 
 @dataclass(eq=False, repr=False)
-class Hide:
+class Hide(Begun):
     """Each token is hidden with probability ``ratio``, special ones apart. BibTeX: devlin2019bert.
 
     Of the hidden tokens, 80 % are shown as [MASK], 10 % as another token, 10 % as they are. Further columns of texts,
@@ -25,12 +24,9 @@ class Hide:
     stage = "tokens"
     anchors_alone = True
     ratio: Fraction = 0.15
-    hiding: Hiding = field(init=False)
 
-    def build(self, context: BuildContext) -> Self:
-        made = replace(self)
-        made.hiding = Hiding(context.needed("tokenizer"), self.ratio)
-        return made
+    def begin(self, context: BuildContext) -> None:
+        self.hiding = Hiding(context.needed("tokenizer"), self.ratio)
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         ids = features["input_ids"]

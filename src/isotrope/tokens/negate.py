@@ -3,44 +3,42 @@
 Wang and Dou, ICIC 2023, Sec. 3.1. https://arxiv.org/abs/2201.05979
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import Begun, BuildContext
 from isotrope.encoder.pooling import frame_size
 from isotrope.errors import UserError
-from isotrope.tokens._inner import per_token
+from isotrope.tokens._inner import copies, inside, per_token
 
 NOT = "not"
 AUXILIARIES = "am is are was were can could will would shall should may might must do does did has have had"
 
 
 def negate(
-    input_ids: Tensor,  # (N, L)
-    attention_mask: Tensor,  # (N, L)
+    features: dict[str, Tensor],  # (N, L) token ids, mask, …
     frame: tuple[int, int],  # tokens before the text and behind it
+    max_length: int,
     auxiliaries: Tensor,  # (A,) ids
     negations: Tensor,  # (B,) ids of "not"; the first is put in
-) -> tuple[Tensor, Tensor]:
-    """The first "not" goes. Without one, it comes behind the first auxiliary, or first of all. (N, L) -> (N, L + 1)."""
-    count, (before, behind) = attention_mask.sum(dim=1, keepdim=True), frame
-    start = attention_mask.argmax(dim=1, keepdim=True)  # (N, 1) the column of the first real token
-    place = torch.arange(input_ids.shape[1] + 1, device=input_ids.device).expand(len(input_ids), -1)  # (N, L + 1)
-    ids = input_ids.gather(1, (start + place).clamp(max=input_ids.shape[1] - 1))  # real tokens first
-    text = (place >= before) & (place < count - behind)
-    said, helped = (text & torch.isin(ids, which) for which in (negations, auxiliaries))
-    gone = said.any(dim=1, keepdim=True)
-    first = torch.where(helped.any(dim=1, keepdim=True), _first(helped) + 1, before)
+) -> dict[str, Tensor]:
+    """The first "not" goes. Without one, it comes behind the first auxiliary, or first of all. -> (N, L') each."""
+    features = {**features, **{name: F.pad(value, (0, 1)) for name, value in per_token(features).items()}}
+    ids, mask = features["input_ids"], features["attention_mask"]
+    said, helped = (inside(mask, *frame) & torch.isin(ids, which) for which in (negations, auxiliaries))
+    gone, start = said.any(dim=1, keepdim=True), _first(mask)
+    first = torch.where(helped.any(dim=1, keepdim=True), _first(helped) + 1, start + frame[0])
     at = torch.where(gone, _first(said), first)  # (N, 1) where a token goes, or comes
-    moved = place + torch.where(gone, (place >= at).long(), -(place > at).long())
-    made = ids.gather(1, moved.clamp(max=place.shape[1] - 1)).where(gone | (place != at), negations[0])
-    real = place < count + torch.where(gone, -1, 1)
-    return made * real, real.to(attention_mask)
+    change = torch.where(gone, -1, 1) * (mask.sum(dim=1, keepdim=True) < max_length)
+    made = copies(features, mask.scatter_add(1, at, change))
+    at = (at - start).clamp(max=made["input_ids"].shape[1] - 1)  # behind the padding at the left, which is gone
+    put = torch.where(change > 0, negations[0], made["input_ids"].gather(1, at))
+    return {**made, "input_ids": made["input_ids"].scatter(1, at, put)}
 
 
 def _first(marks: Tensor) -> Tensor:
@@ -48,7 +46,7 @@ def _first(marks: Tensor) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class Negate:
+class Negate(Begun):
     """Makes "it is not old" of "it is old", and back. English alone. BibTeX: wang2023sncse.
 
     The paper reads the verb from a parser, and knows "does not". Here a text without an auxiliary begins with "not".
@@ -56,30 +54,19 @@ class Negate:
     """
 
     stage = "tokens"
-
     max_length: Annotated[int, Field(ge=3)] = 512
-    frame: tuple[int, int] = field(init=False)
-    auxiliaries: list[int] = field(init=False)
-    negations: list[int] = field(init=False)
 
-    def build(self, context: BuildContext) -> Self:
-        made, tokenizer = replace(self), context.needed("tokenizer")
-        made.frame, made.negations = frame_size(tokenizer), _ids(tokenizer, NOT)
-        made.auxiliaries = [id for word in AUXILIARIES.split() for id in _ids(tokenizer, word)]
-        if not made.negations:
+    def begin(self, context: BuildContext) -> None:
+        tokenizer = context.needed("tokenizer")
+        self.frame, self.negations = frame_size(tokenizer), _ids(tokenizer, NOT)
+        self.auxiliaries = [id for word in AUXILIARIES.split() for id in _ids(tokenizer, word)]
+        if not self.negations:
             problem = "tokens.negate: the student's tokenizer has no token for the word not"
             raise UserError(problem, "give negations in a column: --negative COLUMN, and terms.soft.view=0")
-        return made
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        ids, mask = features["input_ids"], features["attention_mask"]
-        known = (torch.tensor(each, dtype=torch.long, device=ids.device) for each in (self.auxiliaries, self.negations))
-        negated = negate(ids, mask, self.frame, *known)
-        made = {**features, **{name: F.pad(value, (0, 1)) for name, value in per_token(features).items()}}
-        full = mask.sum(dim=1, keepdim=True) >= self.max_length
-        for name, values in zip(("input_ids", "attention_mask"), negated, strict=True):
-            made[name] = torch.where(full, made[name], values)
-        return made
+        known = (features["input_ids"].new_tensor(each) for each in (self.auxiliaries, self.negations))
+        return negate(features, self.frame, self.max_length, *known)
 
 
 def _ids(tokenizer: Any, word: str) -> list[int]:

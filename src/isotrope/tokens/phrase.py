@@ -3,17 +3,17 @@
 Wu and Zhao, EMNLP 2022, Sec. 3. https://arxiv.org/abs/2210.08474
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
-from isotrope.contract.context import BuildContext
+from isotrope.contract.context import Begun, BuildContext
 from isotrope.contract.hiding import mask_id
-from isotrope.tokens._inner import frame, inner, random_order
+from isotrope.tokens._inner import inner, random_order
 from isotrope.types import Count
 
 
@@ -28,7 +28,7 @@ def phrases(content: Tensor, longest: int) -> Tensor:
 
 
 @dataclass(eq=False, repr=False)
-class Phrase:
+class Phrase(Begun):
     """Each token of one phrase is shown as [MASK]. BibTeX: wu2022sentence.
 
     A phrase has neither stop words nor punctuation: a candidate of RAKE. The stop words are scikit-learn's, of English.
@@ -40,19 +40,14 @@ class Phrase:
 
     stage = "tokens"
     longest: Count = 8
-    mask_id: int = field(init=False)
-    breaks: Tensor = field(init=False)  # (W,) bool: stop words and punctuation
-    later: Tensor = field(init=False)  # (W,) bool: a part of a word behind its first one
 
-    def build(self, context: BuildContext) -> Self:
-        made, tokenizer = replace(self), context.needed("tokenizer")
-        made.mask_id, (made.breaks, made.later) = mask_id(tokenizer), _kinds(tokenizer)
-        return made
+    def begin(self, context: BuildContext) -> None:
+        tokenizer = context.needed("tokenizer")
+        self.mask_id, (self.breaks, self.later) = mask_id(tokenizer), _kinds(tokenizer)
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         ids = features["input_ids"]
-        among = inner(features["attention_mask"], frame(features))
-        number = phrases(self.content(ids, among), self.longest)  # (N, L)
+        number = phrases(self.content(ids, inner(features)), self.longest)  # (N, L)
         drawn = random_order(number > 0, generator)[:, :1]  # (N, 1) a token of some phrase, if there is one
         chosen = (number > 0) & (number == number.gather(1, drawn))
         return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}

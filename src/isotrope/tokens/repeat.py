@@ -7,30 +7,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from isotrope.tokens._inner import frame, inner, per_token, random_order
+from isotrope.tokens._inner import copies, inner, random_order
 from isotrope.types import Fraction
 
 
-def repeats(
-    attention_mask: Tensor, ratio: float, max_length: int, generator: torch.Generator, first: int = 1
-) -> Tensor:
-    """Which tokens are said twice: 0 to max(2, ⌊ratio·n⌋) of n, all numbers as likely. (N, L) -> (N, L) bool."""
-    among = inner(attention_mask, first)
+def repeats(among: Tensor, ratio: float, room: Tensor, generator: torch.Generator) -> Tensor:
+    """Which of the n tokens ``among`` are said twice: 0 to max(2, ⌊ratio·n⌋), all numbers as likely. (N, L) bool.
+
+    No sentence becomes longer by more than its ``room`` (N, 1).
+    """
     most = (ratio * among.sum(dim=1, keepdim=True)).long().clamp(min=2)  # (N, 1)
     count = (torch.rand(len(among), 1, generator=generator).to(among.device) * (most + 1)).long()
-    room = max_length - attention_mask.sum(dim=1, keepdim=True)
     return among & (random_order(among, generator).argsort(dim=1) < count.minimum(room))
-
-
-def with_repeats(values: Tensor, attention_mask: Tensor, twice: Tensor) -> Tensor:
-    """Real tokens from the left, those of ``twice`` two times, then zeros. (N, L) -> (N, L'), L' >= the longest."""
-    real = attention_mask.bool()
-    end = (real.long() + twice).cumsum(dim=1)  # (N, L) the place behind a token's last copy
-    width = int(end[:, -1].max())
-    wide = values.new_zeros(len(values), width + 1)  # the last column takes what is not wanted
-    wide.scatter_(1, torch.where(real, end - 1, width), values)
-    wide.scatter_(1, torch.where(twice, end - 2, width), values)
-    return wide[:, :width]
 
 
 @dataclass(frozen=True)
@@ -46,5 +34,5 @@ class Repeat:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         mask = features["attention_mask"]
-        twice = repeats(mask, self.ratio, self.max_length, generator, frame(features))
-        return {**features, **{name: with_repeats(value, mask, twice) for name, value in per_token(features).items()}}
+        room = self.max_length - mask.sum(dim=1, keepdim=True)
+        return copies(features, mask + repeats(inner(features), self.ratio, room, generator))

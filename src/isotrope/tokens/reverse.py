@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.tokens._inner import frame, inner, places
+from isotrope.tokens._inner import inner, places
 
 
-def reverse(input_ids: Tensor, attention_mask: Tensor, first: int = 1) -> Tensor:
-    """Each sentence's tokens from the last to the first; [CLS], [SEP], padding stay. (N, L) -> (N, L)."""
-    among = inner(attention_mask, first)
+def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
+    """Each sentence's tokens ``among`` (N, L) bool from the last to the first; the others stay. (N, L) -> (N, L)."""
     order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
     back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
     forward = places(among)
@@ -28,5 +27,4 @@ class Reverse:
     stage = "tokens"
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        ids = reverse(features["input_ids"], features["attention_mask"], frame(features))
-        return {**features, "input_ids": ids}
+        return {**features, "input_ids": reverse(features["input_ids"], inner(features))}

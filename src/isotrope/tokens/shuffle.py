@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.tokens._inner import frame, inner, places, random_order
+from isotrope.tokens._inner import inner, places, random_order
 
 
-def shuffle(input_ids: Tensor, attention_mask: Tensor, generator: torch.Generator, first: int = 1) -> Tensor:
-    """Each sentence's tokens in random order; [CLS], [SEP] and padding keep their places. (N, L) -> (N, L)."""
-    among = inner(attention_mask, first)
+def shuffle(input_ids: Tensor, among: Tensor, generator: torch.Generator) -> Tensor:
+    """Each sentence's tokens ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N, L)."""
     return input_ids.scatter(1, places(among), input_ids.gather(1, random_order(among, generator)))
 
 
@@ -21,5 +20,4 @@ class Shuffle:
     stage = "tokens"
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-        ids = shuffle(features["input_ids"], features["attention_mask"], generator, frame(features))
-        return {**features, "input_ids": ids}
+        return {**features, "input_ids": shuffle(features["input_ids"], inner(features), generator)}

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.layers import as_new
 from isotrope.contract.moving import decay_at, follow
 from isotrope.types import Counts, Fraction, Views, Whole
-from isotrope.views._head import Head, new_linear
 
 
 @dataclass(eq=False, repr=False)
-class Branches(Head):
+class Branches(WithState):
     """(V, N, D) -> (V, N, D), in training only: what a predictor says of the key, and the key. BibTeX: cao2022mocose.
 
     The projector is Linear and LayerNorm, the predictor Linear and Tanh. Views of the slow branch go through a moving
@@ -33,9 +34,10 @@ class Branches(Head):
     decay: Fraction = 0.85
     rise: Whole = 0
 
-    def begin(self, dim: int) -> None:
-        self.projector = nn.Sequential(new_linear(dim), nn.LayerNorm(dim))
-        self.predictor = nn.Sequential(new_linear(dim), nn.Tanh())
+    def begin(self, context: BuildContext) -> None:
+        dim = context.needed("width")
+        self.projector = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.LayerNorm(dim))
+        self.predictor = nn.Sequential(as_new(nn.Linear(dim, dim)), nn.Tanh())
         self.average = deepcopy(self.projector).requires_grad_(False)
         self.steps: Tensor = nn.Buffer(torch.tensor(0))
 

@@ -4,13 +4,14 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
+from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.layers import as_new
 from isotrope.encoder.pooling import dense
 from isotrope.types import NonNegative, Views
-from isotrope.views._head import Head, new_linear
 
 
 @dataclass(eq=False, repr=False)
-class MLP(Head):
+class MLP(WithState):
     """(V, N, D) -> (V, N, D), thrown away after training unless ``train.keep_head``. BibTeX: gao2021simcse.
 
     Starts as every new layer of BERT does: weights from N(0, ``std``²), bias 0. (torch's default bias would give all
@@ -20,13 +21,12 @@ class MLP(Head):
     stage = "views"
     std: NonNegative = 0.02
 
-    def begin(self, dim: int) -> None:
-        self.linear = new_linear(dim, self.std)
+    def begin(self, context: BuildContext) -> None:
+        self.linear = as_new(nn.Linear(context.needed("width"), context.needed("width")), self.std)
 
     def layers(self) -> list[nn.Module]:
         """The head as it is now, for a model that keeps it."""
         return [dense(self.linear.weight, self.linear.bias, nn.Tanh())]
 
     def forward(self, views: Views) -> Views:
-        stack, negatives = (self.linear(embeddings).tanh() for embeddings in (views.stack, views.negatives))
-        return replace(views, stack=stack, negatives=negatives)
+        return replace(views, stack=self.linear(views.stack).tanh(), negatives=self.linear(views.negatives).tanh())

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
+from isotrope.contract.context import BuildContext, WithState
+from isotrope.contract.layers import as_new
 from isotrope.types import Views
-from isotrope.views._head import Head
 
 
 @dataclass(eq=False, repr=False)
-class Projector(Head):
+class Projector(WithState):
     """(V, N, D) -> (V, N, D), thrown away after training. BibTeX: chuang2022diffcse.
 
     D -> 2D, BatchNorm, ReLU, 2D -> D, BatchNorm without weights of its own. All views and hard negatives of the batch
@@ -22,10 +23,11 @@ class Projector(Head):
 
     stage = "views"
 
-    def begin(self, dim: int) -> None:
+    def begin(self, context: BuildContext) -> None:
+        dim = context.needed("width")
         wide, narrow = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, dim, bias=False)
-        for layer in (wide, narrow):
-            nn.init.normal_(layer.weight, std=0.02)  # as BERT's new layers
+        as_new(wide)
+        as_new(narrow)
         ends = nn.BatchNorm1d(2 * dim), nn.BatchNorm1d(dim, affine=False)
         self.net = nn.Sequential(wide, ends[0], nn.ReLU(), narrow, ends[1])
 

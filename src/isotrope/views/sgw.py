@@ -12,10 +12,10 @@ from pydantic import Field
 from sentence_transformers.base.modules import Normalize
 from torch import Tensor, nn
 
+from isotrope.contract.context import BuildContext, WithState
 from isotrope.encoder.pooling import dense
 from isotrope.errors import UserError
 from isotrope.types import Count, NonNegative, Views
-from isotrope.views._head import Head
 from isotrope.views._inverse_sqrt import Method, inverse_sqrt
 from isotrope.views._moments import Momentum, blocks, into_groups, moments, out_of_groups
 
@@ -45,7 +45,7 @@ def group_whiten(
 
 
 @dataclass(eq=False, repr=False)
-class SGW(Head):
+class SGW(WithState):
     """(P, N, D) -> (P·copies, N, D): every view whitened by its own statistics, with its own shuffle. BibTeX:
     zhuo2023whitenedcse.
 
@@ -76,7 +76,8 @@ class SGW(Head):
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.9
     eps: NonNegative = 0.0
 
-    def begin(self, dim: int) -> None:
+    def begin(self, context: BuildContext) -> None:
+        dim = context.needed("width")
         _check_groups("views.sgw.groups", self.groups, dim)
         if self.copies > 1 and not (self.shuffle and 1 < self.groups < dim):
             remedy = f"set shuffle = true and groups between 1 and {dim}"
