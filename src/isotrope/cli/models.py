@@ -46,6 +46,9 @@ def quickstart(found: "Outcome") -> None:
 @command(
     "isotrope.improvement.improve:improve",
     minutes=Word("Time for the whole command; default: 20.", low=0.1),
+    others=Word(
+        "A further model to begin with; again for more. The best for the documents is improved.", "or", many=True
+    ),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )
 def improve(found: "Improvement") -> None:

@@ -102,6 +102,7 @@ class Trial:
         pairs: that it is trained on, which is what it costs.
         share: of the trained weights; the rest is the model before training.
         steps: names of the post steps that are tried after it.
+        start: the name of the model that it begins with; "" is the one that was given.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Trial:
     pairs: int = 0
     share: float = 1.0
     steps: Sequence[str] = tuple(POST_STEPS)
+    start: str = ""
 
     def candidates(self) -> Iterator[tuple[str, str]]:
         """Candidate -> the name of its post step; the encoder without one, with "", comes first."""
@@ -120,7 +122,7 @@ class Trial:
     @property
     def run(self) -> str:
         """The name of the work that comes before its encoder, which other trials may share; "" if there is none."""
-        return f"{slug(self.recipe)}-{self.pairs}" if self.recipe else ""
+        return slug(f"{self.start} {self.recipe} {self.pairs}") if self.recipe else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def improve(
     pooling: str | None = None,
     title: str | None = None,
     text: str | None = None,
+    others: Sequence[GivenModel] = (),
     plan: str | Path | Mapping[str, Any] | None = None,
     restart: bool = False,
     console: Console | None = None,
@@ -103,6 +104,7 @@ def improve(
         pooling: as `isotrope.load` takes it.
         title: the column of the titles, in tables; None: ``title`` if there is one.
         text: the column of the texts, in tables.
+        others: further models to begin with. The best of all for these documents is improved.
         plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is. Then there is no
             clock, and the same documents and model give the same choice.
         restart: forget what an earlier call left in the output.
@@ -117,8 +119,12 @@ def improve(
     if minutes is not None and not 0 < minutes < 1e5:
         raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
     check_pooling(pooling)
-    where = located(model)
-    check_hub(locate(where))  # before the documents are read
+    where, further = located(model), [located(one) for one in others]
+    for one in (where, *further):
+        check_hub(locate(one))  # before the documents are read
+    starts = {Base.of(one).name: one for one in further}
+    if len(starts) < len(further) or Base.of(where).name in starts:
+        raise UserError("two models to begin with have one name", "name each of them once")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
@@ -128,14 +134,15 @@ def improve(
         found = opened.documents()
     asked = {"seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan}
     identity = {
-        **asked, "model": files_checksum(where), "documents": found.key, "labels": own and own.checksum()
+        **asked, "model": files_checksum(where), "others": {name: files_checksum(one) for name, one in starts.items()},
+        "documents": found.key, "labels": own and own.checksum(),
     }  # fmt: skip
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
         if record is None:
             console.print(str(found.report))
-            record = _Work(job, where, opened, own, guards, console).done()
+            record = _Work(job, where, starts, opened, own, guards, console).done()
         elif not (job.folder / REPORT).is_file():
             write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
@@ -147,6 +154,7 @@ class _Work:
 
     job: Job
     model: str
+    others: Mapping[str, str]  # name -> where it is
     opened: Opened
     labels: Labels | None
     guards: Sets
@@ -197,14 +205,20 @@ class _Work:
         judges = judges_of(list(found.each(held)), self.labels, seed)
         for line in judges.told:
             self.console.print(line)
-        tried = {recipe.name: recipe for recipe in recipes(raw, judges.titled, judges.short)}
-        maker = Maker(self.model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
-        return Race(maker, judges.tasks, Basis.of(found, trained, seed), budget, self.console), judges
+
+        def maker(model: str, raw: bool) -> Maker:
+            tried = {recipe.name: recipe for recipe in recipes(raw, judges.titled, judges.short)}
+            return Maker(model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
+
+        others = {name: maker(where, is_bare(where)) for name, where in self.others.items()}
+        basis = Basis.of(found, trained, seed)
+        return Race(maker(self.model, raw), judges.tasks, basis, budget, self.console, others), judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
         pooling = race.poolings(poolings)
         self._keep_back(race)
-        race.trainings(pooling, [name for name in WHITENINGS if _helps(race, name)])
+        start = race.starts()
+        race.trainings(None if start else pooling, [name for name in WHITENINGS if _helps(race, name)], start)
         race.widen()
 
     def _keep_back(self, race: Race) -> None:

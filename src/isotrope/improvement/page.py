@@ -132,8 +132,9 @@ def _left_out(record: Mapping[str, Any]) -> list[Table]:
 
 def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransformer) -> Card:
     """The card of the chosen candidate: that of the model or training that it comes from, and how it was chosen."""
-    start, choice = race.maker, record["choice"]
+    choice = record["choice"]
     trial, step = race.made.get(choice, (Trial(AS_IS), ""))
+    start = race.makers[trial.start]
     card = Card.of(start.trained(trial) if trial.recipe else start.model)
     if choice != AS_IS:
         settings = [

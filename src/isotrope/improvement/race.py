@@ -47,8 +47,12 @@ class Race:
         hybrids: what searches that add BM25 would give, as `scores`; they are no candidates.
     """
 
-    def __init__(self, maker: Maker, tasks: Sequence[Task], basis: Basis, budget: Budget, console: Console) -> None:
+    def __init__(
+        self, maker: Maker, tasks: Sequence[Task], basis: Basis, budget: Budget, console: Console,
+        others: Mapping[str, Maker] | None = None,
+    ) -> None:  # fmt: skip
         self.maker, self.budget, self.console = maker, budget, console
+        self.makers = {"": maker, **(others or {})}  # by the model that they begin with
         self._all_tasks, self._all_basis = tasks, basis
         self._most = max((task.size for task in tasks), default=0)
         self.left_out: dict[str, str] = budget.kept["left_out"]
@@ -84,7 +88,7 @@ class Race:
         """What `choose_candidate` says of all that was measured; "keep" if nothing was."""
         if not self.scores:
             return AS_IS, {}
-        alike = {name: self.maker.alike(trial) for name, (trial, _) in self.made.items()}
+        alike = {name: self.makers[trial.start].alike(trial) for name, (trial, _) in self.made.items()}
         return choose_candidate(self.scores, alike, self.documents, seed=self.maker.seed)
 
     def best_search(self) -> dict[str, Any] | None:
@@ -125,19 +129,27 @@ class Race:
         measured = [trial for trial in trials if self.run(trial)]
         return max(measured, key=lambda trial: mean_score(self.scores[trial.name])).pooling
 
-    def trainings(self, pooling: str | None, steps: Sequence[str]) -> None:
+    def starts(self) -> str:
+        """Measure the other models to begin with -> the best start: "" is the model that was given."""
+        for name in list(self.makers)[1:]:
+            self.run(Trial(name, start=name))
+        untrained = {name: trial.start for name, (trial, _) in self.made.items() if not trial.recipe}
+        return untrained[max(untrained, key=lambda name: mean_score(self.scores[name]))]
+
+    def trainings(self, pooling: str | None, steps: Sequence[str], start: str = "") -> None:
         """Train and measure: recipes for a short time, then the better half for longer, then the other recipes.
 
         Args:
             pooling: of the students.
             steps: post steps after the trained models.
+            start: the model to begin with.
         """
-        recipes, most = list(self.maker.recipes), MOST_ROUNDS * self.maker.trained_on
+        recipes, most = list(self.makers[start].recipes), MOST_ROUNDS * self.maker.trained_on
 
         def tried(recipe: str, pairs: int, average: bool = False) -> None:
-            name = joined(recipe, f"{pairs:,} pairs")
-            if self.run(Trial(name, pooling, recipe, pairs, 1.0, tuple(steps))) and average:
-                self.run(Trial(joined(name, "averaged"), pooling, recipe, pairs, AVERAGED, tuple(steps)))
+            name = joined(start, recipe, f"{pairs:,} pairs")
+            if self.run(Trial(name, pooling, recipe, pairs, 1.0, tuple(steps), start)) and average:
+                self.run(Trial(joined(name, "averaged"), pooling, recipe, pairs, AVERAGED, tuple(steps), start))
 
         first = self.budget.pairs_in("first", recipes, FIRST_SHARE, 1, most)
         for name, pairs in first.items():
@@ -159,9 +171,12 @@ class Race:
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
         trials = [Trial(**of) for of in plan["trials"]]
-        if others := sorted({trial.recipe for trial in trials} - {"", *self.maker.recipes}):
-            problem = f"the plan has the training {others[0]}, which is not one for this model and these documents"
-            raise UserError(problem, "repeat it with the model and the documents that it was made with")
+        for trial in trials:
+            maker = self.makers.get(trial.start)
+            if maker is None or trial.recipe not in ("", *maker.recipes):
+                told = f"the training {trial.recipe}" if maker else f"the model {trial.start}"
+                problem = f"the plan has {told}, which is not one for this model and these documents"
+                raise UserError(problem, "repeat it with the models and the documents that it was made with")
         for trial in trials:
             self.run(trial)
 
@@ -187,7 +202,7 @@ class Race:
     def model(self, candidate: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
         trial, step = self.made[candidate]
-        encoder = self.maker.encoder(trial)
+        encoder = self.makers[trial.start].encoder(trial)
         if not step:
             return encoder
         return fitted_step(step, known_by(encoder, *self.basis.texts([step])), self.basis).after(encoder)
@@ -225,7 +240,7 @@ class Race:
         freed_memory.give_back()  # what trainings and measurements have left
         first, began = trial.name == AS_IS, self.budget.spent
         with watch("measuring", self.console, trial.name), nullcontext() if first else self.budget.alarm():
-            found = measure_trial(self.maker.encoder(trial), trial, self.tasks, self.basis)
+            found = measure_trial(self.makers[trial.start].encoder(trial), trial, self.tasks, self.basis)
         if first:
             speed = words_read(self.texts()) / (self.budget.spent - began)
             self.budget.keep(measuring=words_read(self.texts(tuple(WHITENINGS))) / speed, speed=speed)
@@ -236,7 +251,7 @@ class Race:
         kept, run = self.budget.kept["trained"], trial.run
         if not run or run in kept:
             return True
-        model = self.maker.trained(trial)
+        model = self.makers[trial.start].trained(trial)
         seconds, begun = trial.pairs / self.budget.pairs_a_second, model.parent.is_dir()
         if seconds + self.budget.measuring > self.budget.left and not model.is_dir():
             return self._leave_out(trial.name, NO_TIME)
@@ -244,7 +259,7 @@ class Race:
         self.budget.keep()
         try:
             with watch("training", self.console, trial.name), self.budget.alarm():
-                self.maker.work(trial)
+                self.makers[trial.start].work(trial)
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
