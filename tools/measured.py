@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,34 @@ def halves() -> str:
             order = spearmanr([of["tasks"][task] for of in found], [of["labels"] for of in found]).statistic
             rows.append([cell["collection"], task, signed(order), signed(chosen)])
     return grid(["collection", "task", "correlation with labels", "what improve chose then"], rows)
+
+
+COLLECTIONS = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow", "TREC", "SUBJ", "MR")
+
+
+def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str:
+    """A row a variant of a map: nDCG@10 by labels, and the mean of the tasks from documents: benchmarks/ranking_map.py.
+
+    Args:
+        model: of `MODELS`.
+        rows: only these variants, as changes against "keep"; none: all, as they are.
+        tasks: show what the tasks say, in brackets.
+    """
+    paths = {name: RESULTS / "ranking-map" / f"{model}-{name.lower()}.json" for name in COLLECTIONS}
+    found = {
+        name: json.loads(path.read_text(encoding="utf-8"))["variants"] for name, path in paths.items() if path.is_file()
+    }
+    variants = rows or list(dict.fromkeys(row for of in found.values() for row in of))
+
+    def told(of: dict[str, dict[str, float]], row: str) -> str:
+        if row not in of:
+            return ""
+        if rows:
+            return signed(of[row]["labels"] - of["keep"]["labels"])
+        own = f" ({of[row]['tasks']:.1f})" if tasks and "tasks" in of[row] else ""
+        return f"{of[row]['labels']:.1f}{own}"
+
+    return grid(["", *found], [[row, *(told(of, row) for of in found.values())] for row in variants])
 
 
 def kept() -> str:
