@@ -310,10 +310,15 @@ def quickstart() -> str:
     columns, rows = ["MRR@10", "then whitening", "right page first"], []
     for name, row in found["table"].items():
         scores = [points(row[column]) if column in row else "included" for column in columns]
-        rows.append([f"{name}: {found['choice']}" if name == "improve" else name, *scores])
-    verdict, minutes = found["verdict"], found["seconds"] / 60
+        rows.append([f"{name}: {found['choices'][name]}" if name in found["choices"] else name, *scores])
+    minutes = found["seconds"] / 60
     cost = f"{found['documents']:,} documents, {found['steps']} steps of each method, {minutes:.1f} minutes on"
+
+    def told(key: str) -> str:
+        verdict = found[key]
+        return f"{verdict['before']} → {verdict['after']}: {change(verdict)} MRR@10, *{verdict['word']}*"
+
     return f"""{grid([f"{found['questions']} questions, × 100", *columns], rows)}
 
-{found["model"]} → {found["choice"]}: {change(verdict)} MRR@10, *{verdict["word"]}*. No label was used.
+{told("raw")}; {told("verdict")}. No label was used.
 {cost} {found["environment"]["cores"]} cores."""

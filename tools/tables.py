@@ -27,10 +27,16 @@ PAGES: dict[str, dict[str, Block]] = {
     "docs/guide.md": {"guide": partial(compared.guide, compared.IN_GUIDE)},
     "docs/improve.md": {
         "policies": measured.policies,
-        "maps": partial(measured.ranking_map, "minilm", (
-            "map", "search with 0.3 BM25", "whitening 0.25 fitted on pseudo-queries",
-            "whitening 0.25 fitted on documents",
-        )),
+        "maps": partial(
+            measured.ranking_map,
+            "minilm",
+            (
+                "map",
+                "search with 0.3 BM25",
+                "whitening 0.25 fitted on pseudo-queries",
+                "whitening 0.25 fitted on documents",
+            ),
+        ),
     },
     "docs/compress.md": {"kept": measured.kept},
     "docs/whiten.md": {"whitening": measured.whitening_by_labels},

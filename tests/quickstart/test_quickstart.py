@@ -14,7 +14,19 @@ from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut
 from isotrope.errors import Stopped, UserError
-from isotrope.quickstart.run import FIRST, MRR, PLAN, READ, WHITENED, quickstart, quickstart_page, shipped_pages
+from isotrope.quickstart.run import (
+    BETTER,
+    FIRST,
+    GOOD,
+    IMPROVED,
+    MRR,
+    PLAN,
+    READ,
+    WHITENED,
+    quickstart,
+    quickstart_page,
+    shipped_pages,
+)
 from isotrope.report.outcome import Outcome
 
 PAGES = shipped_pages()[:120]
@@ -22,7 +34,7 @@ PAGES = shipped_pages()[:120]
 
 def run(output: Path | None, **options: Any) -> Outcome:
     improving = {**PLAN["improve"], "trials": PLAN["improve"]["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
-    plan = {"steps": 2, "improve": improving}
+    plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], "size": improving["size"]}}
     console = Console(quiet=True)
     return quickstart(output, plan=plan, collection=PAGES, console=console, **options)
 
@@ -48,22 +60,22 @@ def test_every_model_is_judged_by_the_questions(finished: Outcome) -> None:
     record = json.loads((finished.folder / "result.json").read_text())
     asked = [page["asked"] for page in PAGES if page["asked"]]
     right = np.array([place for place, page in enumerate(PAGES) if page["asked"]])
-    names = ["isotrope/tiny", "isotrope/tiny, pooling first_last", "SimCSE", "RankCSE", "improve"]
+    names = ["isotrope/tiny", "isotrope/tiny, pooling first_last", "SimCSE", "RankCSE", IMPROVED, GOOD, BETTER]
     assert list(record["table"]) == names
     taught = load(finished.folder / "rankcse-listnet" / "model")
-    models = {"isotrope/tiny": load("isotrope/tiny"), "RankCSE": taught, "improve": finished.model}
+    models = {"isotrope/tiny": load("isotrope/tiny"), "RankCSE": taught, BETTER: finished.model}
     for name, model in models.items():
         row = record["table"][name]
         with cut(model, READ):
-            queries = model.encode(asked)
-            pages = model.encode([f"{page['title']} {page['text']}" for page in PAGES])
+            queries = model.encode_query(asked)
+            pages = model.encode_document([f"{page['title']} {page['text']}" for page in PAGES])
         cosines = model.similarity(queries, pages).numpy()
         places = 1 + (cosines > cosines[np.arange(len(right)), right][:, None]).sum(axis=1)
         assert row[MRR] == pytest.approx(np.mean(np.where(places <= 10, 1 / places, 0)), abs=0.01)
         assert row[FIRST] == pytest.approx(np.mean(places == 1), abs=0.02)
-        assert (WHITENED in row) == (name != "improve")
+        assert (WHITENED in row) == (name != BETTER)
     verdict = finished.verdict
-    assert verdict.scores == tuple(record["table"][name][MRR] for name in ("isotrope/tiny", "improve"))
+    assert verdict.scores == tuple(record["table"][name][MRR] for name in (GOOD, BETTER))
     assert verdict.judge == f"{len(right)} questions that no candidate has seen"
 
 
@@ -115,7 +127,7 @@ def test_the_command_shows_the_verdict_and_what_to_type_next(
     for words in (
         "MRR@10",
         "verdict: ",
-        "the right page first",
+        "right page first",
         "no candidate has seen",
         "isotrope improve YOUR-MODEL",
         "report.html",
