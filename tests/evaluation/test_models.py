@@ -12,11 +12,17 @@ from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
 from isotrope.evaluation import models
 from isotrope.evaluation.models import RememberingEncoder, asked_parts, evaluate_models
-from isotrope.evaluation.sets.domain import same_class
+from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.post.shortened import shortenings
 from wordbag import Bag, own_pairs, results_of
+
+
+def classes(pairs: Pairs) -> Domain:
+    """Texts of three classes."""
+    texts = [f"{text} {i}" for i, text in enumerate(pairs.second)]
+    return same_class("classes", texts, [str(i % 3) for i in range(len(texts))])
 
 
 def test_every_sentence_is_encoded_once() -> None:
@@ -59,9 +65,7 @@ def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) ->
 
 def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = own_pairs()
-    texts = same_class(
-        "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
-    )
+    texts = classes(pairs)
     asked = asked_parts("sts", None, None, [pairs, texts])
     first = evaluate_models(["isotrope/tiny"], asked)
 
@@ -82,9 +86,7 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     cached: Path, prompted_model: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     pairs = own_pairs()
-    texts = same_class(
-        "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
-    )
+    texts = classes(pairs)
     asked = asked_parts(None, None, None, [pairs, texts])
     said: list[str] = []
 

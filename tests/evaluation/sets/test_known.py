@@ -110,35 +110,24 @@ def test_missing_folders_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             load_sts(given, "STS12")
 
 
-def test_data_checksum_sees_bytes_and_names(tmp_path: Path) -> None:
-    (tmp_path / "senteval").mkdir()
-    (tmp_path / "senteval" / "a").write_text("1")
-    (tmp_path / "domain").mkdir()
-    first = data_checksum(tmp_path, ("senteval",))
-    (tmp_path / "domain" / "b").write_text("1")
-    assert data_checksum(tmp_path, ("senteval",)) == first  # another suite's data
-    (tmp_path / "senteval" / "a").rename(tmp_path / "senteval" / "c")
-    renamed = data_checksum(tmp_path, ("senteval",))
-    (tmp_path / "senteval" / "c").write_text("2")
-    assert len({first, renamed, data_checksum(tmp_path, ("senteval",))}) == 3
-
-
-def test_a_folder_without_the_data_is_not_read(tmp_path: Path) -> None:
-    """It may be somebody's whole disk; loading says what is missing."""
-    (tmp_path / "mine").write_text("1")
-    first = data_checksum(tmp_path, ("domain",))
-    (tmp_path / "mine").write_text("2")
-    assert data_checksum(tmp_path, ("domain",)) == first
-
-
 @pytest.mark.parametrize("given", ["", "senteval", "senteval/downstream"])
-def test_data_checksum_sees_the_data_from_wherever_they_are_named(tmp_path: Path, given: str) -> None:
+def test_the_checksum_sees_bytes_and_names_from_wherever_the_data_are_named(tmp_path: Path, given: str) -> None:
     """The data folder may be SentEval's own, or what lies in it: a changed score is another result there too."""
-    file = tmp_path / "senteval" / "downstream" / "STS" / "scores"
-    file.parent.mkdir(parents=True)
+    folder = tmp_path / "senteval" / "downstream" / "STS"
+    folder.mkdir(parents=True)
     for name in ("sts", "transfer", "ranking", "geometry"):
-        seen = set()
-        for content in ("1", "2"):
-            file.write_text(content)
-            seen.add(data_checksum(tmp_path / given, SUITES[name].folders))
-        assert len(seen) == 2
+        seen = []
+        for file, content in (("scores", "1"), ("scores", "2"), ("gold", "2")):
+            for old in folder.iterdir():
+                old.unlink()
+            (folder / file).write_text(content)
+            seen.append(data_checksum(tmp_path / given, SUITES[name].folders))
+        assert len(set(seen)) == 3
+
+
+def test_the_checksum_sees_no_other_folder(tmp_path: Path) -> None:
+    """It may be somebody's whole disk; loading says what is missing."""
+    (tmp_path / "senteval").mkdir()
+    first = [data_checksum(tmp_path, (name,)) for name in ("domain", "senteval")]
+    (tmp_path / "mine").write_text("2")
+    assert [data_checksum(tmp_path, (name,)) for name in ("domain", "senteval")] == first

@@ -69,9 +69,8 @@ def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev",
         sick = task == "SICKRelatedness"
         path = folder / file.format(_SICK_SPLITS.get(split, split) if sick else split)
         with downloaded(path):
-            rows = [
-                line.split("\t") for line in counted(lines_of(path)[sick:], SPLITS[task][split])
-            ]  # SICK has a header
+            lines = counted(lines_of(path)[sick:], SPLITS[task][split])  # SICK has a header
+            rows = [line.split("\t") for line in lines]
             found[split] = _pairs(f"{task} {split}", [[row[column] for column in columns] for row in rows])
     return found
 
