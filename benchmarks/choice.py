@@ -32,9 +32,8 @@ from isotrope.encoder.embed import cut
 from isotrope.errors import UserError
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain, same_class
-from isotrope.evaluation.sets.domains import _abstracts, load_domain
-from isotrope.evaluation.sets.senteval import load_sts
-from isotrope.evaluation.sets.transfer import load_transfer
+from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
+from isotrope.evaluation.sets.senteval import load_sts, load_transfer
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.budget import Budget
@@ -76,7 +75,7 @@ def collection(data: str, name: str) -> tuple[Domain, list[str]]:
     domain = load_domain(data, name, "test")
     titles = [""] * len(domain.corpus)
     if name == "SciFact":
-        titles = [title for title, _ in _abstracts(Path(data) / "domain" / "scifact").values()]
+        titles = [title for title, _ in scifact_abstracts(Path(data) / "domain" / "scifact").values()]
     elif name == "CACM":
         rows = (Path(data) / "domain" / "cacm" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
         titles = [json.loads(row)["title"] or "" for row in rows]

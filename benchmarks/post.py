@@ -24,8 +24,8 @@ from isotrope.evaluation.document_tasks import make_document_tasks
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import _abstracts, load_domain
-from isotrope.evaluation.significance import compare_means, compare_tasks
+from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
+from isotrope.evaluation.significance import compare, compare_means
 from isotrope.post.fitted import LinearStep
 from isotrope.post.removal import Removal
 from isotrope.post.whitening import Whitening
@@ -46,7 +46,7 @@ def documents_of(data: Path, name: str) -> list[Document]:
     """In the order of the domain's corpus."""
     folder = data / "domain" / COLLECTIONS[name]
     if name == "SciFact":
-        return [Document(title, [" ".join(sentences)]) for title, sentences in _abstracts(folder).values()]
+        return [Document(title, [" ".join(sentences)]) for title, sentences in scifact_abstracts(folder).values()]
     rows = map(json.loads, (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines())
     return [Document(row["title"] or "", [row["text"]] if row["text"] else []) for row in rows]
 
@@ -74,7 +74,7 @@ def measure(model: str, pooling: str | None, domain: Domain, documents: list[Doc
         moved = Known(texts, (known.vectors - mean) @ matrix)
         steps[name] = {
             "labelled": asdict(compare_means(before[0], labelled.score(moved))),
-            "self_made": asdict(compare_tasks(before[1], {task.name: task.score(moved) for task in made.tasks})),
+            "self_made": asdict(compare(before[1], {task.name: task.score(moved) for task in made.tasks})),
         }
     return {"told": made.told, "queries": len(before[0]), "fitted_on": len(rest), "steps": steps}
 

@@ -31,7 +31,7 @@ from isotrope.evaluation.classifier import (
     with_bias,
 )
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.transfer import load_transfer
+from isotrope.evaluation.sets.senteval import load_transfer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from oracle import softmax

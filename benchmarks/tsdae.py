@@ -20,7 +20,7 @@ from rich.console import Console
 import isotrope
 from isotrope.encoder.embed import search_vectors
 from isotrope.evaluation.retrieval import per_query
-from isotrope.evaluation.sets.domains import load_domain, unlabelled
+from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sts import main_pairs, similarities, spearman
 from isotrope.store.atomic import write_json
@@ -39,7 +39,9 @@ def texts(data: str, folder: Path) -> Path:
     """The collection's distinct texts, one a line."""
     path = folder / f"{DOMAIN}.txt"
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(" ".join(text.split()) for text in unlabelled(data, DOMAIN)) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join(" ".join(text.split()) for text in load_domain(data, DOMAIN).corpus) + "\n", encoding="utf-8"
+    )
     return path
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.suite import SUITES
+from isotrope.evaluation.suite import run
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "flew", "on", "over", "mat", "house", "tree", "small", "big"]
 
@@ -39,4 +39,4 @@ class Bag:
 
 def results_of(encoder: Any, suite: str, pairs: Pairs) -> dict[str, Any]:
     """A suite's results on one set of pairs."""
-    return {pairs.name: SUITES[suite].of_labels(encoder, pairs)}
+    return run(encoder, suite, pairs)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from isotrope.encoder import load
     from isotrope.encoding.encode import encode
     from isotrope.encoding.search import search
-    from isotrope.evaluation.evaluator import SuiteEvaluator
+    from isotrope.evaluation.suite import SuiteEvaluator
     from isotrope.evaluation.suite import run as evaluate
     from isotrope.improvement.improve import improve
     from isotrope.improvement.whiten import whiten
@@ -40,7 +40,7 @@ _FACE = {
     "read_preset": "isotrope.preset.preset:read_preset",
     "Objective": "isotrope.objective.objective:Objective",
     "ObjectiveState": "isotrope.training.trainer:ObjectiveState",
-    "SuiteEvaluator": "isotrope.evaluation.evaluator:SuiteEvaluator",
+    "SuiteEvaluator": "isotrope.evaluation.suite:SuiteEvaluator",
 }
 __all__ = [
     "Objective", "ObjectiveState", "SuiteEvaluator", "__version__", "component", "compress", "encode", "evaluate",

@@ -75,7 +75,7 @@ def test_shortened_vectors_stand_beside_the_model(cached: Path, pairs: Path) -> 
         with pytest.raises(UserError, match=f"{bad[0]} '{bad[1]}' is"):
             invoke("evaluate", "isotrope/tiny", "--labels", pairs, *bad)
     with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 300: choose"):
-        invoke("evaluate", "isotrope/small", "isotrope/tiny", "--truncate", "300")  # not that there are no data
+        invoke("evaluate", "isotrope/tiny", "--labels", pairs, "--truncate", "300")
 
 
 def test_several_judged_folders_have_no_v_measure_and_still_a_table(tmp_path: Path, cached: Path) -> None:

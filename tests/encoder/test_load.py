@@ -24,7 +24,7 @@ from isotrope.encoder.load import dropout_keys
 from isotrope.encoder.locate import SHIPPED, locate
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import evaluate_pairs
+from isotrope.evaluation.suite import run
 
 TEXT = sentences(7)
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
@@ -160,7 +160,7 @@ def test_a_model_in_the_package_is_whole(name: str) -> None:
 def test_isotrope_small_follows_people_better_than_a_raw_model() -> None:
     """On the 330 pairs that people graded."""
     small, tiny = (
-        evaluate_pairs(load(name, pooling, device="cpu"), similarity_pairs())["similarity"]["spearman"]["test"]
+        run(load(name, pooling, device="cpu"), "sts", similarity_pairs())["similarity"]["spearman"]["test"]
         for name, pooling in (("isotrope/small", None), ("isotrope/tiny", "first_last"))
     )
     assert small > 0.4

@@ -6,34 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from classifying import SMALL, problem, toy
 from isotrope.evaluation import classifier
-from isotrope.evaluation.classifier import (
-    CLASSIFIER_SETTINGS,
-    ClassifierSetting,
-    TrainingSet,
-    split_dev,
-    train_classifiers,
-    with_bias,
-)
+from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS, TrainingSet, split_dev, train_classifiers, with_bias
 from isotrope.evaluation.transfer import nested_folds
 from oracle import softmax
-
-SMALL = {
-    "adam": ClassifierSetting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),
-    "rmsprop": ClassifierSetting(folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1),
-}
-
-
-def toy(count=120, dimensions=7, classes=2, seed=0):
-    """Features (N, D) and classes (N,) that a linear classifier gets mostly right."""
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % classes
-    centres = torch.randn(classes, dimensions, generator=generator)
-    return centres[y] * 0.6 + torch.randn(count, dimensions, generator=generator), y
-
-
-def problem(x, y):
-    return with_bias(x.numpy()), y
 
 
 @pytest.mark.parametrize(("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)])

@@ -10,13 +10,19 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
-from isotrope.evaluation.models import EvaluationRequest, RememberingEncoder, check_widths, evaluate_models
-from isotrope.evaluation.sets.domain import same_class
+from isotrope.evaluation import models
+from isotrope.evaluation.models import RememberingEncoder, asked_parts, evaluate_models
+from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.post.shortened import shortenings
-from isotrope.report import scores
 from wordbag import Bag, own_pairs, results_of
+
+
+def classes(pairs: Pairs) -> Domain:
+    """Texts of three classes."""
+    texts = [f"{text} {i}" for i, text in enumerate(pairs.second)]
+    return same_class("classes", texts, [str(i % 3) for i in range(len(texts))])
 
 
 def test_every_sentence_is_encoded_once() -> None:
@@ -31,49 +37,36 @@ def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> No
     pairs = own_pairs()
     without_lists = Pairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
     for arguments, problem in (
-        (("nonsense",), "unknown suite 'nonsense'"),
+        (("transfr",), "unknown suite 'transfr': did you mean 'transfer'. choose one of sts, transfer, "),
         (("transfer:slow",), "no setting 'slow'"),
         (("sts", "CR"), "no task 'CR'"),
         (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
         (("sts", None, tmp_path / "none"), "none"),
         (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
+        (("sts", None, None, [pairs, own_pairs(seed=1)]), "two of the given labels are called 'mine'"),
         (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
         ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: name their suite"),
     ):
         with pytest.raises(UserError, match=problem):
-            EvaluationRequest.read(*arguments)
-    assert not EvaluationRequest.read("sts", None, None, [pairs]).of_data
+            asked_parts(*arguments)
+
+
+def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) -> None:
+    def parts(*asked: Any) -> list[tuple[str, str]]:
+        return [(part.title, part.setting) for part in asked_parts(*asked)]
+
+    pairs, own = own_pairs(), ("sts, own data", "test")
+    assert parts("sts", None, None, [pairs]) == [own]
     for none in (None, ""):
-        assert not EvaluationRequest.read(none, None, tmp_path, [pairs]).of_data, "own data alone, whatever data exist"
-    assert EvaluationRequest.read(None, None, tmp_path).suites == {"sts": "test"}
-    assert EvaluationRequest.read("sts, transfer:fast", None, tmp_path, [pairs]).suites == {
-        "sts": "test",
-        "transfer": "fast",
-    }
+        assert parts(none, None, tmp_path, [pairs]) == [own], "whatever data exist"
+    assert parts(None, None, tmp_path) == [("sts", "test")]
+    assert parts("sts, transfer:fast", None, tmp_path, [pairs]) == [("sts", "test"), ("transfer", "fast"), own]
 
 
-def test_models_by_name_on_own_pairs(cached: Path) -> None:
-    asked = EvaluationRequest.read("sts,ranking,geometry,retrieval", None, None, [own_pairs()])
-    results = evaluate_models(["isotrope/tiny", "isotrope/tiny@cls"], asked)
-    titles = [table.title for table in scores.all_tables(results, compare=True)]
-    tests = "against isotrope/tiny (before), paired bootstrap over the same cases"
-    assert titles == [
-        "sts, own data: mine",
-        f"sts, own data: Spearman × 100 {tests}",
-        "ranking, own data: mine",
-        f"ranking, own data: KCC × 100 {tests}",
-        "geometry, own data: mine",
-    ]
-
-
-def test_results_on_own_data_are_remembered_until_the_data_change(
-    cached: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = own_pairs()
-    texts = same_class(
-        "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
-    )
-    asked = EvaluationRequest.read("sts", None, None, [pairs, texts])
+    texts = classes(pairs)
+    asked = asked_parts("sts", None, None, [pairs, texts])
     first = evaluate_models(["isotrope/tiny"], asked)
 
     def forget(*_: object) -> None:
@@ -81,19 +74,20 @@ def test_results_on_own_data_are_remembered_until_the_data_change(
 
     monkeypatch.setattr(RememberingEncoder, "encode", forget)
     assert evaluate_models(["isotrope/tiny"], asked) == first
-    changed = EvaluationRequest.read("sts", None, None, [own_pairs(seed=1), texts])
+    changed = asked_parts("sts", None, None, [own_pairs(seed=1), texts])
     with pytest.raises(AssertionError, match="encoded again"):
         evaluate_models(["isotrope/tiny"], changed)
+    monkeypatch.setattr(models, "code_checksum", lambda: "another")
+    with pytest.raises(AssertionError, match="encoded again"):
+        evaluate_models(["isotrope/tiny"], asked)
 
 
 def test_prompts_are_chosen_checked_first_and_remembered_apart(
     cached: Path, prompted_model: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     pairs = own_pairs()
-    texts = same_class(
-        "classes", [f"{text} {i}" for i, text in enumerate(pairs.second)], [str(i % 3) for i in range(40)]
-    )
-    asked = EvaluationRequest.read(None, None, None, [pairs, texts])
+    texts = classes(pairs)
+    asked = asked_parts(None, None, None, [pairs, texts])
     said: list[str] = []
 
     def say(line: str) -> None:
@@ -111,11 +105,11 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
     assert words[1] != none[1]
     assert len(said) == 1
     assert "none is used outside searches: see" in said[0]
-    search = EvaluationRequest.read(None, None, None, [texts])
+    search = asked_parts(None, None, None, [texts])
     evaluate_models([str(prompted_model)], search, say=say)
     assert len(said) == 1, "a search uses the model's prompts"
     with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
-        evaluate_models(["none"], EvaluationRequest.read(None, None, None, [pairs]), prompts=Prompts(query="find: "))
+        evaluate_models(["none"], asked_parts(None, None, None, [pairs]), prompts=Prompts(query="find: "))
     own = SentenceTransformer(str(prompted_model), device="cpu")
     own.default_prompt_name = "query"
     assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)
@@ -127,11 +121,6 @@ def test_prompts_are_chosen_checked_first_and_remembered_apart(
             evaluate_models([str(prompted_model), str(name)], asked, prompts=Prompts(name="query"))
 
 
-def test_two_own_files_of_one_name_are_refused() -> None:
-    with pytest.raises(UserError, match="two of the given labels are called 'mine'"):
-        EvaluationRequest.read("sts", None, None, [own_pairs(), own_pairs(seed=1)])
-
-
 def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoded = list[str]()
     encode = SentenceTransformer.encode
@@ -141,7 +130,7 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monk
         return encode(self, texts, **options)
 
     monkeypatch.setattr(SentenceTransformer, "encode", spy)
-    asked = EvaluationRequest.read("sts", None, None, [own_pairs()])
+    asked = asked_parts("sts", None, None, [own_pairs()])
     name, steps = "isotrope/tiny", shortenings("64", "int8,binary")
     found = evaluate_models([name], asked, steps=steps)
     assert list(found) == [name, *(f"{name}, {step}" for step in steps)]
@@ -150,13 +139,11 @@ def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monk
     assert len(encoded) == len(set(encoded))
     assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
     with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 257"):
-        check_widths([name], shortenings("257", None))
+        evaluate_models([name], asked, steps=shortenings("257", None))
 
 
 def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
     questions = [(f"Вопрос номер {number}", f"Ответ на вопрос {number}") for number in range(4)]
     said = list[str]()
-    evaluate_models(
-        ["isotrope/tiny"], EvaluationRequest.read(None, None, None, [read_labels(questions)]), say=said.append
-    )
+    evaluate_models(["isotrope/tiny"], asked_parts(None, None, None, [read_labels(questions)]), say=said.append)
     assert len([line for line in said if "has no words of this script" in line]) == 1

@@ -5,15 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from sklearn.metrics import ndcg_score
 
 from isotrope import load
 from isotrope.encoder.embed import vectors_of
-from isotrope.errors import UserError
 from isotrope.evaluation import retrieval
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask, evaluate_domain, evaluate_retrieval, reciprocal_ranks, v_measures
+from isotrope.evaluation.retrieval import OwnTask, evaluate_domain, v_measures
 from isotrope.evaluation.sets.domain import Domain, same_class
+from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.sets.labels import read_labels
 from oracle import retrieval as naive
 from oracle.similarity import DATA, HashEncoder
@@ -66,37 +65,6 @@ def test_measures_equal_naive_ones_with_ties_and_grades(
         np.testing.assert_allclose(ours(ranked, k), expected, atol=1e-12, err_msg=measure)
 
 
-def test_ndcg_equals_scikit_learn_where_nothing_ties() -> None:
-    generator = np.random.default_rng(0)
-    queries, corpus = generator.normal(size=(30, 8)), generator.normal(size=(50, 8))
-    grades = graded(0, 30, 50)[2]
-    cosines = (queries @ corpus.T) / np.linalg.norm(corpus, axis=1)
-    for k in (1, 10, 50):
-        ours = retrieval.ndcg_at(retrieval.rank_corpus(queries, corpus, csr_array(grades), k), k)
-        assert ours.mean() == pytest.approx(ndcg_score(grades, cosines, k=k), abs=1e-12)
-
-
-@pytest.mark.parametrize("cutoff", [1, 3, 10])
-def test_reciprocal_ranks_against_a_naive_oracle(cutoff: int) -> None:
-    generator = np.random.default_rng(0)
-    bodies = generator.normal(size=(40, 8))
-    queries = bodies + generator.normal(size=(40, 8))
-    expected = []
-    for i, query in enumerate(queries):
-        cosines = [query @ body / np.linalg.norm(query) / np.linalg.norm(body) for body in bodies]
-        place = sorted(range(40), key=lambda j: -cosines[j]).index(i) + 1
-        expected.append(1 / place if place <= cutoff else 0)
-    found = reciprocal_ranks(queries, 7 * bodies, cutoff)
-    np.testing.assert_allclose(found, expected)
-    assert 0 < np.mean(found) < 1
-
-
-def test_a_collapsed_model_finds_nothing() -> None:
-    same = np.tile(np.random.default_rng(0).normal(size=(1, 16)).astype(np.float32), (11, 1))
-    assert not reciprocal_ranks(same, same).any()
-    assert not reciprocal_ranks(np.zeros((11, 4)), np.ones((11, 4))).any()
-
-
 def test_a_perfect_encoder_earns_all_and_a_collapsed_one_nothing() -> None:
     domain = same_class("toy", [str(i) for i in range(60)], [str(i % 4) for i in range(60)])
     perfect = evaluate_domain(Lookup(np.eye(4)[np.arange(60) % 4]), domain)
@@ -120,28 +88,9 @@ def test_queries_with_nothing_to_find_are_left_out() -> None:
     assert "v_measure" not in found
 
 
-def test_each_text_is_encoded_once() -> None:
-    encoder = HashEncoder()
-    evaluate_domain(encoder, same_class("toy", ["a b", "a c", "d e", "d f", "a b"], list("xxyyx")))
-    assert encoder.calls == [["a b", "a c", "d e", "d f"]]
-
-
-@pytest.mark.parametrize(
-    ("table", "problem"),
-    [(np.full((4, 2), np.nan), "NaN"), (np.ones((3, 2)), "shape"), (np.ones(4), "shape")],
-)
-def test_a_broken_encoder_is_named(table: np.ndarray, problem: str) -> None:
-    class Broken:
-        def encode(self, sentences: list[str]) -> np.ndarray:
-            return table
-
-    with pytest.raises(UserError, match=problem):
-        evaluate_domain(Broken(), same_class("toy", list("abcd"), list("xxyy")))
-
-
 @needs_domains
 def test_a_real_domain_with_an_encoder_that_anyone_can_write() -> None:
-    found = evaluate_retrieval(HashEncoder(), ["Banking77"], DATA)["Banking77"]
+    found = evaluate_domain(HashEncoder(), load_domain(DATA, "Banking77"))
     assert (found["queries"], found["corpus"]) == (3080, 10003)
     assert 0.3 < found["ndcg@10"] < 0.5  # words alone: far above chance, far below a model
     assert found["ndcg@10"] < found["mrr@10"]

@@ -6,33 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from classifying import SMALL, problem, toy
 from isotrope.evaluation import transfer
-from isotrope.evaluation.classifier import (
-    ClassifierSetting,
-    with_bias,
-)
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.transfer import TRANSFER_TASKS, LabelledTexts, load_transfer
-from isotrope.evaluation.transfer import cross_validation, evaluate_transfer, given_dev, nested_folds
+from isotrope.evaluation.sets.senteval import TRANSFER_TASKS, LabelledTexts, load_transfer
+from isotrope.evaluation.suite import run
+from isotrope.evaluation.transfer import cross_validation, given_dev, nested_folds
 from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
-
-SMALL = {
-    "adam": ClassifierSetting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),
-    "rmsprop": ClassifierSetting(folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1),
-}
-
-
-def toy(count=120, dimensions=7, classes=2, seed=0):
-    """Features (N, D) and classes (N,) that a linear classifier gets mostly right."""
-    generator = torch.Generator().manual_seed(seed)
-    y = torch.arange(count) % classes
-    centres = torch.randn(classes, dimensions, generator=generator)
-    return centres[y] * 0.6 + torch.randn(count, dimensions, generator=generator), y
-
-
-def problem(x, y):
-    return with_bias(x.numpy()), y
 
 
 def test_nested_folds_are_the_protocol():
@@ -86,7 +67,7 @@ def test_pairs_are_difference_and_product():
 def test_fast_setting_gives_senteval_s_numbers(task):
     golden = json.loads((GOLDEN / "senteval.json").read_text())["transfer_fast"][task]
     encoder = HashEncoder()
-    result = evaluate_transfer(encoder, task, DATA, "fast")[task]
+    result = run(encoder, "transfer", DATA, [task], "fast")[task]
     assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=0.003)
     assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=0.003)
     assert (result["ntrain"], result["ntest"]) == (golden["ndev"], golden["ntest"])
@@ -102,7 +83,7 @@ def test_fast_setting_gives_senteval_s_numbers(task):
 def test_every_task_beats_its_largest_class():
     for task in TRANSFER_TASKS:
         labels = np.concatenate([part.labels for part in load_transfer(DATA, task).values()])
-        result = evaluate_transfer(HashEncoder(), task, DATA, "fast")[task]
+        result = run(HashEncoder(), "transfer", DATA, [task], "fast")[task]
         assert result["accuracy"] > np.bincount(labels).max() / len(labels) + 0.002, task
 
 
@@ -121,6 +102,6 @@ def test_minilm_gives_senteval_s_numbers(task):
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
     encoder = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     golden = json.loads((GOLDEN / "senteval.json").read_text())["transfer_fast_minilm_mean"][task]
-    result = evaluate_transfer(encoder, task, DATA, "fast")[task]
+    result = run(encoder, "transfer", DATA, [task], "fast")[task]
     assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=0.005)
     assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=0.005)

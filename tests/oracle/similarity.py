@@ -13,7 +13,6 @@ DATA = Path(os.environ.get("ISOTROPE_DATA") or REPOSITORY.parent / "shared" / "d
 GOLDEN = DATA.parent / "golden"
 
 needs_data = pytest.mark.skipif(not (DATA / "senteval").is_dir(), reason="needs senteval/ in ISOTROPE_DATA")
-needs_raw = pytest.mark.skipif(not (DATA / "sts-raw").is_dir(), reason="needs sts-raw/ in ISOTROPE_DATA")
 needs_golden = pytest.mark.skipif(not (GOLDEN / "senteval.json").is_file(), reason="needs golden/ beside ISOTROPE_DATA")
 
 

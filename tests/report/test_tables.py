@@ -9,7 +9,7 @@ import pytest
 
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.evaluation.significance import compare_tasks
+from isotrope.evaluation.significance import compare
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import COMPARED, comparison_rows, of_run, signed, verdict_table, with_average
 from isotrope.report.page import Page
@@ -94,7 +94,7 @@ def test_several_tasks_have_an_average() -> None:
 def test_a_row_a_task_and_the_average_of_several() -> None:
     generator = np.random.default_rng(0)
     old = {name: generator.random(50) for name in ("STSBenchmark", "mine")}
-    found = asdict(compare_tasks(old, {name: values - 0.1 for name, values in old.items()}))
+    found = asdict(compare(old, {name: values - 0.1 for name, values in old.items()}))
     table = of_run(found)
     assert [row[0] for row in table.rows] == ["STS-B", "mine", "average"]
     assert table.rows[0][3:5] == ["−10.00", "−10.00 … −10.00"]

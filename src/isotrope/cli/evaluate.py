@@ -56,19 +56,18 @@ def evaluate(
         table: Write the tables to this file: .md, .tex or .html; again for more.
     """
     from isotrope.encoder.prompts import Prompts
-    from isotrope.evaluation.models import EvaluationRequest, check_widths, evaluate_models
+    from isotrope.evaluation.models import asked_parts, evaluate_models
     from isotrope.evaluation.sets.labels import read_labels
     from isotrope.post.shortened import shortenings
     from isotrope.report import scores, table_files, tables
 
     steps, prompts = shortenings(truncate, precision), Prompts(prompt, prompt_name, query_prompt, document_prompt)
-    check_widths(models, steps, pooling, prompts)
-    asked = EvaluationRequest.read(suite, tasks, data, [read_labels(path, columns) for path in labels])
     targets = [table_files.check_table_file(path) for path in table]
     results_file = table_files.check_file(Path(json_file)) if json_file else None
     if compare and len(set(models)) + len(steps) < 2:
         raise UserError("--compare with one model", "name at least two, the one to compare with first")
-    count, errors = len(models) * (1 + len(steps)) * asked.parts, plain_console(stderr=True)
+    asked = asked_parts(suite, tasks, data, [read_labels(path, columns) for path in labels])
+    count, errors = len(models) * (1 + len(steps)) * len(asked), plain_console(stderr=True)
     with watch("loading", errors) as bar:
 
         def comes(done: int, doing: str) -> None:

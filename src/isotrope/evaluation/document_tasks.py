@@ -20,14 +20,15 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
 
-from isotrope.evaluation.distinct import distinct_rows
 from isotrope.evaluation.self_made import SHARE, SelfMadeTask
 from isotrope.text.corpus import Document
 from isotrope.text.split import words_of
+from isotrope.types import Matrix
 
 FEWEST_WORDS = 12  # of a text: each half then has six
 FEWEST_TEXTS = 50  # with fewer, only a change of many points shows
@@ -37,6 +38,8 @@ WORDS_USED = 600  # words of a document that are used: more than models read
 FEW_TO_FIND = 30  # words: where most documents have fewer, their parts say too little to be found among the first ten
 SHORTEST_PARAGRAPH = 6  # words: as many as a half has
 MOST_SPANS, SPAN_WORDS, SPAN_SHARE = 3, 16, 0.3  # of a text: spans, words of one, and their share of its words at most
+NEAR = 0.5  # two texts with so large a share of common word triples (Jaccard) are near-duplicates
+OFTEN = 0.05  # of the texts: a word triple that so many have is frequent
 TITLE, SPANS, NEIGHBOURS = "title → body", "spans → rest", "neighbouring paragraphs"
 # Halves judge short texts, and only check longer ones (`isotrope.improvement.decide`). So they have two names.
 HALVES, HALVES_OF_SHORT = "half → half", "half → half of short texts"
@@ -220,3 +223,40 @@ def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
 
 def _copied(query: str, answer: str) -> bool:
     return len(words_of(query)[0]) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()
+
+
+def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
+    """The first ``most`` texts of at least ``shortest`` words that are no near-duplicates of an earlier one.
+
+    At most 2 · ``most`` are compared with each other.
+    """
+    place: dict[str, int] = {}  # of each text's first occurrence
+    for row, text in enumerate(texts):
+        place.setdefault(text, row)
+    long = list(islice((text for text in place if len(words_of(text)[0]) >= shortest), 2 * most))
+    if not long:
+        return []
+    near = _jaccard(long) >= NEAR  # (N, N)
+    kept: list[int] = []
+    for row in range(len(long)):
+        if len(kept) < most and not near[row, kept].any():
+            kept.append(row)
+    return [place[long[row]] for row in kept]
+
+
+def _jaccard(texts: Sequence[str]) -> Matrix:
+    """Common word triples over all word triples of two texts: (N, N)."""
+    counted = CountVectorizer(analyzer=_triples, binary=True, dtype=np.float32).fit_transform(texts)  # (N, triples)
+    # Of frequent triples a dense product is faster, of others a sparse one; a triple of one text alone is in none.
+    occurs = np.asarray(counted.sum(axis=0)).ravel()
+    often = occurs > OFTEN * len(texts)
+    dense, rare = counted[:, often].toarray(), counted[:, ~often & (occurs > 1)]
+    common = dense @ dense.T + (rare @ rare.T).toarray()
+    sizes = np.asarray(counted.sum(axis=1)).ravel()
+    np.fill_diagonal(common, sizes)
+    return np.asarray(common / (sizes[:, None] + sizes[None, :] - common))
+
+
+def _triples(text: str) -> list[tuple[str, str, str]]:
+    words = words_of(text.casefold())[0]
+    return list(zip(words, words[1:], words[2:], strict=False))

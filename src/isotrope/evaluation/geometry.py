@@ -7,7 +7,6 @@ https://arxiv.org/abs/1909.00512, whose measure of anisotropy it is.
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import torch
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.types import Encoder, Matrix, Vector
 
 Embeddings = npt.ArrayLike | torch.Tensor
@@ -76,11 +74,6 @@ def mean_cosine(x: Embeddings) -> float:
     return float((common @ common - n) / (n * (n - 1)))  # ‖Σu‖² = n + 2 · sum over pairs
 
 
-def evaluate_geometry(encoder: Encoder, data: str | Path | None) -> dict[str, dict[str, Any]]:
-    """The geometry of STS-B's dev pairs, the papers' choice; see `pair_geometry`."""
-    return {"STSBenchmark": pair_geometry(encoder, load_sts(data, "STSBenchmark", ("dev",))["dev"])}
-
-
 def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     """The geometry of an encoder on any scored pairs (`read_pairs`), ready for JSON.
 
@@ -116,17 +109,20 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
     Each has "band" ("0–1" … "4–5"), "pairs", "mean", "sd" and "quantiles" ("0.05" … "0.95"). They are None or empty if
     it has no pair. "histogram" counts pairs in 40 bins of width 0.05 from −1 to 1.
     """
-    return [
-        {
-            "band": label,
-            "pairs": len(some["cosine"]),
-            "mean": float(some["cosine"].mean()) if len(some["cosine"]) else None,
-            "sd": float(some["cosine"].std()) if len(some["cosine"]) else None,
-            "quantiles": {str(q): float(np.quantile(some["cosine"], q)) for q in QUANTILES if len(some["cosine"])},
-            "histogram": np.histogram(some["cosine"].clip(-1, 1), BINS, (-1, 1))[0].tolist(),
-        }
-        for label, some in by_gold_band(gold, {"cosine": cosines})
-    ]
+    bands = []
+    for label, some in by_gold_band(gold, {"cosine": cosines}):
+        values = some["cosine"]
+        bands.append(
+            {
+                "band": label,
+                "pairs": len(values),
+                "mean": float(values.mean()) if len(values) else None,
+                "sd": float(values.std()) if len(values) else None,
+                "quantiles": {str(q): float(np.quantile(values, q)) for q in QUANTILES if len(values)},
+                "histogram": np.histogram(values.clip(-1, 1), BINS, (-1, 1))[0].tolist(),
+            }
+        )
+    return bands
 
 
 def gold_scale(gold: Vector) -> tuple[float, float]:
@@ -184,13 +180,13 @@ def iso_score(rows: npt.ArrayLike) -> float:
     return float((1 / np.sum(variance_shares(x) ** 2) - 1) / (x.shape[1] - 1))
 
 
-def _unit(x: Embeddings, at_least: int = 1) -> npt.NDArray[np.float64]:
-    """Embeddings of x (N, D) divided by their norm, in float64."""
+def _unit(x: Embeddings, at_least: int = 1) -> Matrix:
+    """`unit` of at least so many rows, each of which has a direction."""
     plain = x.detach().cpu().double().numpy() if isinstance(x, torch.Tensor) else np.asarray(x, dtype=np.float64)
     if plain.ndim != 2 or len(plain) < at_least:
         raise UserError(f"embeddings of shape {plain.shape}", f"give at least {at_least} row(s): shape (N, D)")
-    norms = np.linalg.norm(plain, axis=1, keepdims=True)
+    norms = np.linalg.norm(plain, axis=1)
     wrong = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
     if len(wrong):
         raise UserError(f"embedding row {wrong[0]} is zero or not finite", "it has no direction: leave it out")
-    return np.asarray(plain / norms, dtype=np.float64)
+    return unit(plain)

@@ -1,107 +1,101 @@
 """Several models on several suites: every sentence of a model encoded once, every result kept for the next time."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.embed import Vectors, vectors_of
 from isotrope.encoder.prompts import NO_PROMPTS, ByRole, Prompts, Role, has_roles
 from isotrope.errors import UserError
-from isotrope.evaluation.cache import data_checksum, remembered_result
 from isotrope.evaluation.ranking import lists_to_rank
-from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.known import data_folder
+from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.sets.labels import Labels, texts_of
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.suite import SUITES, check_takes, checked_tasks, run
 from isotrope.post.names import check_name, open_encoder
 from isotrope.post.shortened import Shortened
+from isotrope.store.cache import remembered
 from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder
 
 Say = Callable[[str], None]
 
 OWN_DATA, SEARCH = ", own data", "retrieval"
-
-# The suite as tables name it, what decides the result beside model and code, and what computes it.
-Part = tuple[str, Mapping[str, Any], Callable[[], dict[str, Any]]]
+CODE = ("text", "encoder", "evaluation", "post")  # rooms of the package whose code decides a result
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationRequest:
-    """What is to be evaluated: suites on the data folder, and the user's own labels.
+class AskedPart:
+    """A result that each model is to have: a suite on the data folder, or on one set of the user's own labels."""
+
+    suite: str
+    data: Path | Labels
+    checksum: str  # of the data
+    tasks: list[str] | None = None
+    setting: str = "test"
+
+    @property
+    def title(self) -> str:
+        """The suite as tables name it."""
+        return self.suite if isinstance(self.data, Path) else self.suite + OWN_DATA
+
+    def result(self, encoder: Encoder, model: dict[str, Any] | None) -> dict[str, Any]:
+        """Task -> result; what was computed before for this model, data and code is taken from the cache.
+
+        ``model`` says all that decides the vectors; None: nothing is remembered. A damaged file counts as missing.
+        """
+        compute = partial(run, encoder, self.suite, self.data, self.tasks, self.setting)
+        if model is None:
+            return compute()
+        name = None if isinstance(self.data, Path) else self.data.name
+        key = {"suite": self.suite, "tasks": self.tasks, "setting": self.setting, "data": self.checksum, "name": name}
+        return dict(remembered("results", {**key, **model, "code": code_checksum()}, compute))
+
+
+def asked_parts(
+    suites: str | None = None,
+    tasks: str | None = None,
+    data: str | Path | None = None,
+    labels: Sequence[Labels] = (),
+) -> list[AskedPart]:
+    """What "sts,transfer:fast" and "CR,MR" ask of the data folder, and of the user's own labels.
 
     Own labels are evaluated by those of the suites that take them, queries by retrieval in any case. Without a data
-    folder nothing else is evaluated.
+    folder nothing else is evaluated then; nor if no suites are named. All is checked before a model is loaded.
     """
-
-    suites: Mapping[str, str]  # suite -> setting
-    tasks: list[str] | None = None
-    data: str | Path | None = None
-    labels: Sequence[Labels] = ()
-
-    @classmethod
-    def read(
-        cls,
-        suites: str | None = None,
-        tasks: str | None = None,
-        data: str | Path | None = None,
-        labels: Sequence[Labels] = (),
-    ) -> "EvaluationRequest":
-        """Read "sts,transfer:fast" and "CR,MR". Own labels are evaluated alone unless suites are named."""
-        if not suites and labels:
-            if tasks:
-                raise UserError(f"tasks {tasks} beside your own labels", "name their suite too, or leave them out")
-            data = None
-        named = [suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()]
-        chosen = [task.strip() for task in tasks.split(",")] if tasks else None
-        asked = cls({suite: setting or "test" for suite, _, setting in named}, chosen, data, labels)
-        for suite, setting in asked.suites.items():
-            checked_tasks(suite, chosen, setting)
-        for own in labels:
-            check_takes([*asked.suites, SEARCH], own)
-            if isinstance(own, Pairs) and "ranking" in asked.suites:
-                lists_to_rank(own.name, [own])
-        names = [(type(own), own.name) for own in labels]
-        if double := next((name for name in names if names.count(name) > 1), None):
-            raise UserError(f"two of the given labels are called {double[1]!r}", "rename one, or results mix")
-        if asked.of_data:
-            data_folder(data)
-        return asked
-
-    @property
-    def of_data(self) -> bool:
-        """Whether the data folder is asked for."""
-        return self.data is not None or not self.labels
-
-    @property
-    def searches(self) -> bool:
-        """Whether queries and documents are asked for, which have prompts of their own."""
-        return any(isinstance(own, Domain) for own in self.labels) or (self.of_data and SEARCH in self.suites)
-
-    @property
-    def only_searches(self) -> bool:
-        """Whether nothing else is asked for."""
-        others = any(isinstance(own, Pairs) for own in self.labels) or (self.of_data and set(self.suites) - {SEARCH})
-        return self.searches and not others
-
-    @property
-    def own_parts(self) -> list[tuple[str, Labels]]:
-        """Suite and labels for each of the user's own results."""
-        asked = [*self.suites, *([] if SEARCH in self.suites else [SEARCH])]
-        return [(s, own) for s in asked for own in self.labels if isinstance(own, SUITES[s].takes or ())]
-
-    @property
-    def parts(self) -> int:
-        """How many results there will be for one model, each computed and remembered for itself."""
-        return len(self.suites) * self.of_data + len(self.own_parts)
+    if not suites and labels:
+        if tasks:
+            raise UserError(f"tasks {tasks} beside your own labels", "name their suite too, or leave them out")
+        data = None
+    named = [suite.strip().partition(":") for suite in (suites or "sts").split(",") if suite.strip()]
+    settings = {suite: setting or "test" for suite, _, setting in named}
+    chosen = [task.strip() for task in tasks.split(",")] if tasks else None
+    tasks_of = {suite: checked_tasks(suite, chosen, setting) for suite, setting in settings.items()}
+    for own in labels:
+        check_takes([*settings, SEARCH], own)
+        if isinstance(own, Pairs) and "ranking" in settings:
+            lists_to_rank(own.name, [own])
+    names = [(type(own), own.name) for own in labels]
+    if double := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two of the given labels are called {double[1]!r}", "rename one, or results mix")
+    parts = []
+    if data is not None or not labels:
+        folder = data_folder(data)
+        checksum = cache(partial(data_checksum, folder))
+        for suite, setting in settings.items():
+            parts.append(AskedPart(suite, folder, checksum(SUITES[suite].folders), tasks_of[suite], setting))
+    given = [(own, own.checksum()) for own in labels]
+    for suite in dict.fromkeys([*settings, SEARCH]):
+        parts += [AskedPart(suite, own, of_own) for own, of_own in given if isinstance(own, SUITES[suite].takes or ())]
+    return parts
 
 
 class RememberingEncoder(ByRole):
@@ -132,7 +126,7 @@ class RememberingEncoder(ByRole):
 
 def evaluate_models(
     models: Sequence[str],
-    asked: EvaluationRequest,
+    parts: Sequence[AskedPart],
     pooling: str | None = None,
     prompts: Prompts = NO_PROMPTS,
     progress: Callable[[int, str], None] = lambda done, doing: None,
@@ -145,72 +139,59 @@ def evaluate_models(
     Each model is evaluated as it is, then with each of the ``steps`` behind it, as "MODEL, 64 dimensions". It encodes
     its texts once.
 
-    A result that this code has computed before from the same weights and data is taken from the cache.
-
     Args:
         models: folders, names of the hub, word vectors, as `open_encoder` takes them.
-        asked: what to evaluate.
+        parts: what to evaluate, as `asked_parts` gives it.
         pooling: of the models; None: each its own.
         prompts: of the models; by default each has its own default.
-        progress: is told how many of ``len(models) * asked.parts`` results are there, and which one comes now.
+        progress: is told how many results are there, and which one comes now.
         say: is told of a model whose prompts nobody uses.
         begins: called before the long work, when the data of the suite are read and checked.
         steps: ways to shorten the vectors.
     """
-    if not asked.searches and (prompts.query is not None or prompts.document is not None):
+    searches = [part.suite == SEARCH for part in parts]  # which have prompts of their own
+    if not any(searches) and (prompts.query is not None or prompts.document is not None):
         remedy = "name the suite retrieval, give queries of your own, or give the words as the prompt"
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
+    labels = {id(part.data): part.data for part in parts if not isinstance(part.data, Path)}
+    texts = [text for own in labels.values() for text in texts_of(own)]
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
-        own = asked.searches and has_roles(opened)  # a search uses the model's prompts for queries and documents
-        if not (own and asked.only_searches) and (note := prompts.note(opened, name, " outside searches" * own)):
+        known = None
+        if isinstance(opened, SentenceTransformer):
+            known = model_checksum(opened)
+            width, most = opened.get_embedding_dimension(), max((step.k or 0 for step in steps), default=0)
+            if width and most > width:
+                raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
+            if warning := unknown_warning(opened, texts):
+                say(warning)
+        own = any(searches) and has_roles(opened)  # a search uses the model's prompts for queries and documents
+        if not (own and all(searches)) and (note := prompts.note(opened, name, " outside searches" * own)):
             say(note)
-        texts = [text for labels in asked.labels for text in texts_of(labels)]
-        if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts)):
-            say(warning)
-        known = model_checksum(opened) if isinstance(opened, SentenceTransformer) else None
         # One that is fitted on the target wants it whole.
         encoder: Encoder = RememberingEncoder(opened, begins) if known else opened
-        behind = {f"{name}, {step}": (step.behind(encoder), {"step": step.model_dump()}) for step in steps}
-        for label, (shown, how) in {name: (encoder, dict[str, Any]()), **behind}.items():
+        shown: dict[str, tuple[Encoder, dict[str, Any]]] = {name: (encoder, {})}
+        shown |= {f"{name}, {step}": (step.behind(encoder), {"step": step.model_dump()}) for step in steps}
+        for label, (behind, how) in shown.items():
             results[label] = {}
-            for suite, key, compute in _parts(shown, asked):
-                progress(done, f"{label}: {suite}")
+            for part in parts:
+                progress(done, f"{label}: {part.title}")
                 done += 1
-                found = remembered_result({"model": known, **key, **how}, compute) if known else compute()
-                results[label].setdefault(suite, {}).update(found)
+                found = part.result(behind, {"model": known, **how} if known else None)
+                results[label].setdefault(part.title, {}).update(found)
     return results
 
 
-def check_widths(
-    models: Sequence[str], steps: Sequence[Shortened], pooling: str | None = None, prompts: Prompts = NO_PROMPTS
-) -> None:
-    """Open each model, and see that it has the dimensions that the steps keep."""
-    most = max((step.k or 0 for step in steps), default=0)
-    for name in models if most else ():
-        encoder = open_encoder(name, pooling, prompts)
-        width = encoder.get_embedding_dimension() if isinstance(encoder, SentenceTransformer) else None
-        if width and most > width:
-            raise UserError(f"{name} has {width} dimensions, and is to be cut to {most}", f"choose at most {width}")
-
-
-def _parts(encoder: Encoder, asked: EvaluationRequest) -> Iterator[Part]:
-    """The parts of the work, each with a result that is remembered."""
-    if asked.of_data:
-        data = data_folder(asked.data)
-        for suite, setting in asked.suites.items():
-            tasks = checked_tasks(suite, asked.tasks, setting)
-            files = data_checksum(data, SUITES[suite].folders)
-            key = {"data": files, "suite": suite, "tasks": tasks, "setting": setting}
-            yield suite, key, partial(run, encoder, suite, data, tasks, setting)
-    for suite, own in asked.own_parts:
-        key = {"own": own.checksum(), "name": own.name, "suite": suite}
-        yield suite + OWN_DATA, key, partial(_of_own, suite, encoder, own)
-
-
-def _of_own(suite: str, encoder: Encoder, labels: Labels) -> dict[str, Any]:
-    return {labels.name: SUITES[suite].of_labels(encoder, labels)}
+@cache
+def code_checksum() -> str:
+    """Checksum of the code that decides a result."""
+    digest = xxhash.xxh3_128()
+    package = Path(__file__).parents[1]
+    for folder in CODE:
+        for path in sorted((package / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -10,23 +10,23 @@ appendix leaves open is in `RankingChoices`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import kendalltau, rankdata
+from sklearn.metrics import ndcg_score
 
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Embedded, row_cosines
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.types import Encoder, Vector
 
 Tau = Literal["a", "b", "c"]
 Gain = Literal["linear", "exponential"]
 
 # Table 1's lists join pairs from the train and test files of SICK: "all" reads every split of STS-B and SICK-R.
+# The subsets of STS12 … STS16 form one set in both.
 RANKING_SETTINGS: Mapping[str, tuple[str, ...]] = {"test": ("test",), "all": ("train", "dev", "test")}
 
 
@@ -63,26 +63,9 @@ class RankingList:
     gold: Vector  # (n,)
 
 
-def evaluate_ranking(
-    encoder: Encoder,
-    tasks: Sequence[str],
-    data: str | Path | None,
-    setting: str = "test",
-    choices: RankingChoices = RankingChoices(),
-) -> dict[str, Any]:
-    """Rank every list of some STS tasks; see `rank_sets` for the result and `load_sts` for `data`.
-
-    The subsets of STS12 … STS16 form one set, as "all" does. `setting` "test" takes the test split of STSBenchmark and
-    SICKRelatedness, "all" their three splits together, which is where the lists of RankCSE's Table 1 come from.
-    """
-    return rank_sets(
-        encoder, {task: list(load_sts(data, task, RANKING_SETTINGS[setting]).values()) for task in tasks}, choices
-    )
-
-
 def rank_sets(
     encoder: Encoder,
-    sets: Mapping[str, Sequence[Pairs]],
+    sets: Mapping[str, Iterable[Pairs]],
     choices: RankingChoices = RankingChoices(),
 ) -> dict[str, Any]:
     """Rank every list of any sets of pairs (`read_pairs`); every distinct sentence is encoded once over all sets.
@@ -99,13 +82,15 @@ def rank_sets(
 
 
 def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
-    """As `ranking_lists`, where at least one list has an order."""
+    """As `ranking_lists`, where at least one list has an order, and no score is negative."""
     some = ranking_lists(sets, choices)
     if not any(np.ptp(one.gold) > 0 for one in some):
         raise UserError(
             f"{name} has no list to rank: no sentence with more than {choices.more_than} scored pairs that differ",
             "give pairs that share sentences, or lower more_than",
         )
+    if (lowest := min(float(one.gold.min()) for one in some)) < 0:
+        raise UserError(f"{name}: NDCG of a negative score ({lowest:g})", "give scores of 0 or more")
     return some
 
 
@@ -134,15 +119,12 @@ def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
     (C − D) / (n (n − 1) / 2). tau-b is (C − D) / √(pairs not tied in scores · pairs not tied in gold). tau-c is
     (C − D) · 2m / (n² (m − 1)).
     """
+    if tau != "a":
+        found = kendalltau(scores, gold, variant=tau).statistic
+        return 0.0 if np.isnan(found) else float(found)
     above = np.triu_indices(len(gold), 1)
     x, y = (np.sign(values[:, None] - values[None, :])[above] for values in (scores, gold))  # (n (n − 1) / 2,)
-    surplus, untied = float(x @ y), float(np.sqrt(np.sum(x != 0)) * np.sqrt(np.sum(y != 0)))
-    if untied == 0:
-        return 0.0
-    if tau == "c":
-        m = min(len(np.unique(scores)), len(np.unique(gold)))
-        return surplus * 2 * m / (len(gold) ** 2 * (m - 1))
-    return surplus / (untied if tau == "b" else len(x))
+    return float(x @ y) / len(x)
 
 
 def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None = None) -> float:
@@ -151,15 +133,8 @@ def ndcg_of(scores: Vector, gold: Vector, gain: Gain = "linear", at: int | None 
     DCG = Σ gain_r / log₂(r + 1) over the places r = 1 … n (or `at`), divided by that of the best order. Sentences of
     equal score share the mean of their gains: the expectation over the orders that they may have.
     """
-    if np.min(gold) < 0:
-        raise UserError(f"NDCG of a negative score ({np.min(gold):g})", "give scores of 0 or more")
     gains = gold if gain == "linear" else np.exp2(gold) - 1
-    discount = 1 / np.log2(np.arange(len(gold)) + 2)
-    discount[len(gold) if at is None else at :] = 0
-    best = float(np.sort(gains)[::-1] @ discount)
-    _, level, sizes = np.unique(-scores, return_inverse=True, return_counts=True)  # best first
-    shared = np.bincount(level, weights=gains) / sizes  # (levels,)
-    return float(np.repeat(shared, sizes) @ discount) / best if best > 0 else 0.0
+    return float(ndcg_score([gains], [scores], k=at))
 
 
 def case_table(
@@ -172,25 +147,22 @@ def case_table(
     Each row has "sentence", "gold" and "gold_rank" (None without scores), and "models": name → "cosine", "rank". Ranks
     count from 1; equal values share the best, as in Table 12. `ranking_lists` finds the queries of a set of pairs.
     """
-    cosines = {name: _cosines(encoder, query, candidates) for name, encoder in encoders.items()}
+    cosines = {}
+    for name, encoder in encoders.items():
+        asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
+        cosines[name] = row_cosines(np.repeat(asked, len(found), axis=0), found)
     ranks = {name: _ranks(values) for name, values in cosines.items()}
-    scores = None if gold is None else np.asarray(gold, dtype=np.float64)
-    people = None if scores is None else _ranks(scores)
+    people = None if gold is None else _ranks(np.asarray(gold, dtype=np.float64))
     order = range(len(candidates)) if people is None else np.argsort(people, kind="stable")
     return [
         {
             "sentence": candidates[i],
-            "gold": None if scores is None else float(scores[i]),
+            "gold": None if gold is None else float(gold[i]),
             "gold_rank": None if people is None else int(people[i]),
             "models": {name: {"cosine": float(cosines[name][i]), "rank": int(ranks[name][i])} for name in encoders},
         }
         for i in order
     ]
-
-
-def _cosines(encoder: Encoder, query: str, candidates: Sequence[str]) -> Vector:
-    asked, found = search_vectors(encoder, [query], candidates)  # (1, D), (N, D)
-    return row_cosines(np.repeat(asked, len(found), axis=0), found)
 
 
 def find_list(lists: Sequence[RankingList], query: str) -> RankingList:
@@ -223,28 +195,22 @@ def _merged(list_: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def _score(lists: list[RankingList], embedded: Embedded, choices: RankingChoices) -> dict[str, Any]:
-    ordered = [one for one in lists if np.ptp(one.gold) > 0]
-    kept = ordered if choices.constant == "skip" else lists
-    flat = Pairs(
-        "",
-        [one.query for one in kept for _ in one.candidates],
-        [sentence for one in kept for sentence in one.candidates],
-        np.concatenate([one.gold for one in kept]),
-    )
-    ends = np.cumsum([len(one.candidates) for one in kept])
-    cosines = np.split(embedded.cosines(flat), ends[:-1])  # one (n,) a list
-    both = [
-        (kendall(scores, one.gold, choices.tau), ndcg_of(scores, one.gold, choices.gain, choices.at))
-        if np.ptp(one.gold) > 0
-        else (0.0, 0.0)
-        for scores, one in zip(cosines, kept, strict=True)
-    ]
-    per_list = {name: [pair[i] for pair in both] for i, name in enumerate(("kendall", "ndcg"))}
+    per_list: dict[str, list[float]] = {"kendall": [], "ndcg": []}
+    constant = pairs = 0
+    for one in lists:
+        flat = np.ptp(one.gold) == 0
+        constant += int(flat)
+        if flat and choices.constant == "skip":
+            continue
+        pairs += len(one.candidates)
+        cosines = embedded.cosines(Pairs("", [one.query] * len(one.candidates), one.candidates, one.gold))
+        per_list["kendall"].append(0.0 if flat else kendall(cosines, one.gold, choices.tau))
+        per_list["ndcg"].append(0.0 if flat else ndcg_of(cosines, one.gold, choices.gain, choices.at))
     return {
         **{name: float(np.mean(values)) for name, values in per_list.items()},
-        "lists": len(kept),
-        "pairs": len(flat),
-        "constant": len(lists) - len(ordered),
+        "lists": len(per_list["kendall"]),
+        "pairs": pairs,
+        "constant": constant,
         "choices": asdict(choices),
         "per_list": per_list,
     }

@@ -7,15 +7,13 @@ Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415
 log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
 from sklearn.preprocessing import normalize
@@ -23,7 +21,6 @@ from sklearn.preprocessing import normalize
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import load_domain
 from isotrope.types import Encoder, Vector
 
 CUTOFF = 10  # places that nDCG and MRR look at
@@ -40,17 +37,6 @@ class Ranked:
     found: Vector  # (Q, K)
     ideal: Vector  # (Q, K)
     relevant: npt.NDArray[np.int64]  # (Q,) texts with a grade above 0 in the whole corpus
-
-
-def evaluate_retrieval(
-    encoder: Encoder, tasks: Sequence[str], data: str | Path | None, setting: str = "test"
-) -> dict[str, Any]:
-    """Evaluate on the known domains; see `isotrope.evaluation.sets.domains` for what each setting holds.
-
-    All data is read before anything is encoded. Gives for each task what `evaluate_domain` gives.
-    """
-    domains = {task: load_domain(data, task, setting) for task in tasks}
-    return {task: evaluate_domain(encoder, domain) for task, domain in domains.items()}
 
 
 def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
@@ -133,11 +119,6 @@ def reciprocal_rank(ranked: Ranked, k: int) -> Vector:
 def recall_at(ranked: Ranked, k: int) -> Vector:
     """Share of a query's relevant texts among the first k: (Q,); 0 where nothing is relevant."""
     return np.asarray((ranked.found[:, :k] > 0).sum(axis=1) / np.maximum(ranked.relevant, 1))
-
-
-def reciprocal_ranks(queries: Vectors, bodies: Vectors, cutoff: int = CUTOFF) -> Vector:
-    """1 / place of body i in the order of its cosine with query i, 0 beyond the cutoff: (Q, D), (Q, D) → (Q,)."""
-    return reciprocal_rank(rank_corpus(queries, bodies, csr_array(eye_array(len(queries))), cutoff), cutoff)
 
 
 def shares_behind(scores: npt.NDArray[np.floating[Any]], answers: npt.NDArray[np.int64]) -> Vector:

@@ -10,9 +10,9 @@ Statistical Significance Tests for Machine Translation Evaluation (EMNLP 2004), 
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,9 @@ from isotrope.errors import UserError
 from isotrope.types import Vector
 
 Significance = Literal["better", "worse", "not significant"]
+# A task's cases: numbers whose mean is the score (N,), or gold scores and cosines (N,), (N,), judged by Spearman.
+Cases: TypeAlias = Vector | tuple[Vector, Vector]
 
-_DIFFERENT = "the models were scored on different tasks"
 _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever the set's size
 
 
@@ -52,42 +53,38 @@ class Comparison:
 
 
 def compare(
-    before: Mapping[str, tuple[Vector, Vector]],
-    after: Mapping[str, tuple[Vector, Vector]],
-    resamples: int = 1000,
-    seed: int = 0,
+    before: Mapping[str, Cases], after: Mapping[str, Cases], resamples: int = 1000, seed: int = 0
 ) -> Comparison:
-    """Test whether Spearman's correlation of ``after`` differs from that of ``before``.
+    """Test whether the score of ``after`` differs from that of ``before``; both are means over the tasks.
 
     Every task draws from its own generator, seeded by ``seed`` and its name. The same call gives the same numbers, a
     task's numbers do not depend on the other tasks, and swapping the models changes only the sign.
 
     Args:
-        before: task -> gold scores and one model's cosines, (N,) and (N,), as `isotrope.evaluation.sts.main_pairs`
-            gives them.
+        before: task -> one model's cases, as `isotrope.evaluation.sts.main_pairs` and
+            `isotrope.evaluation.suite.cases_of` give them.
         after: the same of the other model.
         resamples: at least 100.
         seed: of the draws.
+
+    Raises:
+        UserError: the tasks or their gold scores differ.
     """
-    if before.keys() != after.keys() or any(not np.array_equal(before[t][0], after[t][0]) for t in before):
-        raise UserError(_DIFFERENT, "score both on the same tasks")
-    found = {}
-    for task, (gold, old) in before.items():
-        new, once = after[task][1], np.ones((1, len(gold)), dtype=np.int64)  # the pairs as they are
-        drawn = _differences(gold, old, new, resamples, task_generator(task, seed))
-        found[task] = float(_spearman(gold, old, once)[0]), float(_spearman(gold, new, once)[0]), drawn
-    return _over_tasks(found)
+    golds = [{task: of[0] for task, of in cases.items() if isinstance(of, tuple)} for cases in (before, after)]
+    if before.keys() != after.keys() or any(not np.array_equal(golds[0][t], golds[1][t]) for t in golds[0]):
+        raise UserError("the models were scored on different tasks", "score both on the same tasks")
+    drawn = {t: _differences(before[t], after[t], resamples, task_generator(t, seed)) for t in before}
+    per_task = {task: _judge(_score(before[task]), _score(after[task]), drawn[task]) for task in before}
+    old, new = (float(np.mean([getattr(one, side) for one in per_task.values()])) for side in ("before", "after"))
+    return _judge(old, new, np.mean(list(drawn.values()), axis=0), per_task)
 
 
-def resample(measured: Mapping[str, tuple[Vector, Vector]], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
-    """One model's Spearman correlation on every resample: task -> (gold, cosines) gives task -> (R,).
+def resample(measured: Mapping[str, Cases], resamples: int = 1000, seed: int = 0) -> dict[str, Vector]:
+    """One model's score on every resample: task -> its cases gives task -> (R,).
 
     The resamples depend only on the task's name, its size and ``seed``: any two models' draws can be compared later.
     """
-    return {
-        task: _differences(gold, None, cosines, resamples, task_generator(task, seed))
-        for task, (gold, cosines) in measured.items()
-    }
+    return {task: _differences(None, cases, resamples, task_generator(task, seed)) for task, cases in measured.items()}
 
 
 def interval(drawn: Vector) -> tuple[float, float]:
@@ -103,17 +100,8 @@ def compare_draws(before: float, after: float, drawn_before: Vector, drawn_after
 
 def compare_means(before: Vector, after: Vector, resamples: int = 1000, seed: int = 0) -> Comparison:
     """Test whether the mean of one number a case differs, such as a query's reciprocal rank: (N,), (N,)."""
-    return _judge(*_mean_differences(before, after, resamples, np.random.default_rng(seed)))
-
-
-def compare_tasks(
-    before: Mapping[str, Vector], after: Mapping[str, Vector], resamples: int = 1000, seed: int = 0
-) -> Comparison:
-    """`compare_means` for several tasks, each resampled independently. The difference is the mean over the tasks."""
-    if before.keys() != after.keys():
-        raise UserError(_DIFFERENT, "score both on the same tasks")
-    drawn = {t: _mean_differences(old, after[t], resamples, task_generator(t, seed)) for t, old in before.items()}
-    return _over_tasks(drawn)
+    drawn = _differences(before, after, resamples, np.random.default_rng(seed))
+    return _judge(_score(before), _score(after), drawn)
 
 
 def task_generator(task: str, seed: int) -> np.random.Generator:
@@ -121,29 +109,33 @@ def task_generator(task: str, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(task.encode(errors="surrogateescape"))])
 
 
-def _mean_differences(
-    before: Vector, after: Vector, resamples: int, generator: np.random.Generator
-) -> tuple[float, float, Vector]:
-    """Mean of (N,), mean of (N,), and their difference on each of R resamples (R,)."""
-    change = np.asarray(after) - np.asarray(before)
-    drawn = [np.mean(change[generator.integers(len(change), size=len(change))]) for _ in range(resamples)]
-    return float(np.mean(before)), float(np.mean(after)), np.array(drawn)
+def _score(cases: Cases) -> float:
+    if not isinstance(cases, tuple):
+        return float(np.mean(cases))
+    return float(_spearman(*cases, np.ones((1, len(cases[0])), dtype=np.int64))[0])
 
 
-def _differences(
-    gold: Vector, old: Vector | None, new: Vector, resamples: int, generator: np.random.Generator
-) -> Vector:
-    """Spearman of `new` minus Spearman of `old` (None: 0) on each of R resamples: (N,) three times → (R,)."""
-    n = len(gold)
-    differences = []
+def _differences(old: Cases | None, new: Cases, resamples: int, generator: np.random.Generator) -> Vector:
+    """The score of `new` minus that of `old` (None: 0) on each of R resamples of the cases: (R,)."""
+    if isinstance(new, tuple):
+        gold, cosines = new
+        blocks = []
+        for picks in _picks(len(gold), resamples, generator):
+            # How often each pair was drawn: one bincount for all rows, row r counting from r·n on.
+            shifted = picks + len(gold) * np.arange(len(picks))[:, None]
+            times = np.bincount(shifted.ravel(), minlength=picks.size).reshape(picks.shape)
+            scores = _spearman(gold, cosines, times)
+            blocks.append(scores - _spearman(gold, old[1], times) if isinstance(old, tuple) else scores)
+    else:
+        change = np.asarray(new) - np.asarray(0 if old is None else old)
+        blocks = [change[picks].mean(axis=1) for picks in _picks(len(change), resamples, generator)]
+    return np.asarray(np.concatenate(blocks))
+
+
+def _picks(n: int, resamples: int, generator: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    """R resamples of n cases, in blocks (rows, n)."""
     for start in range(0, resamples, step := max(1, _BLOCK // n)):
-        rows = min(step, resamples - start)
-        picks = generator.integers(n, size=(rows, n))
-        # How often each pair was drawn: one bincount for all rows, row r counting from r·n on.
-        times = np.bincount((picks + n * np.arange(rows)[:, None]).ravel(), minlength=rows * n).reshape(rows, n)
-        scores = _spearman(gold, new, times)
-        differences.append(scores if old is None else scores - _spearman(gold, old, times))
-    return np.asarray(np.concatenate(differences))
+        yield generator.integers(n, size=(min(step, resamples - start), n))
 
 
 def _spearman(x: Vector, y: Vector, times: npt.NDArray[np.int64]) -> Vector:
@@ -165,13 +157,6 @@ def _ranks(values: Vector, times: npt.NDArray[np.int64]) -> Vector:
     copies = np.add.reduceat(times[:, np.argsort(level, kind="stable")], starts, axis=1)  # (R, levels)
     mean_rank = np.cumsum(copies, axis=1) - (copies - 1) / 2
     return np.asarray(mean_rank[:, level], dtype=np.float64)
-
-
-def _over_tasks(found: Mapping[str, tuple[float, float, Vector]]) -> Comparison:
-    """Task -> both scores and the drawn differences (R,): each task, and their mean."""
-    per_task = {task: _judge(*one) for task, one in found.items()}
-    before, after = (float(np.mean([one[side] for one in found.values()])) for side in (0, 1))
-    return _judge(before, after, np.mean([one[2] for one in found.values()], axis=0), per_task)
 
 
 def _judge(before: float, after: float, drawn: Vector, per_task: Mapping[str, Comparison] | None = None) -> Comparison:

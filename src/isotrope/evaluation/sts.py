@@ -8,9 +8,8 @@ Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449; on
 https://arxiv.org/abs/2104.08821.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.stats import rankdata
 
 from isotrope.evaluation.embed import Embedded
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import SPLITS, load_sts
+from isotrope.evaluation.sets.senteval import SPLITS
 from isotrope.text.permutation import evenly
 from isotrope.types import Encoder, Vector
 
@@ -28,34 +27,16 @@ Cosines = Mapping[str, Mapping[str, Vector]]  # the same with one cosine a pair
 _CONSTANT = 1e-6  # values that differ by less than this, relatively, differ by rounding alone (float32)
 
 
-def evaluate_sts(
-    encoder: Encoder,
-    task: str | Sequence[str],
-    data: str | Path | None,
-    splits: Sequence[str] = ("dev", "test"),
-    layout: str = "auto",
-) -> dict[str, Any]:
-    """Evaluate one or several STS tasks; see `evaluate_sets` for the result, `load_sts` for the other arguments."""
-    tasks = [task] if isinstance(task, str) else list(task)
-    return evaluate_sets(encoder, {name: load_sts(data, name, splits, layout) for name in tasks})
-
-
-def evaluate_pairs(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
-    """Evaluate the user's own pairs (`read_pairs`), as a task of their name that has a test split alone."""
-    return evaluate_sets(encoder, {pairs.name: {"test": pairs}})
-
-
 def evaluate_sets(encoder: Encoder, sets: Sets) -> dict[str, Any]:
     """What `score` gives for each task, and under "per_pair" the "gold" and "cosine" of each pair behind its headline.
 
     Raises UserError where the encoder's output has the wrong shape or is not finite.
     """
     cosines = similarities(encoder, sets)
-    per_pair = {
-        task: {"gold": gold.tolist(), "cosine": cosine.tolist()}
-        for task, (gold, cosine) in main_pairs(sets, cosines).items()
-    }
-    return {task: {**result, "per_pair": per_pair[task]} for task, result in score(sets, cosines).items()}
+    found = score(sets, cosines)
+    for task, (gold, cosine) in main_pairs(sets, cosines).items():
+        found[task]["per_pair"] = {"gold": gold.tolist(), "cosine": cosine.tolist()}
+    return found
 
 
 def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
@@ -82,17 +63,19 @@ def spearman(x: Vector, y: Vector) -> float:
 
     A constant orders nothing, so a collapsed encoder scores 0: a number that compares and fits into JSON, unlike NaN.
     """
-    if _is_constant(x) or _is_constant(y):
-        return 0.0
-    return pearson(rankdata(x), rankdata(y))
+    return _mean(rank_products(x, y))
 
 
 def pearson(x: Vector, y: Vector) -> float:
     """Pearson's correlation of x (N,) and y (N,). Constant input earns 0, as in `spearman`."""
+    return _mean(_products(x, y))
+
+
+def rank_products(x: Vector, y: Vector) -> Vector:
+    """The products of two values' ranks in standard units (N,), whose mean is Spearman's correlation."""
     if _is_constant(x) or _is_constant(y):
-        return 0.0
-    a, b = x - np.mean(x), y - np.mean(y)
-    return float(np.clip((a / np.linalg.norm(a)) @ (b / np.linalg.norm(b)), -1.0, 1.0))
+        return np.zeros(len(x))
+    return _products(rankdata(x), rankdata(y))
 
 
 def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]:
@@ -137,47 +120,38 @@ class PairTask:
 
     def score(self, encoder: Encoder) -> Vector:
         """The product of each pair's two ranks in standard units, by cosine and by grade: (N,)."""
-        cosines = Embedded(encoder, self.texts).cosines(self.pairs)
-        if _is_constant(cosines):
-            return np.zeros(self.size)
-        ranks = [rankdata(values) for values in (cosines, self.pairs.gold)]
-        a, b = ((of - of.mean()) / of.std() for of in ranks)
-        return np.asarray(a * b)
+        return rank_products(Embedded(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
 
 
 def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:
-    subsets = {
-        part: {
-            "spearman": spearman(cosines[part], pairs.gold),
-            "pearson": pearson(cosines[part], pairs.gold),
-            "nsamples": len(pairs),
-        }
-        for part, pairs in parts.items()
-    }
-    result: dict[str, Any] = {"subsets": subsets, "nsamples": sum(map(len, parts.values()))}
+    sizes = [len(pairs) for pairs in parts.values()]
+    result: dict[str, Any] = {"nsamples": sum(sizes), "subsets": {p: {"nsamples": len(parts[p])} for p in parts}}
     for measure, correlate in (("spearman", spearman), ("pearson", pearson)):
-        single = {part: scores[measure] for part, scores in subsets.items()}
-        result[measure] = single if _has_splits(parts) else _aggregate(single, parts, cosines, correlate)
+        single = {part: correlate(cosines[part], pairs.gold) for part, pairs in parts.items()}
+        for part, value in single.items():
+            result["subsets"][part][measure] = value
+        if not set(parts) <= set(SPLITS["STSBenchmark"]):
+            joined = [cosines[part] for part in parts], [pairs.gold for pairs in parts.values()]
+            scores = list(single.values())
+            single = {
+                "all": correlate(*map(np.concatenate, joined)),
+                "mean": float(np.mean(scores)),
+                "wmean": float(np.average(scores, weights=sizes)),
+            }
+        result[measure] = single
     return result
 
 
-def _aggregate(
-    single: Mapping[str, float],
-    parts: Mapping[str, Pairs],
-    cosines: Mapping[str, Vector],
-    correlate: Callable[[Vector, Vector], float],
-) -> dict[str, float]:
-    scores, sizes = [single[part] for part in parts], [len(pairs) for pairs in parts.values()]
-    everything = np.concatenate([cosines[part] for part in parts]), np.concatenate([p.gold for p in parts.values()])
-    return {
-        "all": correlate(*everything),
-        "mean": float(np.mean(scores)),
-        "wmean": float(np.average(scores, weights=sizes)),
-    }
+def _products(x: Vector, y: Vector) -> Vector:
+    """The products of two values in standard units: (N,), (N,) → (N,)."""
+    if _is_constant(x) or _is_constant(y):
+        return np.zeros(len(x))
+    a, b = ((values - values.mean()) / values.std() for values in (x, y))
+    return np.asarray(a * b)
 
 
-def _has_splits(parts: Mapping[str, Pairs]) -> bool:
-    return all(part in SPLITS["STSBenchmark"] for part in parts)
+def _mean(products: Vector) -> float:
+    return float(np.clip(products.mean(), -1.0, 1.0))
 
 
 def _is_constant(x: Vector) -> bool:

@@ -4,34 +4,33 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
 
 from isotrope.errors import UserError, one_of
 from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
-from isotrope.evaluation.geometry import evaluate_geometry, pair_geometry
-from isotrope.evaluation.ranking import RANKING_SETTINGS, evaluate_ranking, rank_sets
-from isotrope.evaluation.retrieval import evaluate_domain, evaluate_retrieval
+from isotrope.evaluation.geometry import pair_geometry
+from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
+from isotrope.evaluation.retrieval import evaluate_domain
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS
+from isotrope.evaluation.sets.domains import DOMAIN_TASKS, DOMAINS, load_domain
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels, texts_of
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS
-from isotrope.evaluation.sets.transfer import TRANSFER_TASKS
-from isotrope.evaluation.significance import Comparison, compare, compare_tasks
-from isotrope.evaluation.sts import evaluate_pairs, evaluate_sts
+from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS, TRANSFER_TASKS, load_sts, load_transfer
+from isotrope.evaluation.significance import Cases
+from isotrope.evaluation.sts import evaluate_sets
 from isotrope.evaluation.transfer import evaluate_transfer
 from isotrope.post.names import open_encoder
 from isotrope.text.coverage import unknown_warning
-from isotrope.types import Encoder, Vector
+from isotrope.types import Encoder
 
 Result = Mapping[str, Any]  # of one task
-TaskResults = Mapping[str, Mapping[str, Any]]  # task -> its result, as `run` gives it
-ResultComparer = Callable[[TaskResults, TaskResults, int], Comparison]
-Answer = Callable[[Encoder, list[str], str | Path | None, str], dict[str, Any]]  # (encoder, tasks, data, setting)
+TaskResults = Mapping[str, Result]  # task -> its result, as `run` gives it
+Asked = Mapping[str, Any]  # task -> what it asks, as a suite reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +43,32 @@ class Measure:
     lower: bool = False  # is better
 
 
+class CaseColumns(NamedTuple):
+    """Where a result has its single cases, and what a reader calls them."""
+
+    plural: str
+    key: str
+    columns: tuple[str, ...]  # one number a case, or gold scores and cosines
+
+
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What a suite can be asked, the function that answers, and how the answer is shown.
+    """What a suite can be asked, how it is read and judged, and how the answer is shown.
 
-    `tasks` are those of each setting. `measures` begins with the one that papers compare. Their average is taken over
-    the tasks in `averaged`, where all are there. `folders` of the data folder hold what it reads. `compare` tests one
-    model's results against another's, case by case. `of_labels` answers for the user's own labels of the kind `takes`.
+    `tasks` are those of each setting. `read` takes the data folder, a task and a setting; `judge` an encoder, what was
+    read for each task, and the setting. `measures` begins with the one that papers compare. Their average is taken over
+    the tasks in `averaged`, where all are there. `folders` of the data folder hold what it reads. The user's own labels
+    of the kind `takes` can be judged too.
     """
 
     tasks: Mapping[str, tuple[str, ...]]
-    evaluate: Answer
+    read: Callable[[str | Path | None, str, str], Any]
+    judge: Callable[[Encoder, Asked, str], dict[str, Any]]
     measures: tuple[Measure, ...]
     averaged: tuple[str, ...]
     folders: tuple[str, ...]
-    compare: ResultComparer | None = None
+    cases: CaseColumns | None = None
     takes: type[Pairs] | type[Domain] | None = None
-    of_labels: Callable[[Encoder, Any], dict[str, Any]] = lambda encoder, labels: {}
 
 
 def _spearman(result: Result) -> float:
@@ -74,75 +82,64 @@ def _named(title: str, key: str, scale: float = 100.0, lower: bool = False) -> M
     return Measure(title, lambda result: float("nan") if result.get(key) is None else float(result[key]), scale, lower)
 
 
-def _sts(encoder: Encoder, tasks: list[str], data: str | Path | None, setting: str) -> dict[str, Any]:
-    return evaluate_sts(encoder, tasks, data, ("dev", "test") if setting == "test" else ("dev",))
+def _splits(settings: Mapping[str, tuple[str, ...]]) -> Callable[[str | Path | None, str, str], dict[str, Pairs]]:
+    """Reads STS tasks: the splits that each setting names."""
+    return lambda data, task, setting: load_sts(data, task, settings[setting])
 
 
-def pair_cases(results: TaskResults) -> dict[str, tuple[Vector, Vector]]:
-    """Task → gold scores and cosines (N,), (N,) of an "sts" result."""
-    pairs = {task: result["per_pair"] for task, result in results.items()}
-    return {task: (np.array(p["gold"]), np.array(p["cosine"])) for task, p in pairs.items()}
+def cases_of(suite: str, results: TaskResults) -> dict[str, Cases]:
+    """Task → its cases in a suite's results, as `isotrope.evaluation.significance.compare` takes them."""
+    known = SUITES[suite].cases
+    if known is None:
+        return {}
+    found = {task: [np.array(of[known.key][name], float) for name in known.columns] for task, of in results.items()}
+    return {task: values[0] if len(values) == 1 else (values[0], values[1]) for task, values in found.items()}
 
 
-def cases_in_words(results: TaskResults) -> str:
+def cases_in_words(suite: str, results: TaskResults) -> str:
     """What judges, for a reader: "1,379 pairs of STSBenchmark"."""
-    plural = {"per_pair": "pairs", "per_sample": "samples", "per_list": "lists", "per_query": "queries"}
-    kind = next(key for result in results.values() for key in result if key in plural)
-    count = sum(len(next(iter(result[kind].values()))) for result in results.values())
-    return f"{count:,} {plural[kind]} of {', '.join(results) if len(results) < 4 else f'{len(results)} tasks'}"
+    cases, known = cases_of(suite, results), SUITES[suite].cases
+    count = sum(len(values[0] if isinstance(values, tuple) else values) for values in cases.values())
+    return f"{count:,} {known and known.plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
 
 
-def compare_pairs(before: TaskResults, after: TaskResults, seed: int = 0) -> Comparison:
-    """Paired bootstrap over sentence pairs of Spearman's correlation, averaged over the tasks."""
-    return compare(pair_cases(before), pair_cases(after), seed=seed)
-
-
-def compare_cases(kind: str, measure: str) -> ResultComparer:
-    """Paired bootstrap of the mean of one number a case, averaged over the tasks: `result[kind][measure]`."""
-
-    def judge(before: TaskResults, after: TaskResults, seed: int = 0) -> Comparison:
-        old, new = (
-            {task: np.array(result[kind][measure], dtype=np.float64) for task, result in results.items()}
-            for results in (before, after)
-        )
-        return compare_tasks(old, new, seed=seed)
-
-    return judge
-
-
-_STS_DATA = ("senteval", "downstream", "sts-raw", "stsb-raw", "sick-raw")
+_SENTEVAL = ("senteval", "downstream")
 SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
-        evaluate=_sts,
+        read=_splits({"test": ("dev", "test"), "dev": ("dev",)}),
+        judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
         measures=(Measure("Spearman × 100", _spearman),),
         averaged=STS_TASKS,
-        folders=_STS_DATA,
-        compare=compare_pairs,
+        folders=_SENTEVAL,
+        cases=CaseColumns("pairs", "per_pair", ("gold", "cosine")),
         takes=Pairs,
-        of_labels=lambda encoder, pairs: evaluate_pairs(encoder, pairs)[pairs.name],
     ),
     "transfer": Suite(
         tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS),
-        evaluate=evaluate_transfer,
+        read=lambda data, task, _: load_transfer(data, task),
+        judge=evaluate_transfer,
         measures=(_named("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        folders=("senteval", "downstream"),
-        compare=compare_cases("per_sample", "correct"),
+        folders=_SENTEVAL,
+        cases=CaseColumns("samples", "per_sample", ("correct",)),
     ),
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
-        evaluate=evaluate_ranking,
+        read=_splits(RANKING_SETTINGS),
+        judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
         measures=(_named("KCC × 100", "kendall"), _named("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
-        folders=_STS_DATA,
-        compare=compare_cases("per_list", "kendall"),
+        folders=_SENTEVAL,
+        cases=CaseColumns("lists", "per_list", ("kendall",)),
         takes=Pairs,
-        of_labels=lambda encoder, pairs: rank_sets(encoder, {pairs.name: [pairs]})[pairs.name],
     ),
     "geometry": Suite(
         tasks={"test": ("STSBenchmark",)},
-        evaluate=lambda encoder, _tasks, data, _setting: evaluate_geometry(encoder, data),
+        read=_splits({"test": ("dev",)}),  # the papers' choice
+        judge=lambda encoder, asked, _: {
+            task: pair_geometry(encoder, pairs) for task, sets in asked.items() for pairs in sets.values()
+        },
         measures=(
             _named("alignment", "alignment", 1, lower=True),
             _named("uniformity", "uniformity", 1, lower=True),
@@ -151,13 +148,13 @@ SUITES: Mapping[str, Suite] = {
             _named("effective rank", "effective_rank", 1),
         ),
         averaged=(),
-        folders=_STS_DATA,
+        folders=_SENTEVAL,
         takes=Pairs,
-        of_labels=pair_geometry,
     ),
     "retrieval": Suite(
         tasks=DOMAIN_TASKS,
-        evaluate=evaluate_retrieval,
+        read=load_domain,
+        judge=lambda encoder, asked, _: {task: evaluate_domain(encoder, domain) for task, domain in asked.items()},
         measures=(
             _named("nDCG@10", "ndcg@10"),
             _named("MRR@10", "mrr@10"),
@@ -167,9 +164,8 @@ SUITES: Mapping[str, Suite] = {
         ),
         averaged=DOMAINS,
         folders=("domain",),
-        compare=compare_cases("per_query", "ndcg@10"),
+        cases=CaseColumns("queries", "per_query", ("ndcg@10",)),
         takes=Domain,
-        of_labels=evaluate_domain,
     ),
 }
 
@@ -194,7 +190,8 @@ def run(
     | geometry | `geometry.pair_geometry` | test |
     | retrieval | `retrieval.evaluate_domain` | test; dev |
 
-    Keys that begin with "per_" hold the single cases, which a `Suite`'s ``compare`` takes.
+    Keys that begin with "per_" hold the single cases, which `suite.cases_of` collects. All data is read before anything
+    is encoded.
 
     Args:
         encoder: a name or folder, or anything with ``encode(list[str])`` that gives one vector a sentence, such as a
@@ -218,11 +215,13 @@ def run(
     opened = open_encoder(str(encoder)) if isinstance(encoder, str | Path) else encoder
     modes = [(module, module.training) for module in opened.modules()] if isinstance(opened, torch.nn.Module) else []
     try:
-        if own is not None:
+        if own is None:
+            asked = {task: SUITES[suite].read(data, task, setting) for task in chosen}
+        else:
+            asked = {own.name: {"test": own} if isinstance(own, Pairs) else own}
             if isinstance(opened, SentenceTransformer) and (warning := unknown_warning(opened, texts_of(own))):
                 warnings.warn(warning, stacklevel=2)
-            return {own.name: SUITES[suite].of_labels(opened, own)}
-        return SUITES[suite].evaluate(opened, chosen, data, setting)
+        return SUITES[suite].judge(opened, asked, setting)
     finally:
         for module, mode in modes:
             module.training = mode
@@ -253,35 +252,40 @@ def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting:
     for task in chosen:
         if task not in known[setting]:
             where = "" if setting == "test" else f" in the setting {setting}"
-            remedy = one_of(task, known[setting])
-            raise UserError(f"suite {suite} has no task {task!r}{where}", remedy)
+            raise UserError(f"suite {suite} has no task {task!r}{where}", one_of(task, known[setting]))
     return chosen
 
 
-def main_scores(suite: str, result: Mapping[str, Result]) -> dict[str, float]:
+def main_scores(suite: str, result: TaskResults) -> dict[str, float]:
     """The one number of each task that papers compare, as a fraction; of "geometry" alignment, lower is better."""
     return {task: SUITES[suite].measures[0].of(of_task) for task, of_task in result.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Average:
-    """Mean Spearman over the seven STS tasks, as fractions: `exact`, and `printed` as in the papers' tables."""
+class SuiteEvaluator(BaseEvaluator):
+    """A suite as a sentence-transformers evaluator: one metric a task, and their mean under `SUITE_score`, fractions.
 
-    exact: float
-    printed: float
+    Give it to a trainer as `evaluator=`; `metric_for_best_model` is then "eval_" + `primary_metric`. The arguments are
+    those of `isotrope.evaluate`. The default is STS on the dev splits of STS-B and SICK-R: a model is not selected on
+    what it is reported on.
 
-
-def suite_average(result: Mapping[str, Any]) -> Average:
-    """The papers' Avg. of an "sts" result: "all" for STS12 … STS16, "test" for STSBenchmark and SICKRelatedness.
-
-    `printed` is the mean of the seven printed cells (percent with two decimals), rounded again, as SimCSE's evaluation
-    prints it. It can differ from the rounded exact mean by 0.01 points.
-
-    Raises UserError where one of the seven is missing: an average over fewer is another number.
+    Raises:
+        UserError: an unknown suite, task or setting; before any work.
     """
-    missing = [task for task in STS_TASKS if task not in result]
-    if missing:
-        raise UserError(f"no average without {', '.join(missing)}", "evaluate all seven STS tasks")
-    scores = [_spearman(result[task]) for task in STS_TASKS]
-    cells = [round(100 * score, 2) for score in scores]
-    return Average(exact=sum(scores) / len(scores), printed=round(round(sum(cells) / len(cells), 2) / 100, 4))
+
+    def __init__(
+        self,
+        suite: str = "sts",
+        data: str | Path | None = None,
+        tasks: Sequence[str] | None = None,
+        setting: str = "dev",
+    ) -> None:
+        super().__init__()
+        self.suite, self.data, self.setting = suite, data, setting
+        self.tasks = checked_tasks(suite, tasks, setting)
+        self.primary_metric = f"{suite}_score"
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        """Metrics named `SUITE_TASK` and `SUITE_score`; raises UserError as `isotrope.evaluate` does."""
+        scores = main_scores(self.suite, run(model, self.suite, self.data, self.tasks, self.setting))
+        named = {**scores, "score": sum(scores.values()) / len(scores)}
+        return {f"{self.suite}_{name}": value for name, value in named.items()}

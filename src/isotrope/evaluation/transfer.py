@@ -16,8 +16,7 @@ One thing differs: every distinct sentence of a task is encoded once, all in one
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from isotrope.evaluation.classifier import (
     with_bias,
 )
 from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.transfer import CLASSES, LabelledTexts, load_transfer
+from isotrope.evaluation.sets.senteval import CLASSES, LabelledTexts
 from isotrope.types import Encoder, Matrix
 
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
@@ -47,19 +46,19 @@ PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
 
 
 def evaluate_transfer(
-    encoder: Encoder, tasks: str | Sequence[str], data: str | Path | None, setting: str = "test"
+    encoder: Encoder, tasks: Mapping[str, Mapping[str, LabelledTexts]], setting: str = "test"
 ) -> dict[str, Any]:
-    """Evaluate one or several transfer tasks; see `load_transfer` for `data`.
+    """Evaluate transfer tasks: name → what `load_transfer` gives.
 
     Gives for each task the fractions "accuracy" and "dev_accuracy", and for MRPC "f1". "dev_accuracy" chose the
     penalty; with folds it is a mean over them. "ntrain" and "ntest" are counts. With nested folds, every sample is in
     both. `["per_sample"]["correct"]` is 1 or 0 for each test sample, in the same order for all encoders.
 
-    Raises UserError for bad data, or an encoder that does not give (n, D) numbers.
+    Raises UserError for an encoder that does not give (n, D) numbers.
     """
-    names = [tasks] if isinstance(tasks, str) else list(tasks)
-    parts = {name: load_transfer(data, name) for name in names}
-    return {name: _evaluate(encoder, parts[name], CLASSES[name], CLASSIFIER_SETTINGS[setting]) for name in names}
+    return {
+        name: _evaluate(encoder, parts, CLASSES[name], CLASSIFIER_SETTINGS[setting]) for name, parts in tasks.items()
+    }
 
 
 def nested_folds(x: Tensor, y: Tensor, classes: int, setting: ClassifierSetting) -> dict[str, Any]:
@@ -98,13 +97,13 @@ def given_dev(
     count = len(train_set[1])
     split = TrainingSet(np.arange(count), np.arange(count, len(y)))
     trained = train_classifiers(x, y, [split], _grid(1), classes, setting)
-    percents = [round(100 * float(accuracy), 2) for accuracy in trained.accuracy[0]]
+    percents = _means(trained.accuracy)
     correct = trained.predict(test_set[0], 0, int(np.argmax(percents))) == test_set[1].numpy()
     return _result(_percent(correct), max(percents), count, correct)
 
 
 def _evaluate(
-    encoder: Encoder, parts: dict[str, LabelledTexts], classes: int, setting: ClassifierSetting
+    encoder: Encoder, parts: Mapping[str, LabelledTexts], classes: int, setting: ClassifierSetting
 ) -> dict[str, Any]:
     embedded = Embedded(encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ()))))
     problems = {split: _problem(part, embedded) for split, part in parts.items()}

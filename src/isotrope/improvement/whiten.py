@@ -29,8 +29,9 @@ from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents, me
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, in_words, read_labels
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.significance import Comparison, compare_tasks
+from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.significance import compare as compare_pairs
+from isotrope.evaluation.significance import compare as compare_tasks
 from isotrope.evaluation.sts import main_pairs, similarities
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.improve import Improvement

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from isotrope.evaluation.models import OWN_DATA
+from isotrope.evaluation.significance import compare as compare_cases
 from isotrope.evaluation.significance import interval, resample
-from isotrope.evaluation.suite import SUITES, Measure, cases_in_words, pair_cases, suite_average
+from isotrope.evaluation.suite import SUITES, Measure, cases_in_words, cases_of
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.comparison import SHORT_NAMES, before_after
 from isotrope.report.tables import Table, best_marks
@@ -35,13 +36,14 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
         found += suite_tables(name, of_suite, title)
         if intervals and name == "sts":
             found.append(interval_table(title, of_suite))
-        if compare and suite.compare is not None:
-            judged = {model: suite.compare(of_suite[models[0]], of_suite[model], 0) for model in models[1:]}
+        if compare and suite.cases is not None:
+            cases = {model: cases_of(name, result) for model, result in of_suite.items()}
+            judged = {model: compare_cases(cases[models[0]], cases[model]) for model in models[1:]}
             against = f"against {models[0]} (before), paired bootstrap over the same cases"
             table = before_after(
                 f"{title}: {suite.measures[0].title} {against}", {m: asdict(one) for m, one in judged.items()}, "model"
             )
-            words = {"judge": cases_in_words(of_suite[models[0]]), "measure": suite.measures[0].title}
+            words = {"judge": cases_in_words(name, of_suite[models[0]]), "measure": suite.measures[0].title}
             verdicts = [Verdict.of(one, before=models[0], after=m, **words) for m, one in judged.items()]
             found.append(replace(table, notes=[" ".join(str(one).split("\n")) for one in verdicts]))
     return found
@@ -68,7 +70,7 @@ def interval_table(title: str, results: ModelResults) -> Table:
     """95 % intervals of Spearman's correlation by a seeded bootstrap over pairs; of the average if it is shown."""
     rows = []
     for name, of_task in results.items():
-        drawn = resample(pair_cases(of_task))
+        drawn = resample(cases_of("sts", of_task))
         draws = list(drawn.values())
         if set(SUITES["sts"].averaged) <= set(drawn):
             draws.append(np.mean([drawn[task] for task in SUITES["sts"].averaged], axis=0))
@@ -91,8 +93,6 @@ def _of_measure(suite: str, measure: Measure, results: ModelResults, title: str)
 
 
 def _average(suite: str, measure: Measure, result: Mapping[str, Any]) -> float:
-    if suite == "sts":
-        return suite_average(result).exact
     tasks = SUITES[suite].averaged
     return sum(measure.of(result[task]) for task in tasks) / len(tasks)
 

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from isotrope.errors import UserError, one_of
-from isotrope.evaluation.cache import data_checksum
-from isotrope.evaluation.sets.known import data_folder
+from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.sets.labels import Labels, read_labels, read_pairs
 from isotrope.evaluation.sets.pairs import Pairs
-from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts
-from isotrope.evaluation.sets.transfer import load_transfer
+from isotrope.evaluation.sets.senteval import STS_TASKS, load_sts, load_transfer
 from isotrope.evaluation.sts import Sets
-from isotrope.evaluation.suite import SUITES
-from isotrope.evaluation.transfer import evaluate_transfer
+from isotrope.evaluation.suite import SUITES, run
 from isotrope.text.permutation import Permutation
 from isotrope.types import Encoder
 
@@ -51,7 +48,7 @@ class TransferDev:
 
     def accuracy(self, encoder: Encoder) -> float:
         """The mean dev accuracy, as a fraction."""
-        found = evaluate_transfer(encoder, SUITES["transfer"].averaged, self.data, "fast")
+        found = run(encoder, "transfer", self.data, SUITES["transfer"].averaged, "fast")
         return float(np.mean([task["dev_accuracy"] for task in found.values()]))
 
 

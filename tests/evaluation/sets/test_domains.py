@@ -8,7 +8,7 @@ import pytest
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets import domains
-from isotrope.evaluation.sets.domains import DOMAINS, load_domain, unlabelled
+from isotrope.evaluation.sets.domains import load_domain
 from oracle.similarity import DATA
 
 needs_domains = pytest.mark.skipif(not (DATA / "domain").is_dir(), reason="needs domain/ in ISOTROPE_DATA")
@@ -44,16 +44,6 @@ def test_a_claim_finds_the_abstract_that_it_cites() -> None:
     assert " Nanotechnologies are emerging platforms" in domain.corpus[found]
 
 
-@needs_domains
-def test_text_for_training_has_no_query_of_the_test() -> None:
-    counts = {"SciFact": 45037, "Banking77": 10003, "StackOverflow": 20000, "CACM": 3204, "NPL": 11426}
-    for task in DOMAINS:
-        text = unlabelled(DATA, task)
-        assert len(text) == counts[task]
-        if task != "StackOverflow":  # whose titles are queries and corpus at once
-            assert len({*text} & {*load_domain(DATA, task).queries}) <= 1  # Banking77 repeats one query
-
-
 CORPUS = "doc_id,title,abstract,structured\n7,A title.,\"['It''s one.'\n 'Two.']\",False\n"
 
 
@@ -78,7 +68,6 @@ def _one_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_one_of_each")
 def test_a_printed_array_is_read(tmp_path: Path) -> None:
     assert load_domain(archive(tmp_path), "SciFact").corpus == ["A title. It's one. Two."]
-    assert unlabelled(tmp_path, "SciFact") == ["It's one.", "Two."]
 
 
 def cut(root: Path) -> None:
@@ -109,11 +98,7 @@ def test_each_bad_archive_is_named(tmp_path: Path, case: str) -> None:
     assert sorted(tmp_path.rglob("*")) == before  # nothing is unpacked
 
 
-def test_unknown_names_and_wrong_counts(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="SciFacts with the setting 'test' is unknown: did you mean 'SciFact'"):
-        load_domain(tmp_path, "SciFacts")
-    with pytest.raises(UserError, match="CACM with the setting 'dev' is unknown"):
-        load_domain(tmp_path, "CACM", "dev")
+def test_another_number_of_texts_is_refused(tmp_path: Path) -> None:
     for name, text in (("corpus.tsv", "1\ta\n"), ("queries.tsv", "q\tb\n"), ("qrels.txt", "q 0 1 1\n")):
         path = tmp_path / "domain" / "cacm" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import datasets
 from isotrope.errors import UserError
-from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.labels import in_words, read_labels, read_pairs
 
 LINES = [f"sentence {n}\tanother {n}\t{n / 2}" for n in range(12)]
@@ -76,6 +76,10 @@ def test_quotes_mean_something_in_csv_alone(tmp_path: Path) -> None:
     assert (pairs.first[0], pairs.second[0], len(pairs)) == ("one, two", 'say "hi"', 11)
     pairs = read_pairs(write_file(tmp_path, ['he said "no\tline\u2028separator\t1', *LINES]))
     assert (pairs.first[0], pairs.second[0]) == ('he said "no', "line\u2028separator")
+    with pytest.raises(UserError, match=r"own\.csv, line 1"):
+        read_labels(write_file(tmp_path, ['"open,b,1'], "own.csv"))
+    with pytest.raises(UserError, match="does not exist"):
+        read_labels(tmp_path / "nowhere")
 
 
 def test_tables_in_memory_are_read_like_files(tmp_path: Path) -> None:
@@ -141,7 +145,7 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([], "0 rows"),
+        ([], r"0 column\(s\) instead of 2 or 3"),
         (LINES[:9], "9 pair.*at least 10"),
         ([*LINES, "only\ttwo"], "line 13: 2 column"),
         (["a\tb\t1\td"], "line 1: 4 column"),
@@ -153,9 +157,9 @@ def test_triples_and_columns_of_any_name(tmp_path: Path) -> None:
         ([*LINES, "\tb\t1"], "line 13: the first cell is empty"),
         (["a\tb\t3"] * 20, "every score is 3"),
         ("\n".join(LINES).encode() + b"\ncaf\xe9\tb\t1\n", "line 13: not UTF-8"),
-        (b"\0" * 50, "line 1: a binary file"),
-        (["one\tx", "two\tx"], r"own: 1 class\(es\)"),
-        (["text\tlabel", "one\tx", "two\ty"], "no text shares its class"),
+        (b"\0" * 50, "line 1: not UTF-8 text"),
+        (["one\tx", "two\tx"], r"own: 2 texts of 1 class\(es\)"),
+        (["text\tlabel", "one\tx", "two\ty"], r"own: 2 texts of 2 class\(es\): give .* several texts of a class"),
         (["question\tanswer", "one\tx", "two\tx"], r"1 answer\(s\)"),
         (["text\tlabel", "one\t"], "line 2: the label cell is empty"),
     ],
@@ -170,7 +174,7 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"corpus__tsv": ""}, r"corpus\.tsv: 0 rows"),
+        ({"corpus__tsv": ""}, r"the text 'd1' is not in bad"),
         ({"qrels__txt": "query text grade\n"}, r"qrels\.txt marks no text as relevant"),
         ({"qrels__txt": "q1 0 d9 1\n"}, r"qrels\.txt, line 1: the text 'd9' is not in bad"),
         ({"qrels__txt": "q1 0 d1 1\nq9 0 d1 1\n"}, r"qrels\.txt, line 2: the query 'q9' is not in bad"),
@@ -187,20 +191,42 @@ def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, st
     assert "\n" not in str(caught.value)
 
 
-def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    for part, problem in [
-        ("corpus__tsv", r"none of corpus\.tsv, corpus\.jsonl"),
-        ("qrels__txt", r"none of qrels\.txt"),
-    ]:
-        with pytest.raises(UserError, match=problem):
-            read_labels(write(tmp_path / part, **{name: text for name, text in TREC.items() if name != part}))
-    with pytest.raises(UserError, match="does not exist"):
-        read_labels(tmp_path / "nowhere")
-    for line, problem in [('{"text": "a"}', "line 1 has no column _id"), ("[1]", "not a JSON object"), ("{", "JSON")]:
-        with pytest.raises(UserError, match=problem):
-            read_labels(write(tmp_path / "json", **{**BEIR, "corpus__jsonl": line + "\n"}))
-    with pytest.raises(UserError, match=r"own\.csv, line 1"):
-        read_labels(write_file(tmp_path, ['"open,b,1'], "own.csv"))
+@pytest.mark.parametrize(
+    ("layout", "file", "content", "problem"),
+    [
+        (TREC, "corpus__tsv", None, r"none of corpus\.tsv, corpus\.jsonl"),
+        (TREC, "qrels__txt", None, r"none of qrels\.txt"),
+        (BEIR, "corpus__jsonl", '{"text": "a"}\n', "line 1: the id is empty"),
+        (BEIR, "corpus__jsonl", "[1]\n", "line 1: not a JSON object"),
+        (BEIR, "queries__jsonl", "{\n", "line 1: not a JSON object"),
+    ],
+)
+def test_missing_and_broken_files_are_named(
+    tmp_path: Path, layout: dict[str, str], file: str, content: str | None, problem: str
+) -> None:
+    files = {**layout, file: content}
+    with pytest.raises(UserError, match=problem):
+        read_labels(write(tmp_path, **{name: text for name, text in files.items() if text is not None}))
+
+
+def test_a_cell_that_nobody_asked_for_may_be_empty(tmp_path: Path) -> None:
+    rows = [{"question": f"q{n}", "answer": f"a{n}", "note": None if n else "x"} for n in range(3)]
+    path = write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl")
+    assert read_labels(path).queries == ["q0", "q1", "q2"]
+    path = write_file(tmp_path, [json.dumps(row | {"answer": None}) for row in rows], "own.jsonl")
+    with pytest.raises(UserError, match="line 1: the answer cell is empty"):
+        read_labels(path)
+
+
+def test_same_class_among_themselves_and_in_another_corpus() -> None:
+    domain = same_class("toy", ["a", "b", "c"], ["x", "x", "y"])
+    np.testing.assert_array_equal(domain.grades.toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    assert domain.own
+    other = same_class("toy", ["a", "b"], ["y", "z"], ["c", "d"], ["y", "x"])
+    np.testing.assert_array_equal(other.grades.toarray(), [[1, 0], [0, 0]])
+    assert not other.own
+    assert other.labels is not None
+    assert list(other.labels) == [1, 2]
 
 
 @settings(deadline=None)

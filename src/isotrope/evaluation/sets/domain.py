@@ -58,16 +58,15 @@ def same_class(
     Raises UserError where there is one class only, or where no query has anything to find.
     """
     classes = {label: number for number, label in enumerate(sorted({*labels, *others}))}
-    if len(classes) < 2:
-        raise UserError(f"{name}: {len(classes)} class(es)", "give texts of at least two classes, or all are relevant")
     of_queries = np.array([classes[label] for label in labels])
     of_corpus = of_queries if corpus is None else np.array([classes[label] for label in others])
     grades = _member(of_queries, len(classes)) @ _member(of_corpus, len(classes)).T  # (Q, C) @ (C, M)
     if corpus is None:
         grades.setdiag(0)
         grades.eliminate_zeros()
-    if grades.nnz == 0:
-        raise UserError(f"{name}: no text shares its class with another", "give several texts a class")
+    if len(classes) < 2 or grades.nnz == 0:
+        problem = f"{name}: {len(queries):,} texts of {len(classes):,} class(es)"
+        raise UserError(problem, "give at least two classes, and several texts of a class")
     return Domain(name, queries, queries if corpus is None else corpus, csr_array(grades), corpus is None, of_queries)
 
 

@@ -1,4 +1,4 @@
-"""Five known domains: texts, what is relevant to what, and the text of each unlabelled.
+"""Five known domains: texts, and what is relevant to what.
 
 - SciFact (Wadden et al., EMNLP 2020, https://aclanthology.org/2020.emnlp-main.609): claims find the abstracts that they
   cite, title and sentences as one text.
@@ -18,11 +18,9 @@ import ast
 import csv
 import io
 import zipfile
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from isotrope.errors import UserError, one_of
 from isotrope.evaluation.sets.domain import Domain, relevant, same_class
 from isotrope.evaluation.sets.known import counted, data_folder, downloaded, lines_of
 from isotrope.evaluation.sets.labels import read_judged
@@ -31,35 +29,38 @@ _CLAIMS = {"dev": ("claims_train.csv", 809), "test": ("claims_validation.csv", 3
 _ABSTRACTS = 5183
 _QUERIES = {"train": 10003, "test": 3080}
 _TITLES = 20000
+_COLLECTIONS = {"CACM": (64, 3204), "NPL": (93, 11426)}  # queries, documents
+DOMAINS = ("SciFact", "Banking77", "StackOverflow", *_COLLECTIONS)
+DOMAIN_TASKS = {"test": DOMAINS, "dev": DOMAINS[:3]}
 
 
 def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Domain:
     """One of the known domains, from `domain/` in the data folder (None: ISOTROPE_DATA).
 
-    Raises UserError for an unknown task or setting, and a file that is missing or not as it was published.
+    Raises UserError for a file that is missing or not as it was published.
     """
-    known = DOMAIN_TASKS.get(setting, ())
-    if task not in known:
-        raise UserError(f"{task} with the setting {setting!r} is unknown", one_of(task, known or DOMAIN_TASKS))
-    folder, load, _ = _KNOWN[task]
-    return load(data_folder(data) / "domain" / folder, setting)
-
-
-def unlabelled(data: str | Path | None, task: str) -> list[str]:
-    """The domain's text for training, without its labels.
-
-    SciFact: every sentence of every abstract (those that the test's claims cite too, but no claim); Banking77: the
-    train split's queries; StackOverflow: all titles; CACM and NPL: all documents.
-
-    Raises UserError as `load_domain` does.
-    """
-    folder, _, text = _KNOWN[task]
-    return text(data_folder(data) / "domain" / folder)
+    folder = data_folder(data) / "domain"
+    if task == "SciFact":
+        return _scifact(folder / "scifact", setting)
+    if task == "Banking77":
+        train = banking_queries(folder / "banking77", "train")
+        if setting == "dev":
+            return same_class(task, *train)
+        return same_class(task, *banking_queries(folder / "banking77", "test"), *train)
+    if task == "StackOverflow":
+        titles, topics = (_stackoverflow(folder / "stackoverflow_titles", column) for column in ("title", "label"))
+        first = 0 if setting == "dev" else 1  # odd lines, counted from 1, or even ones
+        return same_class(task, titles[first::2], topics[first::2])
+    domain = replace(read_judged(folder / task.lower()), name=task)
+    with downloaded(folder / task.lower()):
+        queries, documents = _COLLECTIONS[task]
+        counted(domain.queries, queries)
+        counted(domain.corpus, documents)
+    return domain
 
 
 def _scifact(folder: Path, setting: str) -> Domain:
-    abstracts = _abstracts(folder)
-    corpus = {key: " ".join([title, *sentences]) for key, (title, sentences) in abstracts.items()}
+    corpus = {key: " ".join([title, *sentences]) for key, (title, sentences) in scifact_abstracts(folder).items()}
     member, expected = _CLAIMS[setting]
     with downloaded(folder / "scifact.zip"):
         rows = _member(folder, member)  # one for each piece of evidence
@@ -69,7 +70,7 @@ def _scifact(folder: Path, setting: str) -> Domain:
         return relevant("SciFact", claims, corpus, judged)
 
 
-def _abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
+def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     """Id -> title and sentences. An abstract is a printed numpy array: a Python string literal a line, in brackets."""
     with downloaded(folder / "scifact.zip"):
         return {
@@ -84,65 +85,20 @@ def _abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
 def _member(folder: Path, name: str) -> list[dict[str, str]]:
     """Rows of one file in SciFact's archive, read by its exact name into memory: nothing is unpacked."""
     with zipfile.ZipFile(folder / "scifact.zip") as archive:
-        return list(_rows(archive.read(name).decode("utf-8")))
+        return _rows(archive.read(name).decode("utf-8"))
 
 
-def _rows(text: str) -> Iterator[dict[str, str]]:
-    return csv.DictReader(io.StringIO(text, newline=""), strict=True)
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
 
-def _banking77(folder: Path, setting: str) -> Domain:
-    train = _queries(folder, "train")
-    if setting == "dev":
-        return same_class("Banking77", *train)
-    return same_class("Banking77", *_queries(folder, "test"), *train)
-
-
-def _queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
-    path = folder / f"{split}.csv"
-    with downloaded(path):
-        rows = counted(list(_rows(path.read_text(encoding="utf-8"))), _QUERIES[split])
+def banking_queries(folder: Path, split: str) -> tuple[list[str], list[str]]:
+    """Banking77's queries, and the intent of each."""
+    with downloaded(path := folder / f"{split}.csv"):
+        rows = counted(_rows(path.read_text(encoding="utf-8")), _QUERIES[split])
         return [row["text"] for row in rows], [row["category"] for row in rows]
 
 
-def _stackoverflow(folder: Path, setting: str) -> Domain:
-    titles, topics = _titles(folder)
-    first = 0 if setting == "dev" else 1  # odd lines, counted from 1, or even ones
-    return same_class("StackOverflow", titles[first::2], topics[first::2])
-
-
-def _titles(folder: Path) -> tuple[list[str], list[str]]:
-    columns = []
-    for name in ("title", "label"):
-        path = folder / f"{name}_StackOverflow.txt"
-        with downloaded(path):
-            columns.append([line.strip() for line in counted(lines_of(path), _TITLES)])
-    return columns[0], columns[1]
-
-
-def _collection(name: str, folder: Path, queries: int, documents: int) -> Domain:
-    domain = replace(read_judged(folder), name=name)
-    with downloaded(folder):
-        counted(domain.queries, queries)
-        counted(domain.corpus, documents)
-    return domain
-
-
-def _cacm(folder: Path, _setting: str = "test") -> Domain:
-    return _collection("CACM", folder, 64, 3204)
-
-
-def _npl(folder: Path, _setting: str = "test") -> Domain:
-    return _collection("NPL", folder, 93, 11426)
-
-
-# task -> its folder, its loader (folder, setting), its text (folder)
-_KNOWN: dict[str, tuple[str, Callable[[Path, str], Domain], Callable[[Path], list[str]]]] = {
-    "SciFact": ("scifact", _scifact, lambda folder: [s for _, found in _abstracts(folder).values() for s in found]),
-    "Banking77": ("banking77", _banking77, lambda folder: _queries(folder, "train")[0]),
-    "StackOverflow": ("stackoverflow_titles", _stackoverflow, lambda folder: _titles(folder)[0]),
-    "CACM": ("cacm", _cacm, lambda folder: _cacm(folder).corpus),
-    "NPL": ("npl", _npl, lambda folder: _npl(folder).corpus),
-}
-DOMAINS = tuple(_KNOWN)
-DOMAIN_TASKS = {"test": DOMAINS, "dev": ("SciFact", "Banking77", "StackOverflow")}
+def _stackoverflow(folder: Path, column: str) -> list[str]:
+    with downloaded(path := folder / f"{column}_StackOverflow.txt"):
+        return [line.strip() for line in counted(lines_of(path), _TITLES)]

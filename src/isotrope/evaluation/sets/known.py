@@ -8,9 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import xxhash
+
 from isotrope.errors import UserError
 
-_REMEDY = "check the download, and set ISOTROPE_DATA or pass --data with the folder that holds senteval/ and domain/"
+_REMEDY = (
+    "check the download (isotrope data fetch, isotrope data prepare), and set ISOTROPE_DATA or pass --data with the "
+    "folder that holds senteval/ and domain/"
+)
 _DAMAGE = (OSError, ValueError, LookupError, SyntaxError, EOFError, RuntimeError, csv.Error, zipfile.BadZipFile)
 
 Some = TypeVar("Some", bound=Sequence[object])
@@ -29,12 +34,27 @@ def data_folder(data: str | Path | None) -> Path:
 
 
 def downstream_folder(data: str | Path | None) -> Path:
-    """SentEval's `downstream` folder below (or at) `data`; UserError where there is none."""
+    """SentEval's `downstream` folder below (or at) `data`."""
     folder = data_folder(data)
-    for candidate in (folder / "senteval" / "downstream", folder / "downstream", folder):
-        if candidate.name == "downstream" and candidate.is_dir():
-            return candidate
-    raise UserError(f"{folder} holds neither senteval/downstream nor downstream", _REMEDY)
+    below = folder / "senteval" / "downstream"
+    candidates = (below, folder / "downstream", folder)
+    return next((each for each in candidates if each.name == "downstream" and each.is_dir()), below)
+
+
+def data_checksum(data: Path, subfolders: tuple[str, ...]) -> str:
+    """Checksum over names and bytes of all files in some folders of the data folder.
+
+    All files of the data folder count if it is one of those folders itself. Any other folder is not read: it may be a
+    whole disk, and loading says what is missing.
+    """
+    digest = xxhash.xxh3_128()
+    itself = ["."] if data.name in subfolders else []
+    for folder in [name for name in subfolders if (data / name).is_dir()] or itself:
+        for path in sorted(path for path in (data / folder).rglob("*") if path.is_file()):
+            digest.update(f"{path.relative_to(data)}\n".encode(errors="surrogateescape"))
+            with downloaded(path):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -42,10 +62,10 @@ def downloaded(path: Path) -> Iterator[None]:
     """Read ``path`` here. Whatever is wrong with it becomes one UserError."""
     try:
         yield
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist", _REMEDY) from None
     except _DAMAGE as error:
-        raise UserError(f"{path} is damaged ({' '.join(str(error).split())})", _REMEDY) from error
+        gone = isinstance(error, FileNotFoundError)
+        problem = "does not exist" if gone else f"is damaged ({' '.join(str(error).split())})"
+        raise UserError(f"{path} {problem}", _REMEDY) from error
 
 
 def counted(rows: Some, expected: int) -> Some:

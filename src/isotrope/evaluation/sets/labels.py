@@ -13,6 +13,7 @@ read and all others are passed over.
 
 import csv
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +22,7 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain, relevant, same_class
-from isotrope.evaluation.sets.pairs import Pairs, read_score, read_text
+from isotrope.evaluation.sets.pairs import Pairs, read_text
 
 Labels: TypeAlias = Pairs | Domain
 Row = tuple[str, Sequence[str]]  # its place, its cells
@@ -40,8 +41,7 @@ _FOLDER = (
     "give corpus.tsv and queries.tsv (id, tab, text) or .jsonl (_id, text, perhaps title), and qrels.txt "
     "(query, 0, text, grade) or qrels/test.tsv (query, text, grade)"
 )
-_FILL = "fill or delete the line"
-_QRELS = ("qrels.txt", "qrels.tsv", "qrels/test.tsv")
+_FILL = "correct or delete the line"
 
 
 def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labels:
@@ -90,11 +90,10 @@ def read_judged(folder: Path) -> Domain:
     text stay in the domain and out of the means. A first line of judgements whose grade is a word is a header.
     """
     corpus, queries = _texts(folder, "corpus"), _texts(folder, "queries")
-    path = _first_of(folder, _QRELS)
+    path = _first_of(folder, ("qrels.txt", "qrels.tsv", "qrels/test.tsv"))
     judged: dict[tuple[str, str], int] = {}
-    for number, (place, cells) in enumerate(_tab_rows(path, None)):
-        if len(cells) not in (3, 4):
-            raise UserError(f"{place}: {len(cells)} column(s) instead of 3 or 4", _FOLDER)
+    for number, (place, cells) in enumerate(_split_rows(path, None, _FOLDER)):
+        _check_columns(place, cells, (3, 4), _FOLDER)
         query, text, grade = cells[0], cells[-2], cells[-1]
         if number == 0 and grade.isalpha():
             continue  # query-id, corpus-id, score
@@ -102,45 +101,81 @@ def read_judged(folder: Path) -> Domain:
             raise UserError(f"{place}: the grade {grade[:40]!r} is not a whole number", _FOLDER)
         for kind, key, known in (("query", query, queries), ("text", text, corpus)):
             if key not in known:
-                raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", "correct or delete the line")
+                raise UserError(f"{place}: the {kind} {key!r} is not in {folder.name}", _FILL)
         judged[query, text] = max(0, int(grade))
     if not any(judged.values()):
         raise UserError(f"{path} marks no text as relevant", _FOLDER)
     return relevant(folder.name, queries, corpus, judged)
 
 
+def _texts(folder: Path, stem: str) -> dict[str, str]:
+    """Id -> text of corpus or queries."""
+    path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
+    rows = _split_rows(path, "\t", _FOLDER)
+    if path.suffix == ".jsonl":
+        named = ((place, [_cell(row.get(name)) for name in ("_id", "title", "text")]) for place, row in _objects(path))
+        rows = ((place, [key, f"{title} {text}"]) for place, (key, title, text) in named)
+    texts: dict[str, str] = {}
+    for place, cells in rows:
+        _check_columns(place, cells, (2,), _FOLDER)
+        key, text = (cell.strip() for cell in cells)
+        if not key or not text:
+            raise UserError(f"{place}: the {'text' if key else 'id'} is empty", _FILL)
+        if key in texts:
+            raise UserError(f"{place}: the id {key!r} occurs twice", "delete one")
+        texts[key] = text
+    return texts
+
+
+def _first_of(folder: Path, names: Sequence[str]) -> Path:
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)
+
+
 def _of_table(name: str, where: str, rows: list[Row], asked: Sequence[str]) -> Labels:
     """What the rows are, by their columns."""
-    if not rows:
-        raise UserError(f"{where}: 0 rows", _TABLE)
-    head = [cell.strip().lower() for cell in rows[0][1]]
+    top, first = rows[0] if rows else (where, ())
+    head = [cell.strip().lower() for cell in first]
     if missing := [column for column in asked if column.lower() not in head]:
-        raise UserError(f"{rows[0][0]} has no column {missing[0]!r}", f"choose from {', '.join(rows[0][1])}")
+        raise UserError(f"{top} has no column {missing[0]!r}", f"choose from {', '.join(first)}")
     known = next((names for names in NAMED if {*names} <= {*head}), ())
     names = [column.lower() for column in asked] or list(known)
     chosen = [head.index(column) for column in names] if names else range(len(head))
-    if len(chosen) not in (2, 3):
-        raise UserError(f"{rows[0][0]}: {len(chosen)} column(s) instead of 2 or 3", f"{_TABLE}, or name them (columns)")
+    _check_columns(top, chosen, (2, 3), f"{_TABLE}, or name them (columns)")
     if names or (len(head) == 3 and _is_word(head[2])):
         rows = rows[1:]
     cut: list[Row] = []
     for place, cells in rows:
-        if len(cells) != len(head):
-            raise UserError(f"{place}: {len(cells)} column(s) instead of {len(head)}", _TABLE)
+        _check_columns(place, cells, (len(head),), _TABLE)
         cut.append((place, [cells[column].strip() for column in chosen]))
         for column, cell in zip(names or ("first", "second"), cut[-1][1], strict=False):
             if not cell and column != "score":
                 raise UserError(f"{place}: the {column} cell is empty", _FILL)
-    triples = len(chosen) == 3 and bool(names) and (names[2] == "negative" or (asked and not _is_number(cut)))
-    if len(chosen) == 3 and not triples:
-        return _graded(name, where, cut)
+    if len(chosen) == 3:
+        graded = bool(cut) and _number(cut[0][1][2]) is not None
+        if not names or not (names[2] == "negative" or (asked and not graded)):
+            return _graded(name, where, cut)
     texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
     classes = names[1] == "label" if names else 2 * len({*others}) <= len(others)
     return same_class(name, texts, others) if classes and not wrong else _answered(name, texts, others, wrong)
 
 
+def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], remedy: str) -> None:
+    if len(cells) not in wanted:
+        raise UserError(f"{place}: {len(cells)} column(s) instead of {' or '.join(map(str, wanted))}", remedy)
+
+
 def _graded(name: str, where: str, rows: list[Row]) -> Pairs:
-    scores = [read_score(cells[2], place, "correct or delete the line") for place, cells in rows]
+    scores = []
+    for place, cells in rows:
+        score = _number(cells[2])
+        if score is None or not math.isfinite(score):
+            raise UserError(
+                f"{place}: the score {cells[2][:40]!r} is not a finite number", "correct or delete the line"
+            )
+        scores.append(score)
     if len(scores) < FEWEST_PAIRS:
         raise UserError(f"{where}: {len(scores)} pair(s)", f"give at least {FEWEST_PAIRS} graded pairs")
     if min(scores) == max(scores):
@@ -157,12 +192,11 @@ def _answered(name: str, questions: list[str], answers: list[str], wrong: list[s
     return relevant(name, {question: question for question in questions}, {text: text for text in texts}, grades)
 
 
-def _is_number(rows: Sequence[Row]) -> bool:
-    """Whether the first row's last cell is a number: then the rows are graded."""
+def _number(cell: str) -> float | None:
     try:
-        return bool(rows) and float(rows[0][1][2]) is not None
+        return float(cell)
     except ValueError:
-        return False
+        return None
 
 
 def _is_word(cell: str) -> bool:
@@ -176,16 +210,29 @@ def _rows_of(table: Any) -> Iterator[Row]:
     if columns:
         yield "the columns", [str(column) for column in columns]
     for number, row in enumerate(zip(*(table[c] for c in columns), strict=True) if columns else table, start=1):
-        yield f"row {number}", ["" if cell is None or cell != cell else str(cell) for cell in row]
+        yield f"row {number}", [_cell(cell) for cell in row]
 
 
 def _lines_of(path: Path) -> Iterator[Row]:
-    if path.suffix.lower() == ".jsonl":
-        return _json_rows(path)
-    return _comma_rows(path) if path.suffix.lower() == ".csv" else _tab_rows(path, "\t")
+    """The same of a file."""
+    kind, names = path.suffix.lower(), list[str]()
+    if kind == ".csv":
+        yield from _comma_rows(path)
+    elif kind != ".jsonl":
+        yield from _split_rows(path, "\t", _TABLE)
+    else:
+        for place, row in _objects(path):
+            if not names:
+                names = list(row)
+                yield place, names
+            yield place, [_cell(row.get(name)) for name in names]
 
 
-def _tab_rows(path: Path, separator: str | None, remedy: str = _TABLE) -> Iterator[Row]:
+def _cell(value: Any) -> str:
+    return "" if value is None or value != value else str(value)
+
+
+def _split_rows(path: Path, separator: str | None, remedy: str) -> Iterator[Row]:
     # Split at "\n" alone: str.splitlines would also cut a sentence at U+2028 or U+0085. Quotes are plain characters.
     for number, line in enumerate(read_text(path, remedy).split("\n"), start=1):
         if line.strip():
@@ -202,54 +249,13 @@ def _comma_rows(path: Path) -> Iterator[Row]:
         raise UserError(f"{path}, line {reader.line_num}: {error}", _TABLE) from None
 
 
-def _json_rows(path: Path) -> Iterator[Row]:
-    names: list[str] = []
-    for place, (line,) in _tab_rows(path, "\0"):
-        row = _json_object(place, line, _TABLE)
-        if not names:
-            names = list(row)
-            yield place, names
-        yield place, [str(row[name]) for name in names if row.get(name) is not None]
-
-
-def _json_object(place: str, line: str, remedy: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        row = None
-    if not isinstance(row, dict):
-        raise UserError(f"{place}: not a JSON object", remedy)
-    return row
-
-
-def _texts(folder: Path, stem: str) -> dict[str, str]:
-    """Id -> text of corpus or queries."""
-    path = _first_of(folder, (f"{stem}.tsv", f"{stem}.jsonl"))
-    texts: dict[str, str] = {}
-    for place, cells in _id_rows(path) if path.suffix == ".jsonl" else _tab_rows(path, "\t", _FOLDER):
-        if len(cells) != 2:
-            raise UserError(f"{place}: {len(cells)} column(s) instead of 2", _FOLDER)
-        key, text = (cell.strip() for cell in cells)
-        if not key or not text:
-            raise UserError(f"{place}: the {'text' if key else 'id'} is empty", _FILL)
-        if key in texts:
-            raise UserError(f"{place}: the id {key!r} occurs twice", "delete one")
-        texts[key] = text
-    if not texts:
-        raise UserError(f"{path}: 0 rows", _FOLDER)
-    return texts
-
-
-def _id_rows(path: Path) -> Iterator[Row]:
-    for place, (line,) in _tab_rows(path, "\0", _FOLDER):
-        row = _json_object(place, line, _FOLDER)
-        if missing := [name for name in ("_id", "text") if name not in row]:
-            raise UserError(f"{place} has no column {missing[0]}", _FOLDER)
-        yield place, [str(row["_id"]), f"{row.get('title') or ''} {row['text']}"]
-
-
-def _first_of(folder: Path, names: Sequence[str]) -> Path:
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise UserError(f"{folder} holds none of {', '.join(names)}", _FOLDER)
+def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The JSON object of each line, and its place."""
+    for place, (line,) in _split_rows(path, "\0", _TABLE):
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(f"{place}: not a JSON object", "write an object on each line")
+        yield place, row

@@ -1,7 +1,6 @@
 """Scored sentence pairs, the record that similarity evaluation works on; and how their files are read."""
 
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,30 +38,17 @@ class Pairs:
 def read_text(path: Path, remedy: str) -> str:
     """The file's text as UTF-8 without a byte-order mark and with line ends as they are.
 
-    Raises UserError where the file is missing, unreadable or not UTF-8 text; undecodable bytes are named by line.
+    Raises UserError where the file is missing, unreadable or not UTF-8 text, which is named by line.
     """
     try:
         raw = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist", remedy) from None
+        text = raw.decode("utf-8-sig")
+        wrong = raw.find(b"\0")  # no text has it
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror})", remedy) from None
-    try:
-        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 text", f"save the file as UTF-8, or {remedy}") from None
-    if "\0" in text:
-        raise UserError(f"{path}, line {text[: text.index(chr(0))].count(chr(10)) + 1}: a binary file", remedy)
+        wrong = error.start
+    if wrong >= 0:
+        line = raw.count(b"\n", 0, wrong) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text", f"save the file as UTF-8, or {remedy}")
     return text
-
-
-def read_score(cell: str, place: str, remedy: str) -> float:
-    """The finite number in `cell`; UserError naming `place` otherwise."""
-    try:
-        score = float(cell)
-    except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
-        raise UserError(f"{place}: the score {cell.strip()[:40]!r} is not a finite number", remedy)
-    return score

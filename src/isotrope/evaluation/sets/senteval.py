@@ -1,20 +1,25 @@
-"""The seven STS sets of the papers, from SentEval's folder (tokenised text) or from the official files (raw text).
+"""SentEval's sets from its folder: seven of STS, and the transfer tasks MR, CR, SUBJ, MPQA, SST2, SST5, TREC and MRPC.
 
 The files are read as SentEval reads them. Lines end at a newline, columns at a tab. A sentence is split at white space
 and joined by one space. Its case stays. Only pairs with a gold score count. STS13 comes without SMT, which is not free.
-Every row count is checked, since a truncated or swapped file gives numbers that look right.
+CR, MR, SUBJ, MPQA and TREC are latin-1. A blank line of CR or MPQA is a sample. Every row count is checked, since a
+truncated or swapped file gives numbers that look right: any encoder gets 99 % on a corrupt SUBJ that has only 20
+subjective sentences.
 
-Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://arxiv.org/abs/1708.00055);
-SICK (Marelli et al., LREC 2014); SentEval (Conneau and Kiela, 2018, https://arxiv.org/abs/1803.05449).
+Sources: SemEval 2012-2016 task files; STS Benchmark (Cer et al., 2017, https://arxiv.org/abs/1708.00055); SICK (Marelli
+et al., LREC 2014); MR (Pang and Lee, 2005), CR (Hu and Liu, 2004), SUBJ (Pang and Lee, 2004), MPQA (Wiebe et al.,
+2005), SST (Socher et al., 2013), TREC (Li and Roth, 2002), MRPC (Dolan et al., 2004), all as in SentEval (Conneau and
+Kiela, 2018, https://arxiv.org/abs/1803.05449).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from isotrope.errors import UserError, one_of
-from isotrope.evaluation.sets.known import counted, data_folder, downloaded, downstream_folder, lines_of
+from isotrope.evaluation.sets.known import counted, downloaded, downstream_folder, lines_of
 from isotrope.evaluation.sets.pairs import Pairs
 
 # Scored pairs of each subset, in SentEval's order: 3108, 1500, 3750, 3000 and 1186 in all.
@@ -37,50 +42,37 @@ SPLITS: dict[str, dict[str, int]] = {
 }
 STS_TASKS: tuple[str, ...] = (*SUBSETS, *SPLITS)
 
-_SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+_FILES = {  # columns of sentences and score; STS-B's are separated by tabs too, and its quotes are plain characters
+    "STSBenchmark": ("STS/STSBenchmark/sts-{}.csv", (5, 6, 4)),
+    "SICKRelatedness": ("SICK/SICK_{}.txt", (1, 2, 3)),
+}
+_SICK_SPLITS = {"dev": "trial", "test": "test_annotated"}
 
 
-def load_sts(
-    data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test"), layout: str = "auto"
-) -> dict[str, Pairs]:
+def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")) -> dict[str, Pairs]:
     """Load one STS task: subset name → pairs for STS12 … STS16, split name → pairs for STSBenchmark, SICKRelatedness.
 
     `data` is the folder that holds `senteval/`, or that folder itself, or one that holds `downstream/`; None means the
-    environment variable ISOTROPE_DATA. With `layout="raw"` it holds `sts-raw/`, `stsb-raw/`, `sick-raw/`, the official
-    files before tokenisation, whose scores differ a little; "auto" takes them where SentEval's are not. `splits` says
-    which of train, dev and test to read where a task has them.
+    environment variable ISOTROPE_DATA. `splits` says which of train, dev and test to read where a task has them.
 
-    Raises UserError for an unknown task, and a file that is missing or not as it was published.
+    Raises UserError for a file that is missing or not as it was published.
     """
-    if task not in STS_TASKS:
-        raise UserError(f"unknown STS task {task!r}", one_of(task, STS_TASKS))
-    raw = layout == "raw" or (layout == "auto" and _is_raw(data_folder(data)))
-    folder = data_folder(data) if raw else downstream_folder(data)
-    if task in SUBSETS:
-        folder /= f"{'sts-raw' if raw else 'STS'}/{task}-en-test"
-        stem = "STS2016" if task == "STS16" and raw else "STS"
-        return {
-            name: _subset(folder / f"{stem}.input.{name}.txt", folder / f"{stem}.gs.{name}.txt", f"{task} {name}", n)
-            for name, n in SUBSETS[task].items()
-        }
-    if task == "STSBenchmark":  # tab-separated in spite of its name, quotes are plain characters
-        files = {split: folder / ("stsb-raw" if raw else "STS/STSBenchmark") / f"sts-{split}.csv" for split in splits}
-        columns, header = (5, 6, 4), 0
-    else:
-        files = {split: folder / ("sick-raw" if raw else "SICK") / _SICK_FILES[split] for split in splits}
-        columns, header = (1, 2, 3), 1
+    folder = downstream_folder(data)
     found = {}
-    for split, path in files.items():
+    if task in SUBSETS:
+        for name, count in SUBSETS[task].items():
+            sentences, scores = (folder / f"STS/{task}-en-test/STS.{kind}.{name}.txt" for kind in ("input", "gs"))
+            found[name] = _subset(sentences, scores, f"{task} {name}", count)
+        return found
+    file, columns = _FILES[task]
+    for split in splits:
+        sick = task == "SICKRelatedness"
+        path = folder / file.format(_SICK_SPLITS.get(split, split) if sick else split)
         with downloaded(path):
-            rows = [_cells(line, columns) for line in lines_of(path)[header:]]
-            found[split] = _pairs(f"{task} {split}", counted(rows, SPLITS[task][split]))
+            lines = counted(lines_of(path)[sick:], SPLITS[task][split])  # SICK has a header
+            rows = [line.split("\t") for line in lines]
+            found[split] = _pairs(f"{task} {split}", [[row[column] for column in columns] for row in rows])
     return found
-
-
-def _is_raw(folder: Path) -> bool:
-    """Whether a data folder has the official files and not SentEval's."""
-    has_senteval = any((folder / name).is_dir() for name in ("senteval/downstream", "downstream"))
-    return (folder / "sts-raw").is_dir() and not has_senteval
 
 
 def _subset(sentences: Path, scores: Path, name: str, expected: int) -> Pairs:
@@ -89,17 +81,115 @@ def _subset(sentences: Path, scores: Path, name: str, expected: int) -> Pairs:
         golds = lines_of(scores)
         scored = counted([n for n, gold in enumerate(golds) if gold.strip()], expected)
     with downloaded(sentences):
-        texts = counted(lines_of(sentences), len(golds))
-        rows = [[*_cells(texts[n], (0, 1)), golds[n]] for n in scored]
+        texts = [line.split("\t") for line in counted(lines_of(sentences), len(golds))]
+        rows = [[texts[n][0], texts[n][1], golds[n]] for n in scored]
     with downloaded(scores):
         return _pairs(name, rows)
-
-
-def _cells(line: str, columns: Iterable[int]) -> list[str]:
-    cells = line.split("\t")
-    return [cells[column] for column in columns]
 
 
 def _pairs(name: str, rows: list[list[str]]) -> Pairs:
     first, second = ([" ".join(row[side].split()) for row in rows] for side in (0, 1))
     return Pairs(name, first, second, np.array([float(row[2]) for row in rows]))
+
+
+# Files and their rows. The first file of a two-file task has the class 1, the second the class 0, as in SentEval.
+_BINARY: dict[str, dict[str, int]] = {
+    "MR": {"MR/rt-polarity.pos": 5331, "MR/rt-polarity.neg": 5331},
+    "CR": {"CR/custrev.pos": 2407, "CR/custrev.neg": 1368},
+    "SUBJ": {"SUBJ/subj.objective": 5000, "SUBJ/subj.subjective": 5000},
+    "MPQA": {"MPQA/mpqa.pos": 3312, "MPQA/mpqa.neg": 7294},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A task with a training and a test file, and perhaps a dev file; a line has the class in one of its columns."""
+
+    files: dict[str, tuple[str, int]]  # split → file, its rows
+    classes: tuple[str, ...]
+    label: int  # the column of the class, up to its colon
+    sentences: tuple[int, ...]
+    separator: str
+    columns: int
+    encoding: str = "utf-8-sig"
+    header: int = 0
+
+
+_SPLIT = {
+    "SST2": _Split(
+        {
+            "train": ("SST/binary/sentiment-train", 67349),
+            "dev": ("SST/binary/sentiment-dev", 872),
+            "test": ("SST/binary/sentiment-test", 1821),
+        },
+        ("0", "1"), label=1, sentences=(0,), separator="\t", columns=2,
+    ),
+    "SST5": _Split(
+        {
+            "train": ("SST/fine/sentiment-train", 8544),
+            "dev": ("SST/fine/sentiment-dev", 1101),
+            "test": ("SST/fine/sentiment-test", 2210),
+        },
+        ("0", "1", "2", "3", "4"), label=0, sentences=(1,), separator=" ", columns=2,
+    ),
+    "TREC": _Split(  # NUM:dist How far is it …
+        {"train": ("TREC/train_5500.label", 5452), "test": ("TREC/TREC_10.label", 500)},
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+        label=0, sentences=(1,), separator=" ", columns=2, encoding="latin-1",
+    ),
+    "MRPC": _Split(  # class, two identifiers, two sentences
+        {"train": ("MRPC/msr_paraphrase_train.txt", 4076), "test": ("MRPC/msr_paraphrase_test.txt", 1725)},
+        ("0", "1"), label=0, sentences=(3, 4), separator="\t", columns=5, header=1,
+    ),
+}  # fmt: skip
+TRANSFER_TASKS: tuple[str, ...] = ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC")
+CLASSES = dict.fromkeys(_BINARY, 2) | {task: len(split.classes) for task, split in _SPLIT.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """N sentences, or sentence pairs, each with its class 0 … K − 1."""
+
+    first: list[str]  # (N,)
+    second: list[str] | None  # (N,) where the task is about pairs
+    labels: npt.NDArray[np.int64]  # (N,)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
+    """Load one transfer task: "all" for MR, CR, SUBJ, MPQA; "train", "test" for TREC, MRPC; and "dev" for SST2, SST5.
+
+    `data` is as in `load_sts`. Rows are in the files' order, positive (or objective) ones first.
+
+    Raises UserError for a file that is missing or not as it was published.
+    """
+    folder = downstream_folder(data)
+    if task in _BINARY:
+        return {"all": _binary(folder, task)}
+    known = _SPLIT[task]
+    found = {}
+    for split, (name, expected) in known.files.items():
+        with downloaded(folder / name):
+            lines = counted(lines_of(folder / name, known.encoding)[known.header :], expected)
+            most = 1 if known.separator == " " else -1  # a sentence has spaces
+            rows = [line.strip().split(known.separator, most) for line in lines]
+            if any(len(row) != known.columns for row in rows):
+                raise ValueError(f"a line has not {known.columns} columns")
+            first, *second = ([" ".join(row[place].split()) for row in rows] for place in known.sentences)
+            labels = [known.classes.index(row[known.label].partition(":")[0]) for row in rows]
+            found[split] = LabelledTexts(first, second[0] if second else None, np.array(labels, dtype=np.int64))
+    return found
+
+
+def _binary(folder: Path, task: str) -> LabelledTexts:
+    sentences, labels = [], []
+    for label, (name, expected) in zip((1, 0), _BINARY[task].items(), strict=True):
+        with downloaded(folder / name):
+            lines = counted(lines_of(folder / name, "latin-1"), expected)
+            sentences += [" ".join(line.split()) for line in lines]
+            labels += [label] * expected
+            if task == "SUBJ" and len(set(sentences)) < len(sentences):  # the real one repeats none
+                raise ValueError("sentences are repeated: a corrupt SUBJ, of which one once circulated")
+    return LabelledTexts(sentences, None, np.array(labels, dtype=np.int64))
