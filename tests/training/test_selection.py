@@ -46,7 +46,7 @@ def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
 
 
 def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="senteval/downstream/.* does not exist"):
+    with pytest.raises(UserError, match=r"senteval/downstream/.* does not exist"):
         named_pairs("transfer-dev", [], None, tmp_path)
     with pytest.raises(UserError, match="no data folder given"):
         named_pairs("transfer-dev", [], None, None)
