@@ -112,7 +112,7 @@ def hybrid_line(record: Mapping[str, Any]) -> list[str]:
     more = "more than the change of the model" if found["gain"] > chosen else "beside the change of the model"
     told = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
     share = found["name"].split()[2]
-    return [f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}: see --hybrid."]
+    return [f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}."]
 
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:
