@@ -40,9 +40,9 @@ from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import JUDGED_LENGTH, Task, measure_trial
+from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.steps import Basis, Task
 from isotrope.store.atomic import write_json
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
@@ -53,7 +53,7 @@ DOCUMENTS, QUERIES, SEED = 2500, 300, 0
 MODELS = {  # name -> model, pooling, minutes for long documents, minutes for single sentences
     "tiny": ("isotrope/tiny", None, 8.0, 3.0),
     "small": ("isotrope/small", None, 8.0, 3.0),
-    "minilm": ("isotrope/minilm", None, 10.0, 5.0),
+    "minilm": ("isotrope/minilm", None, 20.0, 8.0),
     "minilm-cls": ("isotrope/minilm", "cls", 8.0, 4.0),
 }
 LONG = ("SciFact", "CACM", "NPL")

@@ -10,7 +10,7 @@ the tasks from held-out documents, by which `isotrope improve` judges; no list a
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ import choice
 from isotrope import load, text
 from isotrope.encoder.embed import Vectors, cut, vectors_of
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import by_cosine, fused, ranked_lists
-from isotrope.evaluation.retrieval import cosines, ndcg_at, rank_scores
+from isotrope.evaluation.rankings import ranked_lists, search_with
+from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.decide import judging
 from isotrope.improvement.judges import held_out_count, judges_of
@@ -63,8 +63,6 @@ class Cell:
         self.asked.kinds.extend([WORDS] * len(self.texts))
         self.asked.documents.extend(range(len(self.texts)))
         self.asked.texts.extend(" ".join(self.index.telling(row, 6)) for row in range(len(self.texts)))
-        self.whole = Bm25Index.of(domain.corpus)
-        self.by_words = self.whole.scores(domain.queries)
         self.vectors = self.encoded(model)
 
     def encoded(self, model: str) -> Known:
@@ -83,31 +81,32 @@ class Cell:
         """W of a variant."""
         asked = of_kinds(self.asked, kinds).sample(MOST, choice.SEED)
         queries, documents = self.vectors.encode(asked.texts), self.vectors.encode(self.texts)
-        rankers = [by_cosine(queries, documents), lambda rows: self.index.scores(asked.texts[rows])]
+        teachers = [by_cosine(queries, documents), self.index.search(asked.texts)]
         weights = [1 - bm25, bm25]
         if other:
-            rankers.append(by_cosine(other.encode(asked.texts), other.encode(self.texts)))
+            teachers.append(by_cosine(other.encode(asked.texts), other.encode(self.texts)))
             weights = [(1 - bm25) / 2, bm25, (1 - bm25) / 2]
         left_out = np.full_like(asked.own, -1) if own else asked.own
-        lists = ranked_lists(rankers, weights, left_out, len(self.texts), count)
+        lists = ranked_lists(teachers, weights, left_out, len(self.texts), count)
         return ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=choice.SEED)
 
-    def labels(self, queries: Vectors, documents: Vectors, by_words: float = 0.0) -> float:
-        """Mean nDCG@10 × 100, of a search with BM25 too if it has a weight."""
-        scores = by_cosine(queries, documents)(slice(None))
-        if by_words:
-            scores = fused([scores, self.by_words], [1 - by_words, by_words])
-        ranked = rank_scores(scores, self.domain.grades, 10)
-        return float(100 * ndcg_at(ranked, 10)[ranked.relevant > 0].mean())
+    def labels(self, search: Search) -> float:
+        """Mean nDCG@10 × 100."""
+        return float(100 * OwnTask(self.domain).score_search(search).mean())
 
     def searched(self, by_words: float) -> dict[str, float]:
-        """By the tasks, of a search with BM25."""
-        own = dict[str, float]()
-        for task in self.tasks:
-            by_model = by_cosine(self.vectors.encode(task.queries), self.vectors.encode(task.candidates))(slice(None))
-            words = Bm25Index.of(task.candidates).scores(task.queries)
-            scores = fused([by_model, words], [1 - by_words, by_words])
-            own[task.name] = float(100 * task.score_search(scores).mean())
+        """By labels, and by the tasks, of a search with BM25."""
+
+        def search(queries: Sequence[str], documents: Sequence[str]) -> Search:
+            by_model = by_cosine(self.vectors.encode(queries), self.vectors.encode(documents))
+            return search_with([by_model, Bm25Index.of(documents).search(queries)], [1 - by_words, by_words])
+
+        labels = self.labels(search(self.domain.queries, self.domain.corpus))
+        return {"labels": labels, **self.by_tasks(lambda task: search(task.queries, task.candidates))}
+
+    def by_tasks(self, search: Callable[[SelfMadeTask], Search]) -> dict[str, float]:
+        """Each task × 100, and the mean of those that judge."""
+        own = {task.name: float(100 * task.score_search(search(task)).mean()) for task in self.tasks}
         return {"tasks": float(np.mean([own[name] for name in judging(own)])), **own}
 
     def judged(self, matrix: Vectors, both: bool = False, centre: Vectors | None = None) -> dict[str, float]:
@@ -118,12 +117,9 @@ class Cell:
             vectors = self.vectors.encode(texts)
             return (vectors - mean) @ matrix if mapped else vectors
 
-        q, d = moved(self.domain.queries), moved(self.domain.corpus, both)
-        own = dict[str, float]()
-        for task in self.tasks:
-            scores = cosines(moved(task.queries), moved(task.candidates, both))
-            own[task.name] = float(100 * task.score_search(scores).mean())
-        return {"labels": self.labels(q, d), "tasks": float(np.mean([own[name] for name in judging(own)])), **own}
+        labels = self.labels(by_cosine(moved(self.domain.queries), moved(self.domain.corpus, both)))
+        tasks = self.by_tasks(lambda task: by_cosine(moved(task.queries), moved(task.candidates, both)))
+        return {"labels": labels, **tasks}
 
 
 def of_kinds(asked: PseudoQueries, kinds: Sequence[str]) -> PseudoQueries:
@@ -137,12 +133,10 @@ def cell(data: str, name: str, model: str, work: Path, full: bool) -> dict[str, 
     vectors, texts = here.vectors, here.texts
     eye = np.eye(vectors.vectors.shape[1])
     found: dict[str, Any] = {"keep": here.judged(eye)}
-    by_words = here.by_words
-    ranked = rank_scores(by_words, here.domain.grades, 10)
-    found["BM25 alone"] = {"labels": float(100 * ndcg_at(ranked, 10)[ranked.relevant > 0].mean())}
-    q, d = vectors.encode(here.domain.queries), vectors.encode(here.domain.corpus)
+    by_words = Bm25Index.of(here.domain.corpus).search(here.domain.queries)
+    found["BM25 alone"] = {"labels": here.labels(by_words)}
     for weight in (0.3, 0.5, 0.7):
-        found[f"search with {weight} BM25"] = {"labels": here.labels(q, d, weight), **here.searched(weight)}
+        found[f"search with {weight} BM25"] = here.searched(weight)
     variants: dict[str, dict[str, Any]] = {
         "map": {}, "titles": {"kinds": (TITLE,)}, "spans": {"kinds": (SPAN,)}, "sentences": {"kinds": (SENTENCE,)},
         "telling words": {"kinds": (WORDS,)}, "all kinds": {"kinds": (*KINDS, WORDS)}, "teacher: itself": {"bm25": 0.0},

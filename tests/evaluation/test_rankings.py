@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
-from isotrope.evaluation.rankings import Lists, by_cosine, fused, ranked_lists, reranked
+from isotrope.evaluation.rankings import fused, ranked_lists, search_with
+from isotrope.evaluation.retrieval import OwnTask, by_cosine
+from isotrope.evaluation.sets.domain import Domain
 
 RANDOM = np.random.default_rng(0)
 
@@ -51,6 +54,22 @@ def test_lists_hold_the_best_documents_but_a_query_s_own(block: int, monkeypatch
         np.testing.assert_allclose(found.scores[query], row[found.documents[query]], atol=1e-6)
 
 
+def test_a_search_with_two_is_the_fusion_of_their_scores() -> None:
+    one, two = scores(), scores()
+    found = search_with([lambda rows: one[rows], lambda rows: two[rows]], [0.3, 0.7])(slice(2, 5))
+    np.testing.assert_array_equal(found, fused([one, two], [0.3, 0.7])[2:5])
+
+
+@pytest.mark.parametrize("block", [1, 10_000])
+def test_a_text_that_searches_its_own_corpus_does_not_find_itself(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isotrope.evaluation.retrieval._BLOCK", block)
+    texts = [f"text {i}" for i in range(6)]
+    grades = csr_array((np.ones(6), (np.arange(6), (np.arange(6) + 1) % 6)), shape=(6, 6))  # the next text
+    task = OwnTask(Domain("own", texts, texts, grades, own=True))
+    found = task.score_search(lambda rows: (10 * np.eye(6) + np.roll(np.eye(6), 1, axis=1))[rows])
+    np.testing.assert_allclose(found, 1.0)
+
+
 def test_of_few_documents_all_but_one_are_listed() -> None:
     one = scores(2, 4)
     assert ranked_lists([lambda rows: one[rows]], [1.0], np.array([0, 1]), 4).documents.shape == (2, 3)
@@ -60,9 +79,3 @@ def test_a_model_ranks_by_cosine() -> None:
     q, d = scores(3, 8), scores(5, 8)
     expected = [[x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in d] for x in q]
     np.testing.assert_allclose(by_cosine(q, d)(slice(0, 3)), expected, atol=1e-6)
-
-
-def test_a_judge_reads_the_first_and_puts_them_before_the_others() -> None:
-    lists = Lists(np.array([[4, 7, 1, 9]]), np.array([[0.2, 0.9, 0.5, 0.1]], dtype=np.float32))
-    found = reranked(lists, lambda pairs: np.array([{7: -3.0, 1: 5.0}[document] for _, document in pairs]), 2)
-    assert found.scores.tolist() == [[0, 0, 1, 0]]

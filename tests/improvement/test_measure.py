@@ -18,7 +18,8 @@ from isotrope.improvement.measure import (
     speed_of,
     words_read,
 )
-from isotrope.improvement.steps import HYBRIDS, POST_STEPS, Basis, fitted_step
+from isotrope.improvement.steps import HYBRIDS, MAPS, POST_STEPS, WHITENINGS, Basis, fitted_step, helpful
+from isotrope.post.ranking_map import with_map
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
 
@@ -58,6 +59,23 @@ def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
         load(tiny_model), Trial("keep"), tasks, Basis(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
     )
     assert set(found) - set(HYBRIDS) == {"keep"}, "one text has no variance, and nothing to rank"
+
+
+def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: Path) -> None:
+    """Halves of random sentences share no words on purpose, so a search by words finds less."""
+    tasks = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
+    found = measure_trial(load(tiny_model), Trial("keep"), tasks, basis(60))
+    assert not helpful({name: found[name] for name in HYBRIDS}, found["keep"])
+    assert not set(MAPS) & found.keys()
+    assert set(WHITENINGS) < found.keys()
+
+
+def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> None:
+    model = load(tiny_model)
+    dim = model.get_embedding_dimension() or 0
+    tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
+    found = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), tasks, basis(60))
+    assert set(MAPS) & found.keys() == {"map of all texts"}
 
 
 def test_a_part_of_a_basis_has_its_own_queries() -> None:

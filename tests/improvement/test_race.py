@@ -78,8 +78,9 @@ class Machine:
             raise KeyboardInterrupt
         self.time += seconds
 
-    def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis) -> dict[str, Any]:
+    def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis, encoded: Any) -> dict[str, Any]:
         self.work(sum(map(words_read, texts_read(tasks, basis, trial.steps))) / self.speed)
+        encoded()
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
         return {name: {task.name: np.full(task.size, score) for task in tasks} for name, _ in trial.candidates()}
 

@@ -1,19 +1,23 @@
 """A map that is trained on rankings: the loss is RankCSE's, documents keep their vectors, plain models have it."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from conftest import sentences
 from isotrope.encoder import load, save
 from isotrope.errors import UserError
-from isotrope.evaluation.rankings import by_cosine, ranked_lists
-from isotrope.post.ranking_map import mapped, ranking_map, with_map
+from isotrope.evaluation.rankings import ranked_lists
+from isotrope.evaluation.retrieval import by_cosine
+from isotrope.post.ranking_map import map_loss, mapped, ranking_map, with_map
 
 RANDOM = np.random.default_rng(0)
-TEXTS = ["a cat sat on a mat", "how do I list the files of a folder?", "whales are mammals"]
+TEXTS = ["a cat sat on a mat", "how do I list the files of a folder?", *sentences(60, seed=1)]  # enough for last bits
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -32,6 +36,42 @@ def turned(both: bool = False) -> tuple[np.ndarray, ...]:
 def test_zero_changes_no_direction() -> None:
     x = torch.randn(5, 16, dtype=torch.float64)
     torch.testing.assert_close(mapped(x, torch.zeros(16, 16, dtype=torch.float64)), torch.nn.functional.normalize(x))
+
+
+def naive_loss(q: Any, d: Any, teacher: Any, w: Any, scale: float, both: bool) -> float:
+    """By plain loops, straight from the equation."""
+
+    def moved(x: Any) -> list[float]:
+        y = [x[j] + sum(x[i] * w[i][j] for i in range(len(x))) for j in range(len(x))]
+        length = math.sqrt(sum(value * value for value in y))
+        return [value / length for value in y]
+
+    total = 0.0
+    for query, found, scores in zip(q, d, teacher, strict=True):
+        rows = [moved(row) if both else row for row in found]
+        logits = [scale * sum(a * b for a, b in zip(moved(query), row, strict=True)) for row in rows]
+        wanted = [math.exp(score / 0.05) for score in scores]
+        log_all = math.log(sum(map(math.exp, logits)))
+        total -= sum(t / sum(wanted) * (own - log_all) for t, own in zip(wanted, logits, strict=True))
+    return total / len(q)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_loss_and_its_gradient_are_those_of_loops(both: bool) -> None:
+    q, d = RANDOM.standard_normal((3, 5)), RANDOM.standard_normal((3, 4, 5))
+    d /= np.linalg.norm(d, axis=-1, keepdims=True)
+    teacher, w = RANDOM.random((3, 4)), 0.3 * RANDOM.standard_normal((5, 5))
+    for kind, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
+        given = [torch.tensor(rows, dtype=kind) for rows in (q, d, teacher)]
+        matrix, scale = torch.tensor(w, dtype=kind, requires_grad=True), torch.tensor(7.0, dtype=kind)
+        loss = map_loss(*given, matrix, scale, both)
+        assert loss.item() == pytest.approx(naive_loss(q, d, teacher, w, 7.0, both), abs=tolerance)
+    loss.backward()
+    for i, j in ((0, 0), (3, 1), (4, 4)):
+        step = np.zeros_like(w)
+        step[i, j] = 1e-5
+        up, down = (naive_loss(q, d, teacher, w + sign * step, 7.0, both) for sign in (1, -1))
+        assert float(matrix.grad[i, j]) == pytest.approx((up - down) / 2e-5, abs=1e-3)
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -79,8 +119,31 @@ def test_a_map_of_both_sides_is_a_layer() -> None:
     np.testing.assert_allclose(after, unit(before + before @ matrix), atol=1e-5)
 
 
-def test_a_model_that_cuts_its_vectors_gets_no_route() -> None:
+def test_a_model_that_cuts_its_vectors_cuts_them_after_the_map(tmp_path: Path) -> None:
     model = load("isotrope/small")
     model.truncate_dim = 64
-    with pytest.raises(UserError, match="cannot get a route for queries: map both sides"):
-        with_map(model, np.zeros((64, 64)))
+    matrix = 0.05 * RANDOM.standard_normal((64, 64))
+    before = np.asarray(model.encode(TEXTS))
+    new = with_map(model, matrix)
+    save(new, tmp_path / "model")
+    for one in (new, SentenceTransformer(str(tmp_path / "model"), device="cpu")):
+        assert np.array_equal(one.encode_document(TEXTS), before)
+        np.testing.assert_allclose(unit(one.encode_query(TEXTS)), unit(before + before @ matrix), atol=1e-5)
+    assert model.truncate_dim == 64
+
+
+def test_queries_keep_the_prompt_of_all_texts() -> None:
+    """sentence-transformers would read queries with an empty prompt of their own."""
+    model = load("isotrope/small", prompt="passage about: ")
+    dim = model.get_embedding_dimension() or 0
+    before = np.asarray(model.encode(TEXTS))
+    new = with_map(model, np.zeros((dim, dim)))
+    np.testing.assert_allclose(new.encode_query(TEXTS), before, atol=1e-6)
+    assert np.array_equal(new.encode_document(TEXTS), before)
+
+
+def test_a_model_with_routes_gets_no_other(tmp_path: Path) -> None:
+    model = load("isotrope/small")
+    dim = model.get_embedding_dimension() or 0
+    with pytest.raises(UserError, match="cannot get another one for queries: map both sides"):
+        with_map(with_map(model, np.zeros((dim, dim))), np.zeros((dim, dim)))

@@ -115,9 +115,13 @@ def has_roles(encoder: Any) -> bool:
     if it has the methods ``encode_query`` and ``encode_document``; it may say otherwise in an attribute ``has_roles``.
     """
     if isinstance(encoder, SentenceTransformer):
-        routes = any(isinstance(module, Router) for module in encoder)
-        return routes or bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
+        return routed(encoder) or bool(role_prompt(encoder, "query") or role_prompt(encoder, "document"))
     return bool(getattr(encoder, "has_roles", all(hasattr(encoder, f"encode_{role}") for role in ROLES)))
+
+
+def routed(encoder: SentenceTransformer) -> bool:
+    """Whether a model has routes, such as one for queries."""
+    return any(isinstance(module, Router) for module in encoder)
 
 
 class ByRole:

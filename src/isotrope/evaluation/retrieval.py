@@ -7,8 +7,9 @@ Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415
 log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ CUTOFF = 10  # places that nDCG and MRR look at
 RECALLS = (10, 100)  # places of the recalls
 DECIMALS = 12  # cosines that agree so far are ties: those of equal texts differ by rounding alone
 RUNS = 5  # k-means depends on where it starts
+Search: TypeAlias = Callable[[slice], npt.NDArray[np.floating[Any]]]  # some queries -> their scores (B, M)
 _BLOCK = 8_000_000  # cosines at a time: some 200 MB, whatever the corpus
 
 
@@ -88,9 +90,9 @@ class OwnTask:
         queries, corpus = search_vectors(encoder, self.domain.queries, self.domain.corpus)
         return per_query(queries, corpus, self.domain)[f"ndcg@{CUTOFF}"]
 
-    def score_search(self, scores: npt.NDArray[np.floating[Any]]) -> Vector:
-        """As `score`, of any search: its scores (Q, M) → (Q,)."""
-        ranked = rank_scores(scores, self.domain.grades, CUTOFF)
+    def score_search(self, search: Search) -> Vector:
+        """As `score`, of any search → (Q,)."""
+        ranked = rank_search(search, self.domain.grades, CUTOFF, self.domain.own)
         return ndcg_at(ranked, CUTOFF)[ranked.relevant > 0]
 
 
@@ -147,18 +149,30 @@ def v_measures(
 
 
 def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int, own: bool = False) -> Ranked:
-    """The grades at the first `depth` places of each query, by cosine: (Q, D), (M, D), (Q, M) → K = min(depth, M).
+    """As `rank_search`, by cosine: (Q, D), (M, D), (Q, M) → K = min(depth, M). A vector of zeros is at 0 from all."""
+    return rank_search(by_cosine(queries, corpus), grades, depth, own)
 
-    With `own` the corpus is the queries, and none finds itself. A vector of zeros has cosine 0 with all.
-    """
+
+def by_cosine(queries: Vectors, corpus: Vectors) -> Search:
+    """The search of a model, from vectors (Q, D) and (M, D)."""
     a, b = _unit(queries), _unit(corpus)
-    step, parts = max(1, _BLOCK // len(corpus)), []
-    for start in range(0, len(a), step):
-        tell("ranked for", start, len(a), "queries")
-        cosines = a[start : start + step] @ b.T  # (B, M)
+    return lambda rows: (a[rows] @ b.T).numpy()
+
+
+def rank_search(search: Search, grades: csr_array, depth: int, own: bool = False) -> Ranked:
+    """The grades at the first `depth` places of each query: (Q, M) → K = min(depth, M). Few queries at a time.
+
+    With `own` the corpus is the queries, and none finds itself.
+    """
+    count, size = grades.shape
+    step, parts = max(1, _BLOCK // size), []
+    for start in range(0, count, step):
+        tell("ranked for", start, count, "queries")
+        scores = np.array(search(slice(start, start + step)), dtype=np.float64)  # (B, M)
         if own:
-            cosines.diagonal(start).fill_(-torch.inf)  # text i of the corpus is query i
-        parts.append(rank_scores(cosines.numpy(), csr_array(grades[start : start + step]), depth))
+            rows = np.arange(len(scores))
+            scores[rows, start + rows] = -np.inf  # text i of the corpus is query i
+        parts.append(rank_scores(scores, csr_array(grades[start : start + step]), depth))
     return Ranked(*(np.concatenate([getattr(part, name) for part in parts]) for name in Ranked.__slots__))
 
 
@@ -171,11 +185,6 @@ def rank_scores(scores: npt.NDArray[np.floating[Any]], grades: csr_array, depth:
     order = torch.round(torch.from_numpy(np.asarray(scores, dtype=np.float64)), decimals=DECIMALS) - tie * grade
     found, ideal = grade.gather(1, order.topk(depth).indices), grade.topk(depth).values
     return Ranked(found.numpy(), ideal.numpy(), np.diff(grades.indptr).astype(np.int64))
-
-
-def cosines(queries: Vectors, corpus: Vectors) -> npt.NDArray[np.float64]:
-    """(Q, D), (M, D) → (Q, M); 0 where a vector is zero."""
-    return np.asarray((_unit(queries) @ _unit(corpus).T).numpy())
 
 
 def _unit(rows: Vectors) -> torch.Tensor:

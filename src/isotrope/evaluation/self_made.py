@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from isotrope.encoder.embed import search_vectors
-from isotrope.evaluation.retrieval import CUTOFF, cosines, rank_scores, reciprocal_rank, shares_behind
+from isotrope.evaluation.retrieval import CUTOFF, Search, by_cosine, rank_search, reciprocal_rank, shares_behind
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import Comparison, compare_draws, compare_means
 from isotrope.text.permutation import evenly
@@ -66,14 +65,14 @@ class SelfMadeTask:
         Where each answer has one query, their mean is MRR@10.
         With ``all_places``, the share of the other candidates that come behind the answer: 0.5 is chance.
         """
-        return self.score_search(cosines(*search_vectors(encoder, self.queries, self.candidates)))
+        return self.score_search(by_cosine(*search_vectors(encoder, self.queries, self.candidates)))
 
-    def score_search(self, scores: npt.NDArray[np.floating[Any]]) -> Vector:
-        """As `score`, of any search: its scores (Q, M) → (A,)."""
+    def score_search(self, search: Search) -> Vector:
+        """As `score`, of any search → (A,)."""
         if self.all_places:
-            own = shares_behind(scores, self.answers)
+            own = shares_behind(search(slice(None)), self.answers)
         else:
-            own = reciprocal_rank(rank_scores(scores, self.domain.grades, CUTOFF), CUTOFF)
+            own = reciprocal_rank(rank_search(search, self.domain.grades, CUTOFF), CUTOFF)
         _, place = np.unique(self.answers, return_inverse=True)
         return np.asarray(np.bincount(place, own) / np.bincount(place))
 

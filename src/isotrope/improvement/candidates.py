@@ -110,7 +110,7 @@ class Trial:
     recipe: str = ""
     pairs: int = 0
     share: float = 1.0
-    steps: Sequence[str] = tuple(POST_STEPS)
+    steps: Sequence[str] = POST_STEPS
     start: str = ""
 
     def candidates(self) -> Iterator[tuple[str, str]]:

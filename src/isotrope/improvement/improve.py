@@ -224,7 +224,7 @@ class _Work:
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
         self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
-        words, search = sum(map(words_read, race.basis.texts(tuple(POST_STEPS)))), self._search(race)
+        words, search = sum(map(words_read, race.basis.texts(POST_STEPS))), self._search(race)
         if search:
             words += 2 * words_read([*search.queries, *search.corpus])
         seconds += SAVING + words / race.budget.speed

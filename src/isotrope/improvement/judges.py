@@ -20,7 +20,7 @@ from isotrope.evaluation.sets.senteval import load_sts
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import PairTask, Sets, main_pairs, similarities
-from isotrope.improvement.measure import Task
+from isotrope.improvement.steps import Task
 from isotrope.text.corpus import Document, Documents
 from isotrope.text.split import words_of
 from isotrope.types import Encoder

@@ -1,28 +1,23 @@
 """How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.encoder.embed import cut, vectors_of
-from isotrope.encoder.prompts import Role, has_roles
+from isotrope.encoder.prompts import Role, has_roles, routed
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask
-from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
-from isotrope.improvement.steps import MAPS, Basis, fitted_step, hybrid_scores
+from isotrope.improvement.decide import AS_IS, TaskScores
+from isotrope.improvement.steps import MAPS, QUERY_MAP, Basis, Task, fitted_step, helpful, hybrid_scores
 from isotrope.text.permutation import evenly
 
 PROBED = 32  # texts that tell how fast a model reads
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
-
-Task: TypeAlias = SelfMadeTask | OwnTask | PairTask  # what judges
 
 
 def words_read(texts: Iterable[str]) -> int:
@@ -53,7 +48,11 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
 
 
 def measure_trial(
-    model: SentenceTransformer, trial: Trial, tasks: Sequence[Task], basis: Basis
+    model: SentenceTransformer,
+    trial: Trial,
+    tasks: Sequence[Task],
+    basis: Basis,
+    encoded: Callable[[], None] = lambda: None,
 ) -> dict[str, TaskScores]:
     """Candidate -> task -> (Q,). A post step that cannot be fitted on so few texts is left out.
 
@@ -64,13 +63,16 @@ def measure_trial(
         trial: names the candidates.
         tasks: what judges.
         basis: what post steps are fitted on; no task may hold any of it.
+        encoded: called when all texts are encoded, which is what takes long.
     """
     known = known_by(model, *texts_read(tasks, basis, trial.steps))
+    encoded()
     found: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
     hybrids = hybrid_scores(known, tasks) if any(step in MAPS for step in trial.steps) else {}
-    helps = not hybrids or max(map(mean_score, hybrids.values())) > mean_score(found[trial.name])
+    impossible = set[str]() if not hybrids or helpful(hybrids, found[trial.name]) else set(MAPS)
+    impossible |= {QUERY_MAP} if routed(model) else set()
     for name, step in trial.candidates():
-        if not step or (step in MAPS and not helps):
+        if not step or step in impossible:
             continue
         try:
             encoder = fitted_step(step, known, basis).searching(known)

@@ -12,7 +12,7 @@ from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.examples import examples_table
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import cites_of
+from isotrope.improvement.steps import HYBRIDS, QUERY_MAP, cites_of
 from isotrope.report.bars import interval_bars
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
@@ -96,7 +96,7 @@ def what_to_do(record: Mapping[str, Any]) -> str:
 
 def cost_of(record: Mapping[str, Any]) -> str:
     """What the switch to the chosen model costs."""
-    if record["made"][record["choice"]]["step"] == "query map":
+    if record["made"][record["choice"]]["step"] == QUERY_MAP:
         return "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
     small = Verdict.from_record(record["verdict"]).difference or 0.0
     again = "all documents are encoded again."
@@ -111,8 +111,7 @@ def hybrid_line(record: Mapping[str, Any]) -> list[str]:
     chosen = record["gains"].get(record["choice"], {"gain": 0.0})["gain"]
     more = "more than the change of the model" if found["gain"] > chosen else "beside the change of the model"
     told = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
-    share = found["name"].split()[2]
-    return [f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}."]
+    return [f"A search that adds BM25 to your model ({HYBRIDS[found['name']]} of the score) would gain {told}, {more}."]
 
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:

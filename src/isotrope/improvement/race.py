@@ -24,8 +24,18 @@ from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size
 from isotrope.improvement.candidates import Maker, Trial, joined, slug
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
-from isotrope.improvement.measure import Task, known_by, measure_trial, texts_read, words_read
-from isotrope.improvement.steps import HYBRIDS, MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, fitted_step
+from isotrope.improvement.measure import known_by, measure_trial, texts_read, words_read
+from isotrope.improvement.steps import (
+    HYBRIDS,
+    MAPS,
+    POST_STEPS,
+    WHITENED_ON,
+    WHITENINGS,
+    Basis,
+    Task,
+    fitted_step,
+    helpful,
+)
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
 
@@ -68,7 +78,7 @@ class Race:
         self.hybrids: dict[str, TaskScores] = {}
         self.trials: list[Trial] = []
 
-    def texts(self, steps: Sequence[str] = tuple(POST_STEPS)) -> list[str]:
+    def texts(self, steps: Sequence[str] = POST_STEPS) -> list[str]:
         """All that is read to measure one encoder with these post steps."""
         queries, documents = texts_read(self.tasks, self.basis, steps)
         return [*queries, *documents]
@@ -109,7 +119,7 @@ class Race:
         if "size" in kept:
             return True
         kept["speed"] = speed
-        fitted = Amount(WHITENED_ON, sum(map(words_read, self.basis.texts(tuple(POST_STEPS)))) / WHITENED_ON)
+        fitted = Amount(WHITENED_ON, sum(map(words_read, self.basis.texts(POST_STEPS))) / WHITENED_ON)
         tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
         size = measurement_size(self.budget.left * speed, fitted, tasks, dimensions)
         if size:
@@ -189,14 +199,14 @@ class Race:
         if not self.budget.kept.get("widened") and SAFETY * self.budget.left < wanted:
             return
         self.budget.keep(widened=True)
-        size, scores, trials = self._size, self.scores, self.trials
+        size, before = self._size, (self.scores, self.trials, self.hybrids)
         self._begin(Size(self._most, size.fitted_on))
         try:
-            for trial in trials:
+            for trial in before[1]:
                 self.run(trial)
         except KeyboardInterrupt:  # some on all queries and others on a part cannot be compared
             self._begin(size)
-            self.scores, self.trials = scores, trials
+            self.scores, self.trials, self.hybrids = before
             raise
 
     def model(self, candidate: str) -> SentenceTransformer:
@@ -228,7 +238,7 @@ class Race:
         scores = {name: {task: np.array(cases) for task, cases in of.items()} for name, of in found.items()}
         self.hybrids |= {name: of for name, of in scores.items() if name in HYBRIDS}
         self.scores |= {name: of for name, of in scores.items() if name not in HYBRIDS}
-        if self.hybrids and not any(name in self.scores for name in MAPS):
+        if trial.name == AS_IS and self.hybrids and not helpful(self.hybrids, scores[AS_IS]):
             self._leave_out(", ".join(MAPS), NO_HELP)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in scores}
         self.trials.append(trial)
@@ -239,11 +249,14 @@ class Race:
         """Candidate -> task -> a list of scores, as JSON takes it."""
         freed_memory.give_back()  # what trainings and measurements have left
         first, began = trial.name == AS_IS, self.budget.spent
+
+        def encoded() -> None:
+            if first:
+                speed = words_read(self.texts()) / (self.budget.spent - began)
+                self.budget.keep(measuring=words_read(self.texts(tuple(WHITENINGS))) / speed, speed=speed)
+
         with watch("measuring", self.console, trial.name), nullcontext() if first else self.budget.alarm():
-            found = measure_trial(self.makers[trial.start].encoder(trial), trial, self.tasks, self.basis)
-        if first:
-            speed = words_read(self.texts()) / (self.budget.spent - began)
-            self.budget.keep(measuring=words_read(self.texts(tuple(WHITENINGS))) / speed, speed=speed)
+            found = measure_trial(self.makers[trial.start].encoder(trial), trial, self.tasks, self.basis, encoded)
         return {name: {task: cases.tolist() for task, cases in of.items()} for name, of in found.items()}
 
     def _prepared(self, trial: Trial) -> bool:

@@ -3,10 +3,10 @@
 All are fitted on pseudo-queries, which look like what users ask. Fitted on documents, whitening harms a good model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -14,8 +14,11 @@ from sentence_transformers import SentenceTransformer
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import by_cosine, fused, ranked_lists
-from isotrope.improvement.decide import TaskScores
+from isotrope.evaluation.rankings import ranked_lists, search_with
+from isotrope.evaluation.retrieval import OwnTask, by_cosine
+from isotrope.evaluation.self_made import SelfMadeTask
+from isotrope.evaluation.sts import PairTask
+from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
 from isotrope.post.ranking_map import ranking_map, with_map
@@ -25,6 +28,8 @@ from isotrope.text.permutation import RowIds, evenly
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
 from isotrope.types import Matrix, Vector
 
+Task: TypeAlias = SelfMadeTask | OwnTask | PairTask  # what judges
+
 # Neither centring alone nor removal of the top direction: on a raw model, labels show harm that these tasks do not see
 # (docs/whiten.md).
 WHITENINGS = {
@@ -32,10 +37,11 @@ WHITENINGS = {
     "soft whitening": "whitening:exponent=0.25,shrink=true",
     "full whitening": "whitening:shrink=true",
 }
-MAPS = {"query map": "queries", "map of all texts": "all"}  # learned from rankings: `isotrope.post.ranking_map`
-POST_STEPS = WHITENINGS | MAPS
+QUERY_MAP = "query map"
+MAPS = (QUERY_MAP, "map of all texts")  # learned from rankings: `isotrope.post.ranking_map`
+POST_STEPS = (*WHITENINGS, *MAPS)
 BM25 = 0.5  # its share of the rankings that a map learns
-HYBRIDS = {"search with 0.3 BM25": 0.3, "search with 0.5 BM25": 0.5}  # share of BM25 in the scores of a search
+HYBRIDS = {f"search with {share} BM25": share for share in (0.3, 0.5)}  # BM25's share of the scores
 WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
 
 
@@ -129,30 +135,35 @@ def fitted_step(name: str, known: Known, basis: Basis) -> Fitted:
     if name in WHITENINGS:
         vectors = np.asarray(known.encode_query(basis.whitened_on), dtype=np.float64)
         return Fitted(*linear_step(WHITENINGS[name]).linear(vectors))
-    asked, both = basis.asked, MAPS[name] == "all"
+    asked, both = basis.asked, name != QUERY_MAP
     queries, documents = known.encode_query(asked.texts), known.encode_document(basis.documents)
-    rankers = [by_cosine(queries, documents), lambda rows: basis.index.scores(asked.texts[rows])]
-    lists = ranked_lists(rankers, [1 - BM25, BM25], asked.own, len(basis.documents))
+    teachers = [by_cosine(queries, documents), basis.index.search(asked.texts)]
+    lists = ranked_lists(teachers, [1 - BM25, BM25], asked.own, len(basis.documents))
     matrix = ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=basis.seed)
     return Fitted(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only=not both)
 
 
-def hybrid_scores(known: Known, tasks: Sequence[Any]) -> dict[str, TaskScores]:
+def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
     """Search -> task -> (Q,), of searches that add BM25 to the model's cosines; {} where graded pairs judge.
 
     They say what users would gain by such a search. They are a gate too: a map that follows BM25 and the model
     together can help only where the two together find more than the model.
     """
-    if any(getattr(task, "domain", None) is None for task in tasks):
-        return {}
     found: dict[str, dict[str, Vector]] = {name: {} for name in HYBRIDS}
     for task in tasks:
+        if isinstance(task, PairTask):
+            return {}
         queries, documents = task.domain.queries, task.domain.corpus
-        by_model = by_cosine(known.encode_query(queries), known.encode_document(documents))(slice(None))
-        by_words = Bm25Index.of(documents).scores(queries)
+        by_model = by_cosine(known.encode_query(queries), known.encode_document(documents))
+        by_words = Bm25Index.of(documents).search(queries)
         for name, share in HYBRIDS.items():
-            found[name][task.name] = task.score_search(fused([by_model, by_words], [1 - share, share]))
+            found[name][task.name] = task.score_search(search_with([by_model, by_words], [1 - share, share]))
     return dict(found)
+
+
+def helpful(hybrids: Mapping[str, TaskScores], alone: TaskScores) -> bool:
+    """Whether any search with BM25 finds more than the model alone: see `hybrid_scores`."""
+    return max(map(mean_score, hybrids.values())) > mean_score(alone)
 
 
 def linear_step(text: str) -> LinearStep:

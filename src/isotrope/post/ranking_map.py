@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor
 
 from isotrope.encoder.pooling import dense
-from isotrope.encoder.prompts import role_prompt, used_prompt
+from isotrope.encoder.prompts import role_prompt, routed, used_prompt
 from isotrope.errors import UserError
 from isotrope.post.fitted import with_linear
 from isotrope.terms.listnet import listnet
@@ -33,6 +33,23 @@ def mapped(vectors: Tensor, matrix: Tensor) -> Tensor:
     return F.normalize(vectors + vectors @ matrix, dim=-1)
 
 
+def map_loss(
+    queries: Tensor,  # (B, D)
+    documents: Tensor,  # (B, K, D) unit rows: what each query ranks
+    teacher: Tensor,  # (B, K) scores from 0 to 1
+    matrix: Tensor,  # (D, D)
+    scale: Tensor,  # ()
+    both: bool,
+) -> Tensor:
+    """ListNet (RankCSE Eq. 4) between scale · cos(q + qW, d) and the teacher's scores, mean over queries -> ().
+
+    With ``both``, a document d is mapped to d + dW too.
+    """
+    documents = mapped(documents, matrix) if both else documents
+    cosines = (documents @ mapped(queries, matrix)[:, :, None])[..., 0]  # (B, K)
+    return listnet(scale * cosines, teacher, 1.0, TEACHER_TEMPERATURE, drop_positive=False)
+
+
 def ranking_map(
     queries: npt.NDArray[np.floating],  # (Q, D)
     documents: npt.NDArray[np.floating],  # (M, D)
@@ -42,7 +59,7 @@ def ranking_map(
     both: bool = False,
     seed: int = 0,
 ) -> Matrix:
-    """W (D, D) that minimises ListNet between cos(q + qW, d) and the teacher's scores of each query's documents.
+    """W (D, D) that minimises `map_loss` over all queries.
 
     W begins at zero, so what training does not change stays as it was. The scale of the cosines is learned with it.
 
@@ -61,10 +78,7 @@ def ranking_map(
     groups = [{"params": [matrix], "weight_decay": _DECAY}, {"params": [log_scale], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=_RATE)
     for rows in _batches(len(q), seed):
-        found = d[ids[rows]]  # (B, K, D)
-        found = mapped(found, matrix) if both else found
-        cosines = (found @ mapped(q[rows], matrix)[:, :, None])[..., 0]  # (B, K)
-        loss = listnet(cosines * log_scale.exp(), scores[rows], 1.0, TEACHER_TEMPERATURE, drop_positive=False)
+        loss = map_loss(q[rows], d[ids[rows]], scores[rows], matrix, log_scale.exp(), both)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -83,20 +97,23 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False
         both: map documents too.
 
     Raises:
-        UserError: the model cuts its vectors (``truncate_dim``), or has routes of its own.
+        UserError: the model has routes of its own, and only queries are to be mapped.
     """
-    if not both and (encoder.truncate_dim is not None or any(isinstance(module, Router) for module in encoder)):
-        problem = "a model that cuts its vectors or has routes cannot get a route for queries"
-        raise UserError(problem, "map both sides, or load the model without truncate_dim")
     layer = np.eye(len(matrix)) + matrix
     if both:
         return with_linear(encoder, np.zeros(len(matrix)), layer)
-    before, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
+    if routed(encoder):
+        raise UserError("a model with routes cannot get another one for queries", "map both sides")
+    new, last = copy(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
+    before = list(encoder)
     if isinstance(encoder[-1], Normalize):
         before, last = before[:-1], Normalize()  # unit length again after unit length would change the last bit
+    new.truncate_dim = None
+    beyond = int(new.get_embedding_dimension() or 0) - len(matrix)  # what the model cuts, after its routes
+    new.truncate_dim = encoder.truncate_dim
+    layer = np.pad(layer, (0, beyond))
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
     router = Router.for_query_document([last, moved, last], [last], default_route="document").to(encoder.device)
-    new = copy(encoder)
     # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
     words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
     new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}

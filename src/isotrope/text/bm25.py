@@ -4,7 +4,7 @@ Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 
 https://doi.org/10.1561/1500000019, with the idf of Lucene.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,10 @@ class Bm25Index:
         """(Q, M): the sum of the weights that a document has for the words of a query, each counted once."""
         asked = csr_array(self.words.transform(queries)) > 0  # (Q, V)
         return np.asarray((asked.astype(np.float32) @ self.weights.T).toarray())
+
+    def search(self, queries: Sequence[str]) -> Callable[[slice], npt.NDArray[np.float32]]:
+        """`scores` of some of the queries at a time."""
+        return lambda rows: self.scores(queries[rows])
 
     def telling(self, document: int, count: int) -> list[str]:
         """The words of most weight in a document, at most ``count``, the first of them first."""
