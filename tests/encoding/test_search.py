@@ -20,6 +20,7 @@ from isotrope.encoding import search as module
 from isotrope.encoding.encode import encode
 from isotrope.encoding.search import Stored, search
 from isotrope.errors import UserError
+from isotrope.text.bm25 import Bm25Index
 from small_shards import KINDS
 
 
@@ -71,6 +72,42 @@ def test_zeros_are_near_to_nothing_and_what_is_no_number_is_never_found(tmp_path
     assert {hit.row: hit.cosine for hit in hits}[4] == 0
     np.save(tmp_path / "w.npy", np.full((3, 16), np.nan, np.float32))
     assert search(tmp_path / "w.npy", "a river", model=Hashes(), engine=engine) == [[]]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_words_count_beside_vectors(
+    tmp_path: Path, sentences: list[str], table: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The score is the sum of both searches, each from 0 to 1 for a query, by hand."""
+    monkeypatch.setattr(module, "PIECE", 16 * 7)  # rows, and queries in several blocks
+    output = encode(Hashes(), table, tmp_path / name, text="text", shard=23)
+    queries, texts = ["a river of the", sentences[40], "zzz"], table if name == "v.npy" else None
+    found = search(output, queries, top=5, hybrid=0.3, texts=texts, model=Hashes())
+    vectors = Hashes().encode([*queries, *sentences])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines, words = vectors[:3] @ vectors[3:].T, Bm25Index.of(sentences).scores(queries)
+    for query, hits in enumerate(found):
+        total, by_words = np.zeros(len(sentences)), words[query]
+        by_model = cosines[query] - cosines[query].min()
+        total = 0.7 * by_model / by_model.max() + (0.3 * by_words / by_words.max() if by_words.any() else 0)
+        best = np.argsort(-total, kind="stable")[:5]
+        np.testing.assert_allclose([hit.score for hit in hits], total[best], atol=1e-5)
+        np.testing.assert_allclose([hit.cosine for hit in hits], cosines[query][[hit.row for hit in hits]], atol=1e-6)
+        np.testing.assert_allclose(total[[hit.row for hit in hits]], total[best], atol=1e-5)
+
+
+def test_a_hybrid_search_needs_texts_and_finds_no_vector_that_is_no_number(tmp_path: Path) -> None:
+    vectors, texts = np.eye(3, 16, dtype=np.float32), ["a river", "a river", "a lake"]
+    vectors[1, 3] = np.nan
+    np.save(tmp_path / "v.npy", vectors)
+    hits = search(tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=0.5)[0]
+    assert sorted(hit.row for hit in hits) == [0, 2]
+    with pytest.raises(UserError, match=r"v\.npy holds no texts, which BM25 needs: name their files with --texts"):
+        search(tmp_path / "v.npy", "a river", model=Hashes(), hybrid=0.5)
+    with pytest.raises(UserError, match="hybrid = 2 is not possible"):
+        search(tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=2)
+    with pytest.raises(UserError, match="faiss cannot add BM25"):
+        search(tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=0.5, engine="faiss")
 
 
 def test_the_index_names_its_model(tmp_path: Path, tiny_model: Path) -> None:

@@ -22,6 +22,7 @@ SHOWN = 200  # characters of a text
 @command(
     model=Word("The model that encoded the texts; default: the one that the index names."),
     top=Word("Rows for each query.", low=1),
+    hybrid=Word("BM25's share of the score, from 0 to 1, so that words count beside the vectors.", low=0, high=1),
     json_file=Word("Write all results to this .json file.", "json"),
 )
 def search(
@@ -31,6 +32,7 @@ def search(
     model: str | None = None,
     top: int = 10,
     engine: str = "exact",
+    hybrid: float = 0.0,
     texts: Sequence[str] = (),
     text: str | None = None,
     query_prompt: str | None = None,
@@ -55,12 +57,12 @@ def search(
     target = check_file(Path(json_file)) if json_file else None
     queries = queries or _lines()
     found = run(
-        index, queries, model=model, top=top, engine=engine, texts=list(texts) or None, text=text,
-        query_prompt=query_prompt, console=plain_console(stderr=True),
+        index, queries, model=model, top=top, engine=engine, hybrid=hybrid, texts=list(texts) or None,
+        text=text, query_prompt=query_prompt, console=plain_console(stderr=True),
     )  # fmt: skip
     console = plain_console()
     for query, hits in zip(queries, found, strict=True):
-        print_table(_table(query, hits), console)
+        print_table(_table(query, hits, bool(hybrid)), console)
     if target:
         record = [{"query": query, "hits": list(map(asdict, hits))} for query, hits in zip(queries, found, strict=True)]
         with writing(target.parent, again="run the same command again"):
@@ -76,16 +78,22 @@ def _lines() -> list[str]:
     return list(filter(None, lines))
 
 
-def _table(query: str, hits: "Sequence[Hit]") -> "Table":
+def _table(query: str, hits: "Sequence[Hit]", scored: bool) -> "Table":
     from isotrope.report.tables import Table
 
     fields = hits[0].fields if hits else {}
     names = [*(name for name in fields if name != "text"), *(["text"] if "text" in fields else [])]
     cells = [
-        [str(rank), f"{hit.cosine:.3f}", str(hit.row), *(_cell(hit.fields[name]) for name in names)]
+        [
+            str(rank),
+            *([f"{hit.score:.3f}"] if scored else []),
+            f"{hit.cosine:.3f}",
+            str(hit.row),
+            *(_cell(hit.fields[name]) for name in names),
+        ]
         for rank, hit in enumerate(hits, start=1)
     ]
-    header = ["rank", "cosine", "row", *names]
+    header = ["rank", *(["score"] if scored else []), "cosine", "row", *names]
     return Table(query, header, cells, words=len(header))
 
 

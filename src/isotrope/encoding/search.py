@@ -1,7 +1,7 @@
 """The texts that are nearest to a query, among those that `isotrope encode` wrote. Every vector is compared."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -26,7 +26,10 @@ from isotrope.encoding.output import IDENTITY, MANIFEST, METADATA, beside
 from isotrope.encoding.rows import pieces_of
 from isotrope.encoding.tasks import EMBEDDING, encoder_checksum, shown_name
 from isotrope.errors import UserError, needs, one_of, printable
+from isotrope.evaluation.rankings import fused
+from isotrope.evaluation.retrieval import Search
 from isotrope.store.records import Record, read_record
+from isotrope.text.bm25 import Bm25Index
 from isotrope.text.opened import open as text_open
 from isotrope.types import Encoder
 
@@ -43,11 +46,13 @@ class Hit:
     Attributes:
         row: its number in the input of `isotrope.encode`, from 0.
         cosine: to the query, from -1 to 1.
+        score: what orders the hits: the cosine, or with ``hybrid`` its sum with BM25, from 0 to 1.
         fields: its text, under ``text``, and its kept columns; no text for an OUT.npy whose texts were not named.
     """
 
     row: int
     cosine: float
+    score: float
     fields: Mapping[str, Any]
 
 
@@ -58,6 +63,7 @@ def search(
     model: str | Path | Encoder | None = None,
     top: int = 10,
     engine: str = "exact",
+    hybrid: float = 0.0,
     texts: Any = None,
     text: str | None = None,
     query_prompt: str | None = None,
@@ -73,6 +79,8 @@ def search(
             from the index.
         top: rows for each query, the nearest first. A row whose vector is no number is never found.
         engine: ``exact`` (torch) or ``faiss`` (its flat index). Both find the same rows, to rounding.
+        hybrid: the share of BM25 in the score, from 0 to 1. The cosine is the rest. Each is scaled to 0 … 1 for a query,
+            and then they are added (`isotrope.evaluation.rankings.fused`). All texts are then in memory.
         texts: what was encoded, for an OUT.npy: it holds no texts.
         text: their column of the sentences, in tables.
         query_prompt: words before each query; by default the model's prompt for queries, else its default prompt.
@@ -94,11 +102,17 @@ def search(
     check_counts(top=top)
     if engine not in ENGINES:
         raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
+    if not 0 <= hybrid <= 1:
+        raise UserError(f"hybrid = {hybrid} is not possible", "choose BM25's share of the score, from 0 to 1")
     if engine == "faiss":
         needs("faiss", "faiss")
+        if hybrid:
+            raise UserError("faiss cannot add BM25 to its search", "leave out engine or hybrid")
     stored = Stored(index)
     if texts is not None and stored.path.suffix != ".npy":
         raise UserError(f"{stored.path} holds its texts", "leave out texts")
+    if hybrid and texts is None and stored.path.suffix == ".npy":
+        raise UserError(f"{stored.path} holds no texts, which BM25 needs", "name their files with --texts")
     made_from = stored.manifest["made_from"] if stored.manifest else {}
     if model is None:
         if stored.manifest is None:
@@ -121,14 +135,22 @@ def search(
     if query_prompt is None and made_from.get("prompt") and not (role_prompt(encoder, "query") or used_prompt(encoder)):
         shown.print(f"the texts have the prompt {made_from['prompt']!r}, the queries none: see --query-prompt")
     with progress("searched", stored.rows, shown) as bar:
-        cosines, rows = _search(torch.from_numpy(vectors).float(), stored, top, ENGINES[engine], bar.advance)
+        asked = F.normalize(torch.from_numpy(vectors).float())
+        if hybrid:
+            every = range(stored.rows)
+            lines = stored.texts() if texts is None else [line for _, line in _texts(texts, text, every, stored)]
+            words = Bm25Index.of(lines).search(queries)
+            cosines, rows, scores = _hybrid(asked, stored, top, words, hybrid, bar.advance)
+        else:
+            cosines, rows = _search(asked, stored, top, ENGINES[engine], bar.advance)
+            scores = cosines
     found = set(rows.flatten().tolist())
     fields = stored.fields(found)
     if texts is not None:
         fields = {row: {"text": line, **fields[row]} for row, line in _texts(texts, text, found, stored)}
     return [
-        [Hit(row, cosine, fields[row]) for row, cosine in zip(*pair, strict=True)]
-        for pair in zip(rows.tolist(), cosines.tolist(), strict=True)
+        [Hit(row, cosine, score, fields[row]) for row, cosine, score in zip(*hits, strict=True) if score > -np.inf]
+        for hits in zip(rows.tolist(), cosines.tolist(), scores.tolist(), strict=True)
     ]
 
 
@@ -155,14 +177,10 @@ ENGINES: Mapping[str, Nearest] = {"exact": exact, "faiss": with_faiss}
 def _search(
     queries: Tensor, stored: "Stored", top: int, nearest: Nearest, advance: Callable[[int], None]
 ) -> tuple[Tensor, Tensor]:
-    """Queries (Q, D) -> the best cosines (Q, top) of all rows, and these rows."""
-    queries, start = F.normalize(queries), 0
-    cosines, rows = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
+    """Unit queries (Q, D) -> the best cosines (Q, top) of all rows, and these rows."""
+    start, cosines, rows = 0, queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
     for piece in stored.pieces(max(1, PIECE // max(queries.shape))):
-        vectors = torch.from_numpy(piece)  # (n, D)
-        finite = vectors.isfinite().all(dim=1).nonzero()[:, 0]  # NaN would be the largest of all
-        vectors = vectors[finite]
-        vectors /= vectors.norm(dim=1, keepdim=True).clamp_min(_TINY)
+        vectors, finite = _unit(piece)
         if len(vectors):
             more, places = nearest(queries, vectors, min(top, len(vectors)))
             cosines, rows = torch.cat([cosines, more], dim=1), torch.cat([rows, finite[places] + start], dim=1)
@@ -173,7 +191,36 @@ def _search(
     return cosines, rows
 
 
-def _texts(texts: Any, text: str | None, rows: set[int], stored: "Stored") -> Iterator[tuple[int, str]]:
+def _hybrid(
+    queries: Tensor, stored: "Stored", top: int, words: Search, share: float, advance: Callable[[int], None]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Unit queries (Q, D) -> cosines, rows and scores (Q, top) of the best rows by `fused`, which needs all cosines."""
+    parts, step = [], max(1, PIECE // stored.rows)
+    for begin in range(0, len(queries), step):
+        some = slice(begin, begin + step)
+        cosines, start = np.full((len(queries[some]), stored.rows), np.nan, dtype=np.float32), 0
+        for piece in stored.pieces(max(1, PIECE // stored.dimension)):
+            vectors, finite = _unit(piece)
+            cosines[:, start + finite] = queries[some] @ vectors.T
+            start += len(piece)
+            advance(len(piece) * len(queries[some]) // len(queries))
+        unknown = np.isnan(cosines)
+        scores = fused([np.where(unknown, 0, cosines), words(some)], [1 - share, share])
+        scores, rows = torch.from_numpy(np.where(unknown, -np.inf, scores)).topk(min(top, stored.rows))
+        parts.append((torch.from_numpy(cosines).gather(1, rows), rows, scores))
+    cosines, rows, scores = map(torch.cat, zip(*parts, strict=True))
+    return cosines, rows, scores
+
+
+def _unit(vectors: Vectors) -> tuple[Tensor, Tensor]:
+    """Vectors (n, D) -> unit vectors of those that are numbers, and their places: NaN would be nearest to all."""
+    every = torch.from_numpy(vectors)
+    finite = every.isfinite().all(dim=1).nonzero()[:, 0]
+    kept = every[finite]
+    return kept / kept.norm(dim=1, keepdim=True).clamp_min(_TINY), finite
+
+
+def _texts(texts: Any, text: str | None, rows: Container[int], stored: "Stored") -> Iterator[tuple[int, str]]:
     """These rows and their texts."""
     count = 0
     for _, piece in pieces_of(text_open(texts, text=text)):
@@ -254,6 +301,12 @@ class Stored:
                 options = {"batch_size": size, "batch_readahead": 1, "fragment_readahead": 1}
                 for batch in self._table.to_batches(columns=[EMBEDDING], **options):
                     yield np.array(batch[EMBEDDING].flatten()).reshape(-1, self.dimension)
+
+    def texts(self) -> list[str]:
+        """The text of every row, of an output that holds texts."""
+        assert self._table is not None
+        with self._reading():
+            return [line or "" for line in self._table.to_table(columns=["text"])["text"].to_pylist()]
 
     def fields(self, rows: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Text and kept columns of these rows, by row."""

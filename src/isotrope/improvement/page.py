@@ -111,7 +111,9 @@ def hybrid_line(record: Mapping[str, Any]) -> list[str]:
     chosen = record["gains"].get(record["choice"], {"gain": 0.0})["gain"]
     more = "more than the change of the model" if found["gain"] > chosen else "beside the change of the model"
     told = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
-    return [f"A search that adds BM25 to your model ({HYBRIDS[found['name']]} of the score) would gain {told}, {more}."]
+    share = HYBRIDS[found["name"]]
+    gain = f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}"
+    return [f"{gain}: isotrope search INDEX --hybrid {share}."]
 
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:
