@@ -79,8 +79,8 @@ def search(
             from the index.
         top: rows for each query, the nearest first. A row whose vector is no number is never found.
         engine: ``exact`` (torch) or ``faiss`` (its flat index). Both find the same rows, to rounding.
-        hybrid: the share of BM25 in the score, from 0 to 1. The cosine is the rest. Each is scaled to 0 … 1 for a query,
-            and then they are added (`isotrope.evaluation.rankings.fused`). All texts are then in memory.
+        hybrid: the share of BM25 in the score, from 0 to 1; the cosine is the rest. Each is scaled to 0 … 1 for a query
+            before they are added (`isotrope.evaluation.rankings.fused`). All texts are then in memory.
         texts: what was encoded, for an OUT.npy: it holds no texts.
         text: their column of the sentences, in tables.
         query_prompt: words before each query; by default the model's prompt for queries, else its default prompt.
