@@ -166,7 +166,7 @@ def judged(
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
     for name, steps in steps_of.items():
-        scores = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.basis)
+        scores, _ = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.basis)
         labels |= {of: cases[tasks[0].name] for of, cases in scores.items()}
         sts |= {of: float(cases[tasks[1].name].mean()) for of, cases in scores.items()}
     return labels, sts, race
@@ -197,7 +197,7 @@ def with_tsdae(
     nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
         with cut(encoder, JUDGED_LENGTH):
-            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing)[AS_IS][task.name])
+            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing)[0][AS_IS][task.name])
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
     return done | {"policies": done["policies"] | {"TSDAE": policy}}
 

@@ -13,12 +13,11 @@ from isotrope.improvement import measure
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.measure import (
     JUDGED_LENGTH,
-    known_by,
     measure_trial,
     speed_of,
     words_read,
 )
-from isotrope.improvement.steps import HYBRIDS, MAPS, POST_STEPS, WHITENINGS, Basis, fitted_step, helpful
+from isotrope.improvement.steps import HYBRIDS, MAPS, POST_STEPS, WHITENINGS, Basis, Fitted, helpful
 from isotrope.post.ranking_map import with_map
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
@@ -38,24 +37,25 @@ def basis(size: int) -> Basis:
 
 @pytest.mark.parametrize("prompts", [False, True])
 def test_the_scores_are_those_of_the_model_that_would_be_saved(
-    prompts: bool, tiny_model: Path, prompted_model: Path
+    prompts: bool, tiny_model: Path, prompted_model: Path, tmp_path: Path
 ) -> None:
     """Also of one that reads queries with words of their own."""
     model, fitted_on = load(prompted_model if prompts else tiny_model), basis(60)
     tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
-    found = measure_trial(model, Trial("keep"), tasks, fitted_on)
+    found, fitted = measure_trial(model, Trial("keep"), tasks, fitted_on)
     assert set(found) == {"keep", *POST_STEPS, *HYBRIDS}
     for name, step in Trial("keep").candidates():
         encoder = model
         if step:
-            encoder = fitted_step(step, known_by(model, *fitted_on.texts([step])), fitted_on).after(model)
+            fitted[name].save(tmp_path / f"{name}.safetensors")
+            encoder = Fitted.load(tmp_path / f"{name}.safetensors").after(model)
         for task in tasks:
             np.testing.assert_allclose(found[name][task.name], task.score(encoder), atol=1e-9, err_msg=name)
 
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
     tasks = tasks_of_texts(sentences(4), fewest=1)
-    found = measure_trial(
+    found, _ = measure_trial(
         load(tiny_model), Trial("keep"), tasks, Basis(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
     )
     assert set(found) - set(HYBRIDS) == {"keep"}, "one text has no variance, and nothing to rank"
@@ -64,7 +64,7 @@ def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
 def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: Path) -> None:
     """Halves of random sentences share no words on purpose, so a search by words finds less."""
     tasks = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
-    found = measure_trial(load(tiny_model), Trial("keep"), tasks, basis(60))
+    found, _ = measure_trial(load(tiny_model), Trial("keep"), tasks, basis(60))
     assert not helpful({name: found[name] for name in HYBRIDS}, found["keep"])
     assert not set(MAPS) & found.keys()
     assert set(WHITENINGS) < found.keys()
@@ -74,7 +74,7 @@ def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> 
     model = load(tiny_model)
     dim = model.get_embedding_dimension() or 0
     tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
-    found = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), tasks, basis(60))
+    found, _ = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), tasks, basis(60))
     assert set(MAPS) & found.keys() == {"map of all texts"}
 
 

@@ -15,7 +15,7 @@ from isotrope.improvement.candidates import Maker, Training, Trial, recipes
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.measure import texts_read, words_read
 from isotrope.improvement.race import NO_TIME, Race
-from isotrope.improvement.steps import Basis
+from isotrope.improvement.steps import Basis, Fitted
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -78,11 +78,13 @@ class Machine:
             raise KeyboardInterrupt
         self.time += seconds
 
-    def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis, encoded: Any) -> dict[str, Any]:
+    def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis, encoded: Any) -> tuple[dict[str, Any], Any]:
         self.work(sum(map(words_read, texts_read(tasks, basis, trial.steps))) / self.speed)
         encoded()
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
-        return {name: {task.name: np.full(task.size, score) for task in tasks} for name, _ in trial.candidates()}
+        names = [name for name, _ in trial.candidates()]
+        scores = {name: {task.name: np.full(task.size, score) for task in tasks} for name in names}
+        return scores, dict.fromkeys(names[1:], Fitted(np.zeros(1), np.eye(1)))
 
     def train(self, settings: Any) -> None:
         told = dict(setting.split("=") for setting in settings.overrides)

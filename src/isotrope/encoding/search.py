@@ -205,11 +205,11 @@ def _hybrid(
             start += len(piece)
             advance(len(piece) * len(queries[some]) // len(queries))
         unknown = np.isnan(cosines)
-        scores = fused([np.where(unknown, 0, cosines), words(some)], [1 - share, share])
-        scores, rows = torch.from_numpy(np.where(unknown, -np.inf, scores)).topk(min(top, stored.rows))
+        total = fused([np.where(unknown, 0, cosines), words(some)], [1 - share, share])
+        scores, rows = torch.from_numpy(np.where(unknown, -np.inf, total)).topk(min(top, stored.rows))
         parts.append((torch.from_numpy(cosines).gather(1, rows), rows, scores))
-    cosines, rows, scores = map(torch.cat, zip(*parts, strict=True))
-    return cosines, rows, scores
+    best, found, order = map(torch.cat, zip(*parts, strict=True))
+    return best, found, order
 
 
 def _unit(vectors: Vectors) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,7 @@ from isotrope.improvement.judges import (
 from isotrope.improvement.measure import speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import POST_STEPS, WHITENINGS, Basis
+from isotrope.improvement.steps import WHITENINGS, Basis
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
@@ -224,10 +224,9 @@ class _Work:
     def _keep_back(self, race: Race) -> None:
         """Time for what comes after the race; pairs of general English that would take too much of it are dropped."""
         self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
-        words, search = sum(map(words_read, race.basis.texts(POST_STEPS))), self._search(race)
-        if search:
-            words += 2 * words_read([*search.queries, *search.corpus])
-        seconds += SAVING + words / race.budget.speed
+        if search := self._search(race):
+            seconds += 2 * words_read([*search.queries, *search.corpus]) / race.budget.speed
+        seconds += SAVING
         race.budget.kept_back = min(seconds, race.budget.seconds / 4)
         for line in race.told:
             self.console.print(line)

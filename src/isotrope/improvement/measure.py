@@ -13,7 +13,7 @@ from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import AS_IS, TaskScores
-from isotrope.improvement.steps import MAPS, QUERY_MAP, Basis, Task, fitted_step, helpful, hybrid_scores
+from isotrope.improvement.steps import MAPS, QUERY_MAP, Basis, Fitted, Task, fitted_step, helpful, hybrid_scores
 from isotrope.text.permutation import evenly
 
 PROBED = 32  # texts that tell how fast a model reads
@@ -53,10 +53,11 @@ def measure_trial(
     tasks: Sequence[Task],
     basis: Basis,
     encoded: Callable[[], None] = lambda: None,
-) -> dict[str, TaskScores]:
-    """Candidate -> task -> (Q,). A post step that cannot be fitted on so few texts is left out.
+) -> tuple[dict[str, TaskScores], dict[str, Fitted]]:
+    """Candidate -> task -> (Q,), and candidate -> its fitted step.
 
-    So are maps where BM25 does not help the search. What it gives is among the scores of the model as it is.
+    A post step that cannot be fitted on so few texts is left out, and so are maps where BM25 does not help the search.
+    What such a search gives is among the scores of the model as it is.
 
     Args:
         model: the encoder of the trial.
@@ -68,6 +69,7 @@ def measure_trial(
     known = known_by(model, *texts_read(tasks, basis, trial.steps))
     encoded()
     found: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
+    fitted = dict[str, Fitted]()
     hybrids = hybrid_scores(known, tasks) if any(step in MAPS for step in trial.steps) else {}
     impossible = set[str]() if not hybrids or helpful(hybrids, found[trial.name]) else set(MAPS)
     impossible |= {QUERY_MAP} if routed(model) else set()
@@ -75,11 +77,12 @@ def measure_trial(
         if not step or step in impossible:
             continue
         try:
-            encoder = fitted_step(step, known, basis).searching(known)
+            fitted[name] = fitted_step(step, known, basis)
         except UserError:
             continue
+        encoder = fitted[name].searching(known)
         found[name] = {task.name: task.score(encoder) for task in tasks}
-    return found | (hybrids if trial.name == AS_IS else {})
+    return found | (hybrids if trial.name == AS_IS else {}), fitted
 
 
 def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:

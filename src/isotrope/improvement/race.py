@@ -11,6 +11,7 @@ clock for that.
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size
 from isotrope.improvement.candidates import Maker, Trial, joined, slug
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
-from isotrope.improvement.measure import known_by, measure_trial, texts_read, words_read
+from isotrope.improvement.measure import measure_trial, texts_read, words_read
 from isotrope.improvement.steps import (
     HYBRIDS,
     MAPS,
@@ -32,8 +33,8 @@ from isotrope.improvement.steps import (
     WHITENED_ON,
     WHITENINGS,
     Basis,
+    Fitted,
     Task,
-    fitted_step,
     helpful,
 )
 from isotrope.store.atomic import write_json
@@ -213,9 +214,7 @@ class Race:
         """The encoder of a candidate, with its post step as its last layer."""
         trial, step = self.made[candidate]
         encoder = self.makers[trial.start].encoder(trial)
-        if not step:
-            return encoder
-        return fitted_step(step, known_by(encoder, *self.basis.texts([step])), self.basis).after(encoder)
+        return Fitted.load(self._step(candidate)).after(encoder) if step else encoder
 
     def run(self, trial: Trial) -> bool:
         """Make an encoder and add the scores of its candidates, as far as there is time -> whether it is measured."""
@@ -223,15 +222,18 @@ class Race:
             return True
         if trial.name in self.left_out or not self._prepared(trial):
             return False
-        name = f"{slug(trial.name)}-{self._size.queries}-{self._size.fitted_on}.json"
-        path, found = self.maker.folder / "scores" / name, dict[str, Any]()
+        path, found = self.maker.folder / "scores" / f"{self._kept(trial.name)}.json", dict[str, Any]()
         if trial.name != AS_IS or "measuring" in self.budget.kept:
             with suppress(UserError):  # what is missing or damaged is measured again
                 found = read_record(path)
+            steps = [name for name, step in trial.candidates() if step and name in found]
+            found = found if all(self._step(name).is_file() for name in steps) else {}
         if not found:
             if trial.name != AS_IS and self.budget.measuring > self.budget.left:
                 return self._leave_out(trial.name, NO_TIME)
-            found = self._measured(trial)
+            found, fitted = self._measured(trial)
+            for name, step in fitted.items():
+                step.save(self._step(name))
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, found)
             self.budget.keep()
@@ -245,8 +247,15 @@ class Race:
         self.console.print(f"{trial.name}: {100 * mean_score(scores[trial.name]):.2f}")
         return True
 
-    def _measured(self, trial: Trial) -> dict[str, Any]:
-        """Candidate -> task -> a list of scores, as JSON takes it."""
+    def _kept(self, name: str) -> str:
+        """The name of what is kept of a candidate that was measured on so much."""
+        return f"{slug(name)}-{self._size.queries}-{self._size.fitted_on}"
+
+    def _step(self, name: str) -> Path:
+        return self.maker.folder / "steps" / f"{self._kept(name)}.safetensors"
+
+    def _measured(self, trial: Trial) -> tuple[dict[str, Any], dict[str, Fitted]]:
+        """Candidate -> task -> a list of scores, as JSON takes it; candidate -> its fitted step."""
         freed_memory.give_back()  # what trainings and measurements have left
         first, began = trial.name == AS_IS, self.budget.spent
 
@@ -256,8 +265,9 @@ class Race:
                 self.budget.keep(measuring=words_read(self.texts(tuple(WHITENINGS))) / speed, speed=speed)
 
         with watch("measuring", self.console, trial.name), nullcontext() if first else self.budget.alarm():
-            found = measure_trial(self.makers[trial.start].encoder(trial), trial, self.tasks, self.basis, encoded)
-        return {name: {task: cases.tolist() for task, cases in of.items()} for name, of in found.items()}
+            encoder = self.makers[trial.start].encoder(trial)
+            found, fitted = measure_trial(encoder, trial, self.tasks, self.basis, encoded)
+        return {name: {task: cases.tolist() for task, cases in of.items()} for name, of in found.items()}, fitted
 
     def _prepared(self, trial: Trial) -> bool:
         """Do the work that comes before an encoder, if that is not done already -> whether it is done."""

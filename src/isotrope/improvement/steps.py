@@ -6,9 +6,11 @@ All are fitted on pseudo-queries, which look like what users ask. Fitted on docu
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from safetensors.numpy import load_file, save
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import cited_keys
@@ -22,6 +24,7 @@ from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
 from isotrope.post.ranking_map import ranking_map, with_map
+from isotrope.store.atomic import new_file
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.corpus import Documents
 from isotrope.text.permutation import RowIds, evenly
@@ -121,6 +124,18 @@ class Fitted:
         if self.queries_only:
             return with_map(encoder, self.matrix - np.eye(len(self.matrix)))
         return with_linear(encoder, self.mean, self.matrix)
+
+    def save(self, path: Path) -> None:
+        """Write it to a .safetensors file, so that a race that goes on has the very step that was judged."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(path) as file:
+            file.write(save({"mean": self.mean, "matrix": self.matrix, "queries_only": np.array(self.queries_only)}))
+
+    @classmethod
+    def load(cls, path: Path) -> "Fitted":
+        """What `save` wrote."""
+        found = load_file(path)
+        return cls(found["mean"], found["matrix"], bool(found["queries_only"]))
 
     def _moved(self, vectors: Vectors) -> Vectors:
         return np.asarray((vectors - self.mean) @ self.matrix)
