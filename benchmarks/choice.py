@@ -40,7 +40,7 @@ from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
-from isotrope.improvement.measure import JUDGED_LENGTH, measure_trial
+from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial, texts_read
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis, Task
 from isotrope.store.atomic import write_json
@@ -158,17 +158,19 @@ def judged(
     maker = Maker(model, opened, record["held_out"], len(trained), SEED, found.folder)
     basis = Basis.of(collection, trained, SEED)
     race = Race(maker, [], basis, Budget(found.folder, 0), Console(quiet=True))
-    steps_of: dict[str, list[str]] = {}
+    encoders: dict[str, dict[str, str]] = {}  # name -> candidate -> the post step after it
     for name, made in record["made"].items():
         step = made.pop("step")
         race.made[name] = Trial(**made), step
-        steps_of.setdefault(made["name"], []).extend([step] if step else [])
+        encoders.setdefault(made["name"], {})[name] = step
     labels: dict[str, Vector] = {}
     sts: dict[str, float] = {}
-    for name, steps in steps_of.items():
-        scores, _ = measure_trial(race.model(name), Trial(name, steps=steps), tasks, race.basis)
-        labels |= {of: cases[tasks[0].name] for of, cases in scores.items()}
-        sts |= {of: float(cases[tasks[1].name].mean()) for of, cases in scores.items()}
+    for name, candidates in encoders.items():
+        known = known_by(race.model(name), *texts_read(tasks, race.basis, ()))
+        for candidate, step in candidates.items():
+            encoder = race.step(candidate).searching(known) if step else known
+            labels[candidate] = tasks[0].score(encoder)
+            sts[candidate] = float(tasks[1].score(encoder).mean())
     return labels, sts, race
 
 
@@ -197,7 +199,7 @@ def with_tsdae(
     nothing = Basis([], PseudoQueries(), SEED)
     for encoder in (isotrope.load(model, pooling=pooling), isotrope.load(run.folder / "model")):
         with cut(encoder, JUDGED_LENGTH):
-            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing)[0][AS_IS][task.name])
+            of.append(measure_trial(encoder, Trial(AS_IS, steps=()), [task], nothing, {}).scores[AS_IS][task.name])
     policy = {"candidate": "TSDAE", "texts": len(lines), **asdict(compare_means(of[0], of[1]))}
     return done | {"policies": done["policies"] | {"TSDAE": policy}}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.encoder import load
-from isotrope.improvement.candidates import RAW_POOLINGS, Trial, joined, raw_poolings, recipes
+from isotrope.improvement.candidates import RANKINGS, RAW_POOLINGS, Trial, joined, raw_poolings, recipes
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS, WHITENINGS, linear_step
 from isotrope.preset.preset import read_preset
@@ -39,6 +39,8 @@ def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
     found = recipes(raw, titled=True, short=short)
     assert len({recipe.name for recipe in found}) == len(found) >= 3
     for recipe in found:
+        if recipe.name == RANKINGS:  # it learns from lists, not from pairs
+            continue
         preset = read_preset(recipe.preset, [*recipe.overrides, "pairs.rounds=2"])
         assert preset.pairs is not None
     names = {recipe.name for recipe in found}

@@ -22,9 +22,10 @@ from datasets import Dataset
 from isotrope.cli.main import main
 from isotrope.encoder import load, save
 from isotrope.errors import Stopped, UserError
-from isotrope.improvement import budget
+from isotrope.improvement import budget, candidates
 from isotrope.improvement import race as racing
 from isotrope.improvement.budget import NOTES
+from isotrope.improvement.candidates import RANKINGS
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.improve import improve
 from isotrope.improvement.race import Race
@@ -127,7 +128,7 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
     for pooling in ("cls", "mean"):
         save(load(tiny_model, pooling), tmp_path / pooling)
     models = {"model": tmp_path / "cls", "others": [load(tmp_path / "mean")]}
-    with pytest.raises(UserError, match="two models to begin with have one name"):
+    with pytest.raises(UserError, match="two of the models have one name"):
         improve(**{**models, "others": [tmp_path / "mean", tmp_path / "mean"]}, documents=library, console=QUIET)
     found = improve(**models, documents=library, minutes=2, console=QUIET)
     (name,) = {made["start"] for made in found.record["made"].values()} - {""}
@@ -140,6 +141,29 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
     np.testing.assert_array_equal(found.model.encode(["the king"]), expected.encode(["the king"]))
     with pytest.raises(UserError, match="the plan has the model"):
         improve(tmp_path / "cls", library, plan=found.record["plan"], console=QUIET)
+
+
+@pytest.mark.usefixtures("_short")
+def test_a_better_model_teaches_rankings(
+    tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no candidate, but the encoder learns from it, for all texts or for queries only. A plan repeats this."""
+    monkeypatch.setattr(budget, "FEWEST_OF_ONE", 64)
+    rankings = next(recipe for recipe in candidates.recipes(raw=False, titled=True) if recipe.name == RANKINGS)
+    monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *_: [rankings])
+    for pooling in ("cls", "mean"):
+        save(load(tiny_model, pooling), tmp_path / pooling)
+    given = {"documents": library, "teachers": [tmp_path / "mean"], "console": QUIET}
+    found = improve(tmp_path / "cls", minutes=2, **given)
+    record = found.record
+    assert "mean" in record["taught_by"]
+    assert record["teachers"]["mean"] > record["table"]["keep"]["title → body"] / 2
+    assert not any(name.startswith("mean") for name in record["table"])
+    trained = {name: made for name, made in record["made"].items() if made["recipe"] == RANKINGS}
+    assert {made["for_queries"] for made in trained.values()} == {False, True}
+    assert "Rankings were taught by the model itself with" in found.report(tmp_path / "page.html").read_text()
+    same = improve(tmp_path / "cls", plan=record["plan"], **given)
+    assert (same.choice, same.record["table"]) == (found.choice, record["table"])
 
 
 @pytest.mark.usefixtures("_untrained")

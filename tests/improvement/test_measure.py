@@ -9,15 +9,13 @@ import pytest
 from conftest import sentences
 from isotrope.encoder import load
 from isotrope.evaluation.document_tasks import tasks_of_texts
+from isotrope.evaluation.retrieval import by_cosine
 from isotrope.improvement import measure
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.measure import (
-    JUDGED_LENGTH,
-    measure_trial,
-    speed_of,
-    words_read,
-)
-from isotrope.improvement.steps import HYBRIDS, MAPS, POST_STEPS, WHITENINGS, Basis, Fitted, helpful
+from isotrope.improvement.decide import mean_score
+from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial, speed_of, texts_read, words_read
+from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
+from isotrope.improvement.teachers import HYBRIDS, Teacher
 from isotrope.post.ranking_map import with_map
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
@@ -42,8 +40,10 @@ def test_the_scores_are_those_of_the_model_that_would_be_saved(
     """Also of one that reads queries with words of their own."""
     model, fitted_on = load(prompted_model if prompts else tiny_model), basis(60)
     tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
-    found, fitted = measure_trial(model, Trial("keep"), tasks, fitted_on)
-    assert set(found) == {"keep", *POST_STEPS, *HYBRIDS}
+    measured = measure_trial(model, Trial("keep"), tasks, fitted_on, {})
+    found, fitted = measured.scores, measured.steps
+    assert set(found) == {"keep", *POST_STEPS}
+    assert set(measured.hybrids) == set(HYBRIDS)
     for name, step in Trial("keep").candidates():
         encoder = model
         if step:
@@ -55,26 +55,42 @@ def test_the_scores_are_those_of_the_model_that_would_be_saved(
 
 def test_a_step_that_cannot_be_fitted_is_left_out(tiny_model: Path) -> None:
     tasks = tasks_of_texts(sentences(4), fewest=1)
-    found, _ = measure_trial(
-        load(tiny_model), Trial("keep"), tasks, Basis(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
+    few = Basis(["one"], PseudoQueries(["one"], [0], ["span"]), 0)
+    assert set(measure_trial(load(tiny_model), Trial("keep"), tasks, few, {}).scores) == {"keep"}, (
+        "one text has no variance, and nothing to rank"
     )
-    assert set(found) - set(HYBRIDS) == {"keep"}, "one text has no variance, and nothing to rank"
 
 
 def test_a_map_is_no_candidate_where_bm25_does_not_help_the_search(tiny_model: Path) -> None:
     """Halves of random sentences share no words on purpose, so a search by words finds less."""
     tasks = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1)
-    found, _ = measure_trial(load(tiny_model), Trial("keep"), tasks, basis(60))
-    assert not helpful({name: found[name] for name in HYBRIDS}, found["keep"])
-    assert not set(MAPS) & found.keys()
-    assert set(WHITENINGS) < found.keys()
+    found = measure_trial(load(tiny_model), Trial("keep"), tasks, basis(60), {})
+    assert (found.taught_by, found.rankings) == ([], None)
+    assert not set(MAPS) & found.scores.keys()
+    assert set(WHITENINGS) < found.scores.keys()
+
+
+def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model: Path) -> None:
+    """The better one's rankings are the lists, where BM25 does not help; what it finds first is among them."""
+    tasks, fitted_on = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1), basis(60)
+    known = known_by(load(tiny_model), *texts_read(tasks, fitted_on, POST_STEPS))
+    score = mean_score({task.name: task.score(known) for task in tasks})
+    teachers = {"better": Teacher(known, score + 0.1), "worse": Teacher(known, score - 0.1)}
+    found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, teachers)
+    assert found.taught_by == ["better"]
+    assert set(MAPS) < found.scores.keys()
+    assert found.rankings is not None
+    cosines = by_cosine(found.rankings.asked, found.rankings.documents)(slice(None))
+    rows = np.arange(len(cosines))
+    cosines[rows, fitted_on.asked.own] = -2
+    assert (found.rankings.lists.documents == cosines.argmax(axis=1)[:, None]).any(axis=1).all()
 
 
 def test_a_model_with_a_route_gets_no_other_map_of_queries(tiny_model: Path) -> None:
     model = load(tiny_model)
     dim = model.get_embedding_dimension() or 0
     tasks = tasks_of_texts([page(place).text for place in range(40)], fewest=1)
-    found, _ = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), tasks, basis(60))
+    found = measure_trial(with_map(model, np.zeros((dim, dim))), Trial("keep"), tasks, basis(60), {}).scores
     assert set(MAPS) & found.keys() == {"map of all texts"}
 
 

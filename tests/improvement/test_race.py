@@ -11,9 +11,9 @@ from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement import race as racing
 from isotrope.improvement.budget import NOTES, Budget
-from isotrope.improvement.candidates import Maker, Training, Trial, recipes
+from isotrope.improvement.candidates import RANKINGS, Maker, Training, Trial, recipes
 from isotrope.improvement.decide import AS_IS
-from isotrope.improvement.measure import texts_read, words_read
+from isotrope.improvement.measure import Measured, texts_read, words_read
 from isotrope.improvement.race import NO_TIME, Race
 from isotrope.improvement.steps import Basis, Fitted
 from isotrope.store.atomic import write_json
@@ -21,7 +21,7 @@ from isotrope.store.records import read_record
 from isotrope.text.pseudo_queries import PseudoQueries
 
 DOCUMENTS: Any = type("Documents", (), {"paths": ["documents"], "title": None, "text": None})()
-RECIPES = recipes(raw=False, titled=True)
+RECIPES = [recipe for recipe in recipes(raw=False, titled=True) if recipe.name != RANKINGS]
 
 
 class Machine:
@@ -78,13 +78,15 @@ class Machine:
             raise KeyboardInterrupt
         self.time += seconds
 
-    def measure(self, model: Any, trial: Trial, tasks: Any, basis: Basis, encoded: Any) -> tuple[dict[str, Any], Any]:
+    def measure(
+        self, model: Any, trial: Trial, tasks: Any, basis: Basis, teachers: Any, encoded: Any
+    ) -> Measured:  # fmt: skip
         self.work(sum(map(words_read, texts_read(tasks, basis, trial.steps))) / self.speed)
         encoded()
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
         names = [name for name, _ in trial.candidates()]
         scores = {name: {task.name: np.full(task.size, score) for task in tasks} for name in names}
-        return scores, dict.fromkeys(names[1:], Fitted(np.zeros(1), np.eye(1)))
+        return Measured(scores, dict.fromkeys(names[1:], Fitted(np.zeros(1), np.eye(1))), {}, [], None)
 
     def train(self, settings: Any) -> None:
         told = dict(setting.split("=") for setting in settings.overrides)

@@ -49,6 +49,9 @@ def quickstart(found: "Outcome") -> None:
     others=Word(
         "A further model to begin with; again for more. The best for the documents is improved.", "or", many=True
     ),
+    teachers=Word(
+        "A larger model that may teach rankings; again for more. It is not a candidate.", "teacher", many=True
+    ),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )
 def improve(found: "Improvement") -> None:
@@ -56,13 +59,19 @@ def improve(found: "Improvement") -> None:
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
     """
-    from isotrope.improvement.page import candidates_table, general_lines, hybrid_line, what_to_do
+    from isotrope.improvement.page import candidates_table, general_lines, hybrid_line, teachers_line, what_to_do
     from isotrope.report.tables import print_table
 
     record = found.record
     if record["table"]:
         print_table(candidates_table(record), console)
-    for line in (f"verdict: {found.verdict}", *general_lines(record), *hybrid_line(record), what_to_do(record)):
+    for line in (
+        f"verdict: {found.verdict}",
+        *general_lines(record),
+        *teachers_line(record),
+        *hybrid_line(record),
+        what_to_do(record),
+    ):
         console.print(line)
     _show_folder(found)
 

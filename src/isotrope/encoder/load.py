@@ -31,6 +31,7 @@ from isotrope.errors import UserError
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
          "max_position_embeddings")  # fmt: skip
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
+_ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
 _HALVES = (torch.float16, torch.bfloat16)
 _ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
@@ -90,9 +91,12 @@ def load(
     prompts = Prompts(prompt, prompt_name)
     prompts.check(where, name)
     base = base_model(where, name)
-    if words := first_module(where) == _WORDS:
+    first = first_module(where)
+    if first == _WORDS:
         _check_words(where, name, pooling, max_length)
-    config = None if words else _config(base or where, name)
+    if first == _ROUTES and pooling is not None:
+        raise UserError(f"pooling = {pooling!r}: {model} has an encoder for each route", "leave pooling out")
+    config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
@@ -126,8 +130,9 @@ def load(
         encoder.requires_grad_(False)
         if supports(config):  # others look at the type of their weights
             keep_16_bits(encoder)
-    if packed and isinstance(encoder[0], Transformer):
-        pack(encoder[0].auto_model)
+    for module in encoder.modules() if packed else ():
+        if isinstance(module, Transformer):
+            pack(module.auto_model)
     return encoder
 
 

@@ -16,12 +16,15 @@ from isotrope.contract.features import language_model
 from isotrope.encoder import load
 from isotrope.encoder.average import average
 from isotrope.encoder.causal import sees_ahead
+from isotrope.encoder.routes import with_query_route
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS
+from isotrope.improvement.teachers import Rankings
 from isotrope.text import Opened
 from isotrope.training.inputs import RunSettings
+from isotrope.training.rankings import learn_rankings
 from isotrope.training.train import run_training
 
 # Of a bare language model, whose best one nobody knows. The first is the model as it is.
@@ -36,6 +39,8 @@ _BM25 = (  # as in the preset bm25
     "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
     "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
 )  # fmt: skip
+RANKINGS = "rankings"  # a training on what teachers rank, which has no preset
+FOR_QUERIES = "for queries only"
 _SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
 
 
@@ -73,6 +78,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
     crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
     neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
     found = [
+        Training(RANKINGS, ""),
         Training("crops", "crops", cut, crops),
         Training("titles", "title-body", (), titles),
         Training("sentences", "adapt", ("pairs.kind=sentence",)),
@@ -103,6 +109,7 @@ class Trial:
         share: of the trained weights; the rest is the model before training.
         steps: names of the post steps that are tried after it.
         start: the name of the model that it begins with; "" is the one that was given.
+        for_queries: whether only queries are read by what was trained, and documents by the model before.
     """
 
     name: str
@@ -112,6 +119,7 @@ class Trial:
     share: float = 1.0
     steps: Sequence[str] = POST_STEPS
     start: str = ""
+    for_queries: bool = False
 
     def candidates(self) -> Iterator[tuple[str, str]]:
         """Candidate -> the name of its post step; the encoder without one, with "", comes first."""
@@ -151,6 +159,13 @@ class Maker:
         """Do the long work that comes before the encoder: train. After a stop, the same call goes on."""
         run_training(self.settings(trial), plain_console(quiet=True))
 
+    def learn(self, trial: Trial, rankings: Rankings) -> None:
+        """The same for a training on rankings. A pair is two texts, so a query counts as half of one."""
+        learn_rankings(
+            load(self.model, trial.pooling), rankings.queries, rankings.documents, rankings.lists,
+            texts=2 * trial.pairs, batch=BATCH, output=self.trained(trial).parent, seed=self.seed,
+        )  # fmt: skip
+
     def settings(self, trial: Trial) -> RunSettings:
         """The run of a trial's recipe on its pairs."""
         recipe = self.recipes[trial.recipe]
@@ -173,7 +188,8 @@ class Maker:
         """The encoder of a trial, once its work is done."""
         start = load(self.model, trial.pooling)
         trained = load(self.trained(trial)) if trial.recipe else start
-        return trained if trial.share == 1 else average(start, trained, trial.share)
+        trained = trained if trial.share == 1 else average(start, trained, trial.share)
+        return with_query_route(start, list(trained), list(start)) if trial.for_queries else trained
 
     def alike(self, trial: Trial) -> frozenset[str]:
         """The tasks that resemble what a trial was trained on."""

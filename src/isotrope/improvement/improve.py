@@ -79,6 +79,7 @@ def improve(
     title: str | None = None,
     text: str | None = None,
     others: Sequence[GivenModel] = (),
+    teachers: Sequence[GivenModel] = (),
     plan: str | Path | Mapping[str, Any] | None = None,
     restart: bool = False,
     console: Console | None = None,
@@ -105,6 +106,7 @@ def improve(
         title: the column of the titles, in tables; None: ``title`` if there is one.
         text: the column of the texts, in tables.
         others: further models to begin with. The best of all for these documents is improved.
+        teachers: models that are too large to use, but may teach rankings: see `isotrope.improvement.teachers`.
         plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is. Then there is no
             clock, and the same documents and model give the same choice.
         restart: forget what an earlier call left in the output.
@@ -119,12 +121,14 @@ def improve(
     if minutes is not None and not 0 < minutes < 1e5:
         raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
     check_pooling(pooling)
-    where, further = located(model), [located(one) for one in others]
-    for one in (where, *further):
+    where, (starts, taught_by) = (
+        located(model),
+        ({Base.of(one).name: one for one in map(located, given)} for given in (others, teachers)),
+    )
+    for one in (where, *starts.values(), *taught_by.values()):
         check_hub(locate(one))  # before the documents are read
-    starts = {Base.of(one).name: one for one in further}
-    if len(starts) < len(further) or Base.of(where).name in starts:
-        raise UserError("two models to begin with have one name", "name each of them once")
+    if len({Base.of(where).name, *starts, *taught_by}) < 1 + len(others) + len(teachers):
+        raise UserError("two of the models have one name", "name each of them once")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
@@ -135,6 +139,7 @@ def improve(
     asked = {"seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan}
     identity = {
         **asked, "model": files_checksum(where), "others": {name: files_checksum(one) for name, one in starts.items()},
+        "teachers": {name: files_checksum(one) for name, one in taught_by.items()},
         "documents": found.key, "labels": own and own.checksum(),
     }  # fmt: skip
     job = Job(output, KIND, identity, [opened], restart=restart)
@@ -142,7 +147,7 @@ def improve(
         record = job.result()
         if record is None:
             console.print(str(found.report))
-            record = _Work(job, where, starts, opened, own, guards, console).done()
+            record = _Work(job, where, starts, taught_by, opened, own, guards, console).done()
         elif not (job.folder / REPORT).is_file():
             write_text(job.folder / REPORT, choice_page(record).html())
     return Improvement(job, record, choice_page)
@@ -155,6 +160,7 @@ class _Work:
     job: Job
     model: str
     others: Mapping[str, str]  # name -> where it is
+    teachers: Mapping[str, str]
     opened: Opened
     labels: Labels | None
     guards: Sets
@@ -212,9 +218,11 @@ class _Work:
 
         others = {name: maker(where, is_bare(where)) for name, where in self.others.items()}
         basis = Basis.of(found, trained, seed)
-        return Race(maker(self.model, raw), judges.tasks, basis, budget, self.console, others), judges
+        race = Race(maker(self.model, raw), judges.tasks, basis, budget, self.console, others, self.teachers)
+        return race, judges
 
     def _run(self, race: Race, poolings: Sequence[str | None]) -> None:
+        race.teach()
         pooling = race.poolings(poolings)
         self._keep_back(race)
         start = race.starts()
@@ -256,6 +264,7 @@ class _Work:
             "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
+            "teachers": {name: teacher.score for name, teacher in race.teachers.items()}, "taught_by": race.taught_by,
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
             # after Ctrl-C, nobody wants to wait

@@ -1,7 +1,9 @@
 """How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -12,8 +14,9 @@ from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import AS_IS, TaskScores
-from isotrope.improvement.steps import MAPS, QUERY_MAP, Basis, Fitted, Task, fitted_step, helpful, hybrid_scores
+from isotrope.improvement.decide import TaskScores
+from isotrope.improvement.steps import MAPS, QUERY_MAP, WHITENINGS, Basis, Fitted, Task, map_step, whitening_step
+from isotrope.improvement.teachers import BM25, Rankings, Teacher, hybrid_scores, used_teachers
 from isotrope.text.permutation import evenly
 
 PROBED = 32  # texts that tell how fast a model reads
@@ -47,42 +50,64 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
     return words_read(some) / max(time.monotonic() - began, 1e-6)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What is known of an encoder and of the post steps after it.
+
+    Attributes:
+        scores: candidate -> task -> (Q,).
+        steps: candidate -> its fitted step.
+        hybrids: searches that add BM25 to this encoder, as ``scores``.
+        taught_by: the teachers of its rankings.
+        rankings: what they teach; None: there is no teacher, or no step that learns from rankings was asked for.
+    """
+
+    scores: dict[str, TaskScores]
+    steps: dict[str, Fitted]
+    hybrids: dict[str, TaskScores]
+    taught_by: list[str]
+    rankings: Rankings | None
+
+
 def measure_trial(
     model: SentenceTransformer,
     trial: Trial,
     tasks: Sequence[Task],
     basis: Basis,
+    teachers: Mapping[str, Teacher],
     encoded: Callable[[], None] = lambda: None,
-) -> tuple[dict[str, TaskScores], dict[str, Fitted]]:
-    """Candidate -> task -> (Q,), and candidate -> its fitted step.
-
-    A post step that cannot be fitted on so few texts is left out, and so are maps where BM25 does not help the search.
-    What such a search gives is among the scores of the model as it is.
+) -> Measured:
+    """Measure an encoder. Post steps that cannot be fitted on so few texts are left out, as are maps without teacher.
 
     Args:
         model: the encoder of the trial.
         trial: names the candidates.
         tasks: what judges.
         basis: what post steps are fitted on; no task may hold any of it.
+        teachers: further models that may teach rankings.
         encoded: called when all texts are encoded, which is what takes long.
     """
     known = known_by(model, *texts_read(tasks, basis, trial.steps))
     encoded()
-    found: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
-    fitted = dict[str, Fitted]()
-    hybrids = hybrid_scores(known, tasks) if any(step in MAPS for step in trial.steps) else {}
-    impossible = set[str]() if not hybrids or helpful(hybrids, found[trial.name]) else set(MAPS)
-    impossible |= {QUERY_MAP} if routed(model) else set()
+    scores: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
+    learning = any(step in MAPS for step in trial.steps)
+    hybrids = hybrid_scores(known, tasks) if learning else {}
+    taught_by = used_teachers(scores[trial.name], hybrids, teachers) if learning else []
+    rankings, steps = None, dict[str, Fitted]()
+    if taught_by:
+        with suppress(UserError):  # too few documents
+            models = [teachers[name].known for name in taught_by if name != BM25]
+            rankings = Rankings.of(known, basis, BM25 in taught_by, models)
     for name, step in trial.candidates():
-        if not step or step in impossible:
-            continue
-        try:
-            fitted[name] = fitted_step(step, known, basis)
-        except UserError:
-            continue
-        encoder = fitted[name].searching(known)
-        found[name] = {task.name: task.score(encoder) for task in tasks}
-    return found | (hybrids if trial.name == AS_IS else {}), fitted
+        with suppress(UserError):
+            if step in WHITENINGS:
+                steps[name] = whitening_step(step, known, basis)
+            elif step in MAPS and rankings and not (step == QUERY_MAP and routed(model)):
+                steps[name] = map_step(step, rankings.asked, rankings.documents, rankings.lists, basis.seed)
+        if name in steps:
+            after = steps[name].searching(known)
+            scores[name] = {task.name: task.score(after) for task in tasks}
+    return Measured(scores, steps, hybrids, taught_by, rankings)
 
 
 def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:

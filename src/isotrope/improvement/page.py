@@ -7,12 +7,13 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.candidates import Trial
+from isotrope.improvement.candidates import RANKINGS, Trial
 from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.examples import examples_table
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import HYBRIDS, QUERY_MAP, cites_of
+from isotrope.improvement.steps import QUERY_MAP, cites_of
+from isotrope.improvement.teachers import HYBRIDS
 from isotrope.report.bars import interval_bars
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
@@ -65,7 +66,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     drawn = interval_bars(bars, record["choice"])
     return Page(
         title=f"Improve: {record['model']}",
-        lead=[what_to_do(record), *hybrid_line(record), *_lead(record)],
+        lead=[what_to_do(record), *hybrid_line(record), *_lead(record), *teachers_line(record)],
         verdict=verdict,
         tables=[
             *_shown(record),
@@ -96,7 +97,8 @@ def what_to_do(record: Mapping[str, Any]) -> str:
 
 def cost_of(record: Mapping[str, Any]) -> str:
     """What the switch to the chosen model costs."""
-    if record["made"][record["choice"]]["step"] == QUERY_MAP:
+    made = record["made"][record["choice"]]
+    if made["step"] == QUERY_MAP or made.get("for_queries"):
         return "Your documents keep their vectors, so nothing is encoded again; searches need encode_query."
     small = Verdict.from_record(record["verdict"]).difference or 0.0
     again = "all documents are encoded again."
@@ -114,6 +116,17 @@ def hybrid_line(record: Mapping[str, Any]) -> list[str]:
     share = HYBRIDS[found["name"]]
     gain = f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}"
     return [f"{gain}: isotrope search INDEX --hybrid {share}."]
+
+
+def teachers_line(record: Mapping[str, Any]) -> list[str]:
+    """Who taught rankings, and which of the named models did not because they find less."""
+    used, others = record.get("taught_by", []), record.get("teachers", {})
+    told = [f"{name} ({100 * others[name]:.1f} on the tasks)" if name in others else name for name in used]
+    lines = [f"Rankings were taught by the model itself with {' and '.join(told)}."] if told else []
+    return lines + [
+        f"{name} was no teacher: it scores {100 * score:.1f} on the tasks, not more than your model."
+        for name, score in others.items() if name not in used
+    ]  # fmt: skip
 
 
 def _shown(record: Mapping[str, Any]) -> list[Table]:
@@ -136,10 +149,12 @@ def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransforme
     choice = record["choice"]
     trial, step = race.made.get(choice, (Trial(AS_IS), ""))
     start = race.makers[trial.start]
-    card = Card.of(start.trained(trial) if trial.recipe else start.model)
+    card = Card.of(start.model if trial.recipe in ("", RANKINGS) else start.trained(trial))
     if choice != AS_IS:
         settings = [
             ("pooling", trial.pooling, "the model's own"),
+            ("training", f"{2 * trial.pairs:,} queries" if trial.recipe == RANKINGS else None, ""),
+            ("read by the trained encoder", "queries only" if trial.for_queries else None, ""),
             ("share of the trained weights", f"{trial.share:g}" if trial.recipe else None, ""),
             ("post step", step or None, "none"),
         ]
@@ -149,7 +164,7 @@ def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransforme
             method="isotrope improve",
             data=Data.of(start.documents.paths, len(documents), start.trained_on, documents.key),
             settings=[(key, value or usual, "chosen in a race") for key, value, usual in settings if value or usual],
-            cites=cites_of(step),
+            cites=cites_of(QUERY_MAP if trial.recipe == RANKINGS else step),
             limits=["It was chosen for the documents above. It may fit other text less well."],
         )
         card = card.then(done, model)

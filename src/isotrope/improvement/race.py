@@ -10,7 +10,7 @@ clock for that.
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +19,24 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.console.progress import watch
+from isotrope.encoder import load
 from isotrope.encoder.memory import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size
-from isotrope.improvement.candidates import Maker, Trial, joined, slug
+from isotrope.improvement.candidates import FOR_QUERIES, RANKINGS, Maker, Trial, joined, slug
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
-from isotrope.improvement.measure import measure_trial, texts_read, words_read
-from isotrope.improvement.steps import (
-    HYBRIDS,
-    MAPS,
-    POST_STEPS,
-    WHITENED_ON,
-    WHITENINGS,
-    Basis,
-    Fitted,
-    Task,
-    helpful,
-)
+from isotrope.improvement.measure import known_by, measure_trial, speed_of, texts_read, words_read
+from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Fitted, Task
+from isotrope.improvement.teachers import Rankings, Teacher
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
 
 MOST_ROUNDS = 8
 AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 NO_TIME = "too little time was left"
-NO_HELP = "BM25 is no teacher here, because the search finds less with it"
+TEACHING = 0.3  # of the time: what a further teacher may take to read all texts
+NO_TEACHER = "there is no teacher of rankings, because none finds more than the model"
 
 
 class Race:
@@ -56,13 +49,16 @@ class Race:
         left_out: encoder or recipe -> why it could not be tried.
         told: what was done to save time, in words.
         hybrids: what searches that add BM25 would give, as `scores`; they are no candidates.
+        teachers: further models that may teach rankings.
+        taught_by: the names of those that teach the model as it is.
     """
 
     def __init__(
         self, maker: Maker, tasks: Sequence[Task], basis: Basis, budget: Budget, console: Console,
-        others: Mapping[str, Maker] | None = None,
+        others: Mapping[str, Maker] | None = None, teachers: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.maker, self.budget, self.console = maker, budget, console
+        self._teaching = teachers or {}  # name -> where it is
         self.makers = {"": maker, **(others or {})}  # by the model that they begin with
         self._all_tasks, self._all_basis = tasks, basis
         self._most = max((task.size for task in tasks), default=0)
@@ -78,6 +74,8 @@ class Race:
         self.scores: dict[str, TaskScores] = {}
         self.hybrids: dict[str, TaskScores] = {}
         self.trials: list[Trial] = []
+        self.teachers: dict[str, Teacher] = {}
+        self.taught_by: list[str] = []
 
     def texts(self, steps: Sequence[str] = POST_STEPS) -> list[str]:
         """All that is read to measure one encoder with these post steps."""
@@ -134,6 +132,26 @@ class Race:
             return ""
         return self.budget.needed(len(self.maker.recipes), words_read(self.texts()))
 
+    def teach(self) -> None:
+        """Let further models read all texts, so that they can teach. One that would take too long is left out."""
+        texts, allowed = texts_read(self.tasks, self.basis, POST_STEPS), self.budget.kept.setdefault("teachers", {})
+        for name, where in self._teaching.items():
+            if name in self.left_out:
+                continue
+            model, began = load(where), self.budget.spent
+            if name not in allowed:
+                needed = words_read(self.texts()) / speed_of(model, self.texts())
+                if needed > TEACHING * self.budget.left:
+                    self._leave_out(name, f"it would take {needed / 60:.0f} minutes to read the texts")
+                    continue
+            with watch("reading", self.console, name), self.budget.alarm():
+                known = known_by(model, *texts)
+            score = mean_score({task.name: task.score(known) for task in self.tasks})
+            self.teachers[name] = Teacher(known, score)
+            allowed[name] = self.budget.spent - began
+            self.budget.keep()
+            self.console.print(f"teacher {name}: {100 * score:.2f}")
+
     def poolings(self, poolings: Sequence[str | None]) -> str | None:
         """Measure the model as it is, which comes first, and with other poolings -> the best of them."""
         trials = [Trial(f"pooling {pooling}" if place else AS_IS, pooling) for place, pooling in enumerate(poolings)]
@@ -156,11 +174,19 @@ class Race:
             start: the model to begin with.
         """
         recipes, most = list(self.makers[start].recipes), MOST_ROUNDS * self.maker.trained_on
+        if RANKINGS in recipes and not self._rankings(Trial("", pooling, start=start)).is_file():
+            self._leave_out(RANKINGS, NO_TEACHER)
+            recipes.remove(RANKINGS)
 
         def tried(recipe: str, pairs: int, average: bool = False) -> None:
             name = joined(start, recipe, f"{pairs:,} pairs")
-            if self.run(Trial(name, pooling, recipe, pairs, 1.0, tuple(steps), start)) and average:
-                self.run(Trial(joined(name, "averaged"), pooling, recipe, pairs, AVERAGED, tuple(steps), start))
+            trial = Trial(name, pooling, recipe, pairs, 1.0, tuple(steps), start)
+            if not self.run(trial):
+                return
+            if recipe == RANKINGS:
+                self.run(replace(trial, name=joined(name, FOR_QUERIES), steps=(), for_queries=True))
+            if average:
+                self.run(replace(trial, name=joined(name, "averaged"), share=AVERAGED))
 
         first = self.budget.pairs_in("first", recipes, FIRST_SHARE, 1, most)
         for name, pairs in first.items():
@@ -181,6 +207,7 @@ class Race:
         """Do what another race has done."""
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
+        self.teach()
         trials = [Trial(**of) for of in plan["trials"]]
         for trial in trials:
             maker = self.makers.get(trial.start)
@@ -196,25 +223,30 @@ class Race:
         if self._size.queries >= self._most:
             return
         words = sum(map(words_read, texts_read(self._all_tasks, self.basis, tuple(WHITENINGS))))
-        wanted = len(self.trials) * words / self.budget.speed
+        wanted = len(self.trials) * words / self.budget.speed + sum(self.budget.kept.get("teachers", {}).values())
         if not self.budget.kept.get("widened") and SAFETY * self.budget.left < wanted:
             return
         self.budget.keep(widened=True)
-        size, before = self._size, (self.scores, self.trials, self.hybrids)
+        size, before = self._size, (self.scores, self.trials, self.hybrids, self.taught_by)
         self._begin(Size(self._most, size.fitted_on))
         try:
+            self.teach()
             for trial in before[1]:
                 self.run(trial)
         except KeyboardInterrupt:  # some on all queries and others on a part cannot be compared
             self._begin(size)
-            self.scores, self.trials, self.hybrids = before
+            self.scores, self.trials, self.hybrids, self.taught_by = before
             raise
 
     def model(self, candidate: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
         trial, step = self.made[candidate]
         encoder = self.makers[trial.start].encoder(trial)
-        return Fitted.load(self._step(candidate)).after(encoder) if step else encoder
+        return self.step(candidate).after(encoder) if step else encoder
+
+    def step(self, candidate: str) -> Fitted:
+        """The fitted post step of a candidate that has one."""
+        return Fitted.load(self._step(candidate))
 
     def run(self, trial: Trial) -> bool:
         """Make an encoder and add the scores of its candidates, as far as there is time -> whether it is measured."""
@@ -225,23 +257,23 @@ class Race:
         path, found = self.maker.folder / "scores" / f"{self._kept(trial.name)}.json", dict[str, Any]()
         if trial.name != AS_IS or "measuring" in self.budget.kept:
             with suppress(UserError):  # what is missing or damaged is measured again
-                found = read_record(path)
-            steps = [name for name, step in trial.candidates() if step and name in found]
-            found = found if all(self._step(name).is_file() for name in steps) else {}
+                found = read_record(path, ["scores", "hybrids", "taught_by"])
+            made = [self._step(name) for name, step in trial.candidates() if step and name in found.get("scores", ())]
+            made += [self._rankings(trial)] if found.get("taught_by") and not trial.recipe else []
+            found = found if all(file.is_file() for file in made) else {}
         if not found:
             if trial.name != AS_IS and self.budget.measuring > self.budget.left:
                 return self._leave_out(trial.name, NO_TIME)
-            found, fitted = self._measured(trial)
-            for name, step in fitted.items():
-                step.save(self._step(name))
+            found = self._measured(trial)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, found)
             self.budget.keep()
-        scores = {name: {task: np.array(cases) for task, cases in of.items()} for name, of in found.items()}
-        self.hybrids |= {name: of for name, of in scores.items() if name in HYBRIDS}
-        self.scores |= {name: of for name, of in scores.items() if name not in HYBRIDS}
-        if trial.name == AS_IS and self.hybrids and not helpful(self.hybrids, scores[AS_IS]):
-            self._leave_out(", ".join(MAPS), NO_HELP)
+        scores, hybrids = (_arrays(found[key]) for key in ("scores", "hybrids"))
+        self.scores |= scores
+        if trial.name == AS_IS and hybrids:
+            self.hybrids, self.taught_by = hybrids, found["taught_by"]
+            if not self.taught_by:
+                self._leave_out(", ".join(MAPS), NO_TEACHER)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in scores}
         self.trials.append(trial)
         self.console.print(f"{trial.name}: {100 * mean_score(scores[trial.name]):.2f}")
@@ -254,8 +286,13 @@ class Race:
     def _step(self, name: str) -> Path:
         return self.maker.folder / "steps" / f"{self._kept(name)}.safetensors"
 
-    def _measured(self, trial: Trial) -> tuple[dict[str, Any], dict[str, Fitted]]:
-        """Candidate -> task -> a list of scores, as JSON takes it; candidate -> its fitted step."""
+    def _rankings(self, trial: Trial) -> Path:
+        """What teachers say to the model that a trial begins with."""
+        name = self._kept(f"{trial.start} {trial.pooling or ''} rankings")
+        return self.maker.folder / "rankings" / f"{name}.safetensors"
+
+    def _measured(self, trial: Trial) -> dict[str, Any]:
+        """The scores of a trial's candidates, as JSON takes them. What was fitted and ranked lies beside them."""
         freed_memory.give_back()  # what trainings and measurements have left
         first, began = trial.name == AS_IS, self.budget.spent
 
@@ -266,8 +303,16 @@ class Race:
 
         with watch("measuring", self.console, trial.name), nullcontext() if first else self.budget.alarm():
             encoder = self.makers[trial.start].encoder(trial)
-            found, fitted = measure_trial(encoder, trial, self.tasks, self.basis, encoded)
-        return {name: {task: cases.tolist() for task, cases in of.items()} for name, of in found.items()}, fitted
+            found = measure_trial(encoder, trial, self.tasks, self.basis, self.teachers, encoded)
+        for name, step in found.steps.items():
+            step.save(self._step(name))
+        if found.rankings and not trial.recipe:
+            found.rankings.save(self._rankings(trial))
+        lists = {
+            key: {name: {task: cases.tolist() for task, cases in of.items()} for name, of in scores.items()}
+            for key, scores in (("scores", found.scores), ("hybrids", found.hybrids))
+        }
+        return {**lists, "taught_by": found.taught_by}
 
     def _prepared(self, trial: Trial) -> bool:
         """Do the work that comes before an encoder, if that is not done already -> whether it is done."""
@@ -282,7 +327,11 @@ class Race:
         self.budget.keep()
         try:
             with watch("training", self.console, trial.name), self.budget.alarm():
-                self.makers[trial.start].work(trial)
+                maker = self.makers[trial.start]
+                if trial.recipe == RANKINGS:
+                    maker.learn(trial, Rankings.load(self._rankings(trial), self.basis.asked.texts))
+                else:
+                    maker.work(trial)
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
@@ -300,3 +349,7 @@ class Race:
 
     def _best_of(self, recipe: str) -> float:
         return max(mean_score(self.scores[name]) for name, (trial, _) in self.made.items() if trial.recipe == recipe)
+
+
+def _arrays(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, TaskScores]:
+    return {name: {task: np.array(cases) for task, cases in of.items()} for name, of in found.items()}

@@ -3,7 +3,7 @@
 All are fitted on pseudo-queries, which look like what users ask. Fitted on documents, whitening harms a good model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,10 @@ from sentence_transformers import SentenceTransformer
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import ranked_lists, search_with
-from isotrope.evaluation.retrieval import OwnTask, by_cosine
+from isotrope.evaluation.rankings import Lists
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
-from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import post_step
 from isotrope.post.ranking_map import ranking_map, with_map
@@ -43,8 +42,6 @@ WHITENINGS = {
 QUERY_MAP = "query map"
 MAPS = (QUERY_MAP, "map of all texts")  # learned from rankings: `isotrope.post.ranking_map`
 POST_STEPS = (*WHITENINGS, *MAPS)
-BM25 = 0.5  # its share of the rankings that a map learns
-HYBRIDS = {f"search with {share} BM25": share for share in (0.3, 0.5)}  # BM25's share of the scores
 WHITENED_ON, MAPPED_ON, MOST_DOCUMENTS = 1500, 6000, 5000  # pseudo-queries, pseudo-queries, documents
 
 
@@ -141,44 +138,21 @@ class Fitted:
         return np.asarray((vectors - self.mean) @ self.matrix)
 
 
-def fitted_step(name: str, known: Known, basis: Basis) -> Fitted:
-    """A step of `POST_STEPS`, fitted on the vectors of a basis.
+def whitening_step(name: str, known: Known, basis: Basis) -> Fitted:
+    """One of `WHITENINGS`, fitted on the vectors of a basis.
 
     Raises:
         UserError: there are too few texts.
     """
-    if name in WHITENINGS:
-        vectors = np.asarray(known.encode_query(basis.whitened_on), dtype=np.float64)
-        return Fitted(*linear_step(WHITENINGS[name]).linear(vectors))
-    asked, both = basis.asked, name != QUERY_MAP
-    queries, documents = known.encode_query(asked.texts), known.encode_document(basis.documents)
-    teachers = [by_cosine(queries, documents), basis.index.search(asked.texts)]
-    lists = ranked_lists(teachers, [1 - BM25, BM25], asked.own, len(basis.documents))
-    matrix = ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=basis.seed)
+    vectors = np.asarray(known.encode_query(basis.whitened_on), dtype=np.float64)
+    return Fitted(*linear_step(WHITENINGS[name]).linear(vectors))
+
+
+def map_step(name: str, queries: Vectors, documents: Vectors, lists: Lists, seed: int) -> Fitted:
+    """One of `MAPS`, trained on the vectors of queries (Q, D) and documents (M, D), and on their rankings."""
+    both = name != QUERY_MAP
+    matrix = ranking_map(queries, documents, lists.documents, lists.scores, both=both, seed=seed)
     return Fitted(np.zeros(len(matrix)), np.eye(len(matrix)) + matrix, queries_only=not both)
-
-
-def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
-    """Search -> task -> (Q,), of searches that add BM25 to the model's cosines; {} where graded pairs judge.
-
-    They say what users would gain by such a search. They are a gate too: a map that follows BM25 and the model
-    together can help only where the two together find more than the model.
-    """
-    found: dict[str, dict[str, Vector]] = {name: {} for name in HYBRIDS}
-    for task in tasks:
-        if isinstance(task, PairTask):
-            return {}
-        queries, documents = task.domain.queries, task.domain.corpus
-        by_model = by_cosine(known.encode_query(queries), known.encode_document(documents))
-        by_words = Bm25Index.of(documents).search(queries)
-        for name, share in HYBRIDS.items():
-            found[name][task.name] = task.score_search(search_with([by_model, by_words], [1 - share, share]))
-    return dict(found)
-
-
-def helpful(hybrids: Mapping[str, TaskScores], alone: TaskScores) -> bool:
-    """Whether any search with BM25 finds more than the model alone: see `hybrid_scores`."""
-    return max(map(mean_score, hybrids.values())) > mean_score(alone)
 
 
 def linear_step(text: str) -> LinearStep:

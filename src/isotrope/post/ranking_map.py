@@ -12,12 +12,13 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize, Router
+from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Dropout
 from torch import Tensor
 
 from isotrope.encoder.pooling import dense
-from isotrope.encoder.prompts import role_prompt, routed, used_prompt
+from isotrope.encoder.prompts import routed
+from isotrope.encoder.routes import with_query_route
 from isotrope.errors import UserError
 from isotrope.post.fitted import with_linear
 from isotrope.terms.listnet import listnet
@@ -33,21 +34,22 @@ def mapped(vectors: Tensor, matrix: Tensor) -> Tensor:
     return F.normalize(vectors + vectors @ matrix, dim=-1)
 
 
-def map_loss(
-    queries: Tensor,  # (B, D)
+def ranking_loss(
+    queries: Tensor,  # (B, D) unit rows
     documents: Tensor,  # (B, K, D) unit rows: what each query ranks
     teacher: Tensor,  # (B, K) scores from 0 to 1
-    matrix: Tensor,  # (D, D)
-    scale: Tensor,  # ()
-    both: bool,
+    scale: Tensor | float,
 ) -> Tensor:
-    """ListNet (RankCSE Eq. 4) between scale · cos(q + qW, d) and the teacher's scores, mean over queries -> ().
-
-    With ``both``, a document d is mapped to d + dW too.
-    """
-    documents = mapped(documents, matrix) if both else documents
-    cosines = (documents @ mapped(queries, matrix)[:, :, None])[..., 0]  # (B, K)
+    """ListNet (RankCSE Eq. 4) between scale · cos(q, d) and the teacher's scores, mean over queries -> ()."""
+    cosines = (documents @ queries[:, :, None])[..., 0]  # (B, K)
     return listnet(scale * cosines, teacher, 1.0, TEACHER_TEMPERATURE, drop_positive=False)
+
+
+def map_loss(
+    queries: Tensor, documents: Tensor, teacher: Tensor, matrix: Tensor, scale: Tensor, both: bool
+) -> Tensor:  # fmt: skip
+    """`ranking_loss` of queries q + qW, for W (D, D). With ``both``, a document d is mapped to d + dW too."""
+    return ranking_loss(mapped(queries, matrix), mapped(documents, matrix) if both else documents, teacher, scale)
 
 
 def ranking_map(
@@ -104,21 +106,15 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False
         return with_linear(encoder, np.zeros(len(matrix)), layer)
     if routed(encoder):
         raise UserError("a model with routes cannot get another one for queries", "map both sides")
-    new, last = copy(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
-    before = list(encoder)
+    shared, last = list(encoder), Dropout(0.0)  # which changes nothing: a route needs a module
     if isinstance(encoder[-1], Normalize):
-        before, last = before[:-1], Normalize()  # unit length again after unit length would change the last bit
-    new.truncate_dim = None
-    beyond = int(new.get_embedding_dimension() or 0) - len(matrix)  # what the model cuts, after its routes
-    new.truncate_dim = encoder.truncate_dim
+        shared, last = shared[:-1], Normalize()  # unit length again after unit length would change the last bit
+    uncut = copy(encoder)
+    uncut.truncate_dim = None
+    beyond = int(uncut.get_embedding_dimension() or 0) - len(matrix)  # what the model cuts, after its routes
     layer = np.pad(layer, (0, beyond))
     moved = dense(torch.from_numpy(layer.T.copy()), torch.zeros(len(layer)))  # (D, D)
-    router = Router.for_query_document([last, moved, last], [last], default_route="document").to(encoder.device)
-    # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
-    words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
-    new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
-    new._modules = {str(place): module for place, module in enumerate([*before, router])}
-    return new
+    return with_query_route(encoder, [last, moved, last], [last], shared)
 
 
 def _batches(count: int, seed: int) -> Iterator[Tensor]:

@@ -1,0 +1,33 @@
+"""Models that read queries in another way than documents, so that documents keep the vectors that they have."""
+
+from collections.abc import Sequence
+from copy import copy
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from torch import nn
+
+from isotrope.encoder.prompts import role_prompt, used_prompt
+
+
+def with_query_route(
+    encoder: SentenceTransformer, queries: Sequence[nn.Module], documents: Sequence[nn.Module],
+    shared: Sequence[nn.Module] = (),
+) -> SentenceTransformer:  # fmt: skip
+    """The model with a route that ``encode_query`` takes, in plain sentence-transformers format.
+
+    Documents, and texts that ``encode`` takes without a word, go the other way. The given model stays as it is.
+
+    Args:
+        encoder: the model, whose tokenizer and prompts stay.
+        queries: the modules of queries.
+        documents: those of documents.
+        shared: modules before both routes.
+    """
+    new = copy(encoder)
+    router = Router.for_query_document(list(queries), list(documents), default_route="document").to(encoder.device)
+    # sentence-transformers reads queries with the prompt "query", which may be empty, and not with the default one.
+    words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
+    new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
+    new._modules = {str(place): module for place, module in enumerate([*shared, router])}
+    return new

@@ -1,0 +1,127 @@
+"""An encoder as a student of rankings: it learns where a better ranking would find the documents of each query.
+
+RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771). The vectors of documents
+are computed once and stay as they are, so a step reads short queries only, and each of them ranks a hundred documents.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from torch import Tensor, nn
+from transformers import TrainerCallback
+from transformers.trainer_callback import PrinterCallback
+
+from datasets import Dataset
+from isotrope.encoder import save
+from isotrope.encoder.embed import Vectors, cut
+from isotrope.encoder.prompts import role_prompt, used_prompt
+from isotrope.errors import Stopped
+from isotrope.evaluation.rankings import Lists
+from isotrope.post.ranking_map import ranking_loss
+from isotrope.store.records import RecordLog
+from isotrope.training.checkpoints import Sealing, last_checkpoint
+from isotrope.training.progress import CtrlC, GiveBack
+from isotrope.training.trainer import Trainer
+
+SCALE = 20.0  # of the student's cosines: one over the temperature 0.05
+RATE, WARMUP = 1e-4, 0.1
+CHECKPOINTED = 100  # steps
+LENGTH = 128  # tokens of a query
+
+
+class RankingLoss(nn.Module):
+    """`ranking_loss` of the queries of a batch, whose labels are their numbers.
+
+    Args:
+        model: the student.
+        documents: (M, D) vectors, which stay.
+        lists: the documents of each query, with the teacher's scores.
+    """
+
+    documents: Tensor
+    places: Tensor
+    scores: Tensor
+
+    def __init__(self, model: SentenceTransformer, documents: Vectors, lists: Lists) -> None:
+        super().__init__()
+        self.model, self.step = model, 0
+        unit = F.normalize(torch.from_numpy(np.asarray(documents, dtype=np.float32)), dim=-1)
+        self.register_buffer("documents", unit, persistent=False)
+        self.register_buffer("places", torch.from_numpy(lists.documents), persistent=False)
+        self.register_buffer("scores", torch.from_numpy(np.asarray(lists.scores, dtype=np.float32)), persistent=False)
+
+    def forward(self, features: list[dict[str, Any]], labels: Tensor) -> Tensor:
+        """The texts of a batch and the numbers of its queries (B,) -> ()."""
+        queries = F.normalize(self.model(features[0])["sentence_embedding"], dim=-1)  # (B, D)
+        return ranking_loss(queries, self.documents[self.places[labels]], self.scores[labels], SCALE)
+
+
+class _Step(TrainerCallback):
+    """Tells the loss at which step a training goes on: the dropout of a step depends on its number alone."""
+
+    def __init__(self, loss: RankingLoss) -> None:
+        self.loss = loss
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.loss.step = state.global_step
+
+
+def learn_rankings(
+    model: SentenceTransformer,
+    queries: list[str],
+    documents: Vectors,
+    lists: Lists,
+    *,
+    texts: int,
+    batch: int,
+    output: Path,
+    seed: int = 0,
+) -> Path:
+    """Train a model, in place, to rank as the lists do, and write it to ``output/model``. A later call goes on.
+
+    Args:
+        model: the student.
+        queries: (Q,) texts.
+        documents: (M, D) the student's vectors of the documents, before training.
+        lists: what each query should find.
+        texts: queries to read; more than Q is more than one epoch.
+        batch: queries of a step.
+        output: a folder for checkpoints and the model.
+        seed: of the order and the dropout.
+
+    Raises:
+        Stopped: Ctrl-C. The same call goes on.
+        UserError: the training diverged.
+    """
+    if (output / "model").is_dir():
+        return output / "model"
+    checkpoints = output / "checkpoints"
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    start, log, ctrl_c = last_checkpoint(checkpoints, lambda line: None), RecordLog(output / "metrics.jsonl"), CtrlC()
+    loss, batch = RankingLoss(model, documents, lists), min(batch, len(queries))
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(checkpoints), max_steps=max(1, texts // batch), per_device_train_batch_size=batch,
+        learning_rate=RATE, warmup_steps=WARMUP, weight_decay=0.01, save_steps=CHECKPOINTED, logging_steps=50,
+        seed=seed, data_seed=seed, dataloader_drop_last=True, dataloader_pin_memory=False,
+        prompts={"query": role_prompt(model, "query") or used_prompt(model)},
+        use_cpu=model.device.type == "cpu", report_to="none", disable_tqdm=True,
+    )  # fmt: skip
+    trainer = Trainer(
+        model=model, args=arguments, loss=loss, callbacks=[_Step(loss), ctrl_c, GiveBack(), Sealing(log)],
+        train_dataset=Dataset.from_dict({"query": queries, "label": list(range(len(queries)))}),
+    )  # fmt: skip
+    trainer.remove_callback(PrinterCallback)
+    try:
+        with cut(model, LENGTH):
+            trainer.train(resume_from_checkpoint=str(start) if start else None)
+    finally:
+        ctrl_c.close()
+    if ctrl_c.asked:
+        raise Stopped(f"stopped after step {trainer.state.global_step} of {trainer.state.max_steps}")
+    trainer.refuse_divergence(weights=True)
+    save(model, output / "model")
+    return output / "model"
