@@ -29,13 +29,16 @@ from isotrope.improvement.judges import held_out_count, judges_of
 from isotrope.post.ranking_map import ranking_map
 from isotrope.post.whitening import whitening
 from isotrope.store.atomic import write_json
+from isotrope.store.records import read_record
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.pseudo_queries import KINDS, MIXTURE, SENTENCE, SPAN, TITLE, PseudoQueries, pseudo_queries
 from isotrope.training.processes import environment
+from isotrope.training.rankings import learn_rankings
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "ranking-map"
 MODELS = ("minilm", "small", "tiny")
 TOKENS, MOST = 128, 6000
+STEPS = 120  # of the encoder
 WORDS = "words"  # BM25's most telling words of a document
 
 
@@ -165,6 +168,32 @@ def cell(data: str, name: str, model: str, work: Path, full: bool) -> dict[str, 
     }  # fmt: skip
 
 
+def with_encoder(done: dict[str, Any], data: str, work: Path) -> dict[str, Any]:
+    """A cell that is done, with the encoder that learned the same lists: 120 steps of 64 queries."""
+    if "encoder" in done["variants"]:
+        return done
+    here = Cell(data, done["collection"], done["model"], work, done["full"])
+    asked = of_kinds(here.asked, MIXTURE).sample(MOST, choice.SEED)
+    queries, documents = here.vectors.encode(asked.texts), here.vectors.encode(here.texts)
+    teachers = [by_cosine(queries, documents), here.index.search(asked.texts)]
+    lists = ranked_lists(teachers, [0.5, 0.5], asked.own, len(here.texts))
+    began = time.perf_counter()
+    trained = load(str(learn_rankings(
+        load(f"isotrope/{done['model']}"), asked.texts, documents, lists,
+        texts=STEPS * 64, batch=64, output=work / "encoder", seed=choice.SEED,
+    )))  # fmt: skip
+    seconds = time.perf_counter() - began
+    every = list(dict.fromkeys([*here.domain.queries, *here.domain.corpus, *(t for k in here.tasks for t in k.texts)]))
+    with cut(trained, TOKENS):
+        new = Known(every, vectors_of(trained, every, batch_size=32))
+    found = {}
+    for told, old in (("encoder", new), ("encoder, queries only", here.vectors)):
+        labels = here.labels(by_cosine(new.encode(here.domain.queries), old.encode(here.domain.corpus)))
+        tasks = here.by_tasks(lambda task, old=old: by_cosine(new.encode(task.queries), old.encode(task.candidates)))  # type: ignore[misc]
+        found[told] = {"labels": labels, **tasks, "seconds": seconds}
+    return done | {"variants": done["variants"] | found}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
@@ -179,9 +208,10 @@ def main() -> None:
         for name in choice.RETRIEVAL + choice.CLASSES:
             told = f"{model}-{name.lower()}" + ("-full" if args.full else "")
             path = args.results / f"{told}.json"
-            if path.is_file() or not all(word.lower() in told for word in args.only):
+            if not all(word.lower() in told for word in args.only):
                 continue
-            done = cell(args.data, name, model, args.work / told, args.full)
+            done = read_record(path) if path.is_file() else cell(args.data, name, model, args.work / told, args.full)
+            done = with_encoder(done, args.data, args.work / told)
             write_json(path, done)
             console.print(told, {of: round(scores["labels"], 1) for of, scores in done["variants"].items()})
 

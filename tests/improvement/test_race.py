@@ -35,7 +35,7 @@ class Machine:
     def __init__(self, speed: float, pairs: float, patch: pytest.MonkeyPatch) -> None:
         self.speed, self.pairs, self.time, self.trained = speed, pairs, 0.0, list[int]()
         patch.setattr(racing, "measure_trial", self.measure)
-        patch.setattr(Maker, "work", lambda maker, trial: self.train(maker.settings(trial)))
+        patch.setattr(Maker, "work", lambda maker, trial, _: self.train(maker.settings(trial)))
         patch.setattr(Maker, "encoder", lambda *_: None)
 
     def race(
@@ -86,7 +86,7 @@ class Machine:
         score = trial.pairs / 1e6 + len(trial.recipe) / 1e3
         names = [name for name, _ in trial.candidates()]
         scores = {name: {task.name: np.full(task.size, score) for task in tasks} for name in names}
-        return Measured(scores, dict.fromkeys(names[1:], Fitted(np.zeros(1), np.eye(1))), {}, [], None)
+        return Measured(scores, {}, [], dict.fromkeys(names[1:], Fitted(np.zeros(1), np.eye(1))))
 
     def train(self, settings: Any) -> None:
         told = dict(setting.split("=") for setting in settings.overrides)

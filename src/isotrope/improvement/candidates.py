@@ -155,12 +155,14 @@ class Maker:
     folder: Path
     recipes: Mapping[str, Training] = field(default_factory=dict)
 
-    def work(self, trial: Trial) -> None:
-        """Do the long work that comes before the encoder: train. After a stop, the same call goes on."""
-        run_training(self.settings(trial), plain_console(quiet=True))
+    def work(self, trial: Trial, rankings: Rankings | None = None) -> None:
+        """Do the long work that comes before the encoder: train. After a stop, the same call goes on.
 
-    def learn(self, trial: Trial, rankings: Rankings) -> None:
-        """The same for a training on rankings. A pair is two texts, so a query counts as half of one."""
+        Of `RANKINGS`, a pair is two texts, so a query counts as half of one.
+        """
+        if rankings is None:
+            run_training(self.settings(trial), plain_console(quiet=True))
+            return
         learn_rankings(
             load(self.model, trial.pooling), rankings.queries, rankings.documents, rankings.lists,
             texts=2 * trial.pairs, batch=BATCH, output=self.trained(trial).parent, seed=self.seed,

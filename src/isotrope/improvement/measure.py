@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -14,7 +14,7 @@ from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import TaskScores
+from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.improvement.steps import MAPS, QUERY_MAP, WHITENINGS, Basis, Fitted, Task, map_step, whitening_step
 from isotrope.improvement.teachers import BM25, Rankings, Teacher, hybrid_scores, used_teachers
 from isotrope.text.permutation import evenly
@@ -56,17 +56,17 @@ class Measured:
 
     Attributes:
         scores: candidate -> task -> (Q,).
-        steps: candidate -> its fitted step.
         hybrids: searches that add BM25 to this encoder, as ``scores``.
         taught_by: the teachers of its rankings.
+        steps: candidate -> its fitted step.
         rankings: what they teach; None: there is no teacher, or no step that learns from rankings was asked for.
     """
 
     scores: dict[str, TaskScores]
-    steps: dict[str, Fitted]
     hybrids: dict[str, TaskScores]
     taught_by: list[str]
-    rankings: Rankings | None
+    steps: Mapping[str, Fitted] = field(default_factory=dict)
+    rankings: Rankings | None = None
 
 
 def measure_trial(
@@ -107,7 +107,7 @@ def measure_trial(
         if name in steps:
             after = steps[name].searching(known)
             scores[name] = {task.name: task.score(after) for task in tasks}
-    return Measured(scores, steps, hybrids, taught_by, rankings)
+    return Measured(scores, hybrids, taught_by, steps, rankings)
 
 
 def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:
@@ -120,3 +120,9 @@ def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequ
         found = [(each, vectors_of(model, each, batch_size=32, role=role)) for role, each in sides if each]
         asked = Known(*found.pop()) if queries else None
         return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
+
+
+def as_teacher(model: SentenceTransformer, tasks: Sequence[Task], basis: Basis) -> Teacher:
+    """A further model that has read all texts of the tasks and the basis."""
+    known = known_by(model, *texts_read(tasks, basis, MAPS))
+    return Teacher(known, mean_score({task.name: task.score(known) for task in tasks}))

@@ -9,12 +9,10 @@ clock for that.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
@@ -24,13 +22,12 @@ from isotrope.encoder.memory import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size
-from isotrope.improvement.candidates import FOR_QUERIES, RANKINGS, Maker, Trial, joined, slug
+from isotrope.improvement.candidates import FOR_QUERIES, RANKINGS, Maker, Trial, joined
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
-from isotrope.improvement.measure import known_by, measure_trial, speed_of, texts_read, words_read
+from isotrope.improvement.kept import Kept
+from isotrope.improvement.measure import Measured, as_teacher, measure_trial, speed_of, texts_read, words_read
 from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Fitted, Task
 from isotrope.improvement.teachers import Rankings, Teacher
-from isotrope.store.atomic import write_json
-from isotrope.store.records import read_record
 
 MOST_ROUNDS = 8
 AVERAGED = 0.5  # of the trained weights; the rest is the model before training
@@ -69,6 +66,7 @@ class Race:
     def _begin(self, size: Size) -> None:
         """Measure so much from now on, and begin with nothing measured."""
         self._size, self.told = size, size.told(self._most, WHITENED_ON)
+        self._kept = Kept(self.maker.folder, size)
         self.tasks = [task.part(size.queries) for task in self._all_tasks]
         self.basis = self._all_basis.part(size.fitted_on)
         self.scores: dict[str, TaskScores] = {}
@@ -134,23 +132,20 @@ class Race:
 
     def teach(self) -> None:
         """Let further models read all texts, so that they can teach. One that would take too long is left out."""
-        texts, allowed = texts_read(self.tasks, self.basis, POST_STEPS), self.budget.kept.setdefault("teachers", {})
+        taken = self.budget.kept.setdefault("teachers", {})  # name -> seconds
         for name, where in self._teaching.items():
             if name in self.left_out:
                 continue
             model, began = load(where), self.budget.spent
-            if name not in allowed:
-                needed = words_read(self.texts()) / speed_of(model, self.texts())
-                if needed > TEACHING * self.budget.left:
-                    self._leave_out(name, f"it would take {needed / 60:.0f} minutes to read the texts")
-                    continue
+            needed = words_read(self.texts(MAPS)) / speed_of(model, self.texts(MAPS))
+            if name not in taken and needed > TEACHING * self.budget.left:
+                self._leave_out(name, f"it would take {needed / 60:.0f} minutes to read the texts")
+                continue
             with watch("reading", self.console, name), self.budget.alarm():
-                known = known_by(model, *texts)
-            score = mean_score({task.name: task.score(known) for task in self.tasks})
-            self.teachers[name] = Teacher(known, score)
-            allowed[name] = self.budget.spent - began
+                self.teachers[name] = as_teacher(model, self.tasks, self.basis)
+            taken[name] = self.budget.spent - began
             self.budget.keep()
-            self.console.print(f"teacher {name}: {100 * score:.2f}")
+            self.console.print(f"teacher {name}: {100 * self.teachers[name].score:.2f}")
 
     def poolings(self, poolings: Sequence[str | None]) -> str | None:
         """Measure the model as it is, which comes first, and with other poolings -> the best of them."""
@@ -174,7 +169,7 @@ class Race:
             start: the model to begin with.
         """
         recipes, most = list(self.makers[start].recipes), MOST_ROUNDS * self.maker.trained_on
-        if RANKINGS in recipes and not self._rankings(Trial("", pooling, start=start)).is_file():
+        if RANKINGS in recipes and not self._rankings(Trial("", pooling, start=start)):
             self._leave_out(RANKINGS, NO_TEACHER)
             recipes.remove(RANKINGS)
 
@@ -246,7 +241,7 @@ class Race:
 
     def step(self, candidate: str) -> Fitted:
         """The fitted post step of a candidate that has one."""
-        return Fitted.load(self._step(candidate))
+        return self._kept.step(candidate)
 
     def run(self, trial: Trial) -> bool:
         """Make an encoder and add the scores of its candidates, as far as there is time -> whether it is measured."""
@@ -254,45 +249,27 @@ class Race:
             return True
         if trial.name in self.left_out or not self._prepared(trial):
             return False
-        path, found = self.maker.folder / "scores" / f"{self._kept(trial.name)}.json", dict[str, Any]()
-        if trial.name != AS_IS or "measuring" in self.budget.kept:
-            with suppress(UserError):  # what is missing or damaged is measured again
-                found = read_record(path, ["scores", "hybrids", "taught_by"])
-            made = [self._step(name) for name, step in trial.candidates() if step and name in found.get("scores", ())]
-            made += [self._rankings(trial)] if found.get("taught_by") and not trial.recipe else []
-            found = found if all(file.is_file() for file in made) else {}
-        if not found:
+        known = self._kept.read(trial) if trial.name != AS_IS or "measuring" in self.budget.kept else None
+        if not known:
             if trial.name != AS_IS and self.budget.measuring > self.budget.left:
                 return self._leave_out(trial.name, NO_TIME)
-            found = self._measured(trial)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, found)
+            known = self._measured(trial)
+            self._kept.write(trial, known)
             self.budget.keep()
-        scores, hybrids = (_arrays(found[key]) for key in ("scores", "hybrids"))
-        self.scores |= scores
-        if trial.name == AS_IS and hybrids:
-            self.hybrids, self.taught_by = hybrids, found["taught_by"]
+        self.scores |= known.scores
+        if trial.name == AS_IS and known.hybrids:
+            self.hybrids, self.taught_by = known.hybrids, known.taught_by
             if not self.taught_by:
                 self._leave_out(", ".join(MAPS), NO_TEACHER)
-        self.made |= {name: (trial, step) for name, step in trial.candidates() if name in scores}
+        self.made |= {name: (trial, step) for name, step in trial.candidates() if name in known.scores}
         self.trials.append(trial)
-        self.console.print(f"{trial.name}: {100 * mean_score(scores[trial.name]):.2f}")
+        self.console.print(f"{trial.name}: {100 * mean_score(known.scores[trial.name]):.2f}")
         return True
 
-    def _kept(self, name: str) -> str:
-        """The name of what is kept of a candidate that was measured on so much."""
-        return f"{slug(name)}-{self._size.queries}-{self._size.fitted_on}"
+    def _rankings(self, trial: Trial) -> Rankings | None:
+        return self._kept.rankings(trial, self.basis.asked.texts)
 
-    def _step(self, name: str) -> Path:
-        return self.maker.folder / "steps" / f"{self._kept(name)}.safetensors"
-
-    def _rankings(self, trial: Trial) -> Path:
-        """What teachers say to the model that a trial begins with."""
-        name = self._kept(f"{trial.start} {trial.pooling or ''} rankings")
-        return self.maker.folder / "rankings" / f"{name}.safetensors"
-
-    def _measured(self, trial: Trial) -> dict[str, Any]:
-        """The scores of a trial's candidates, as JSON takes them. What was fitted and ranked lies beside them."""
+    def _measured(self, trial: Trial) -> Measured:
         freed_memory.give_back()  # what trainings and measurements have left
         first, began = trial.name == AS_IS, self.budget.spent
 
@@ -303,16 +280,7 @@ class Race:
 
         with watch("measuring", self.console, trial.name), nullcontext() if first else self.budget.alarm():
             encoder = self.makers[trial.start].encoder(trial)
-            found = measure_trial(encoder, trial, self.tasks, self.basis, self.teachers, encoded)
-        for name, step in found.steps.items():
-            step.save(self._step(name))
-        if found.rankings and not trial.recipe:
-            found.rankings.save(self._rankings(trial))
-        lists = {
-            key: {name: {task: cases.tolist() for task, cases in of.items()} for name, of in scores.items()}
-            for key, scores in (("scores", found.scores), ("hybrids", found.hybrids))
-        }
-        return {**lists, "taught_by": found.taught_by}
+            return measure_trial(encoder, trial, self.tasks, self.basis, self.teachers, encoded)
 
     def _prepared(self, trial: Trial) -> bool:
         """Do the work that comes before an encoder, if that is not done already -> whether it is done."""
@@ -327,11 +295,7 @@ class Race:
         self.budget.keep()
         try:
             with watch("training", self.console, trial.name), self.budget.alarm():
-                maker = self.makers[trial.start]
-                if trial.recipe == RANKINGS:
-                    maker.learn(trial, Rankings.load(self._rankings(trial), self.basis.asked.texts))
-                else:
-                    maker.work(trial)
+                self.makers[trial.start].work(trial, self._rankings(trial) if trial.recipe == RANKINGS else None)
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
@@ -349,7 +313,3 @@ class Race:
 
     def _best_of(self, recipe: str) -> float:
         return max(mean_score(self.scores[name]) for name, (trial, _) in self.made.items() if trial.recipe == recipe)
-
-
-def _arrays(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, TaskScores]:
-    return {name: {task: np.array(cases) for task, cases in of.items()} for name, of in found.items()}
