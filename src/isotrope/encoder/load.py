@@ -94,8 +94,9 @@ def load(
     first = first_module(where)
     if first == _WORDS:
         _check_words(where, name, pooling, max_length)
-    if first == _ROUTES and pooling is not None:
-        raise UserError(f"pooling = {pooling!r}: {model} has an encoder for each route", "leave pooling out")
+    if first == _ROUTES and (pooling is not None or dropout):
+        remedy = "name the model that it was made from, to train it or to change its pooling"
+        raise UserError(f"{model} reads queries by an encoder of their own", remedy)
     config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:

@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import nn
 
-from isotrope.encoder.prompts import role_prompt, used_prompt
+from isotrope.encoder.prompts import Role, role_prompt, used_prompt
 
 
 def with_query_route(
@@ -30,4 +30,14 @@ def with_query_route(
     words = {"query": role_prompt(encoder, "query"), "document": role_prompt(encoder, "document")}
     new.prompts = encoder.prompts | {role: own or used_prompt(encoder) for role, own in words.items()}
     new._modules = {str(place): module for place, module in enumerate([*shared, router])}
+    return new
+
+
+def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
+    """The plain model that reads queries, or documents, as a model with routes does; the two share their modules."""
+    modules = [
+        module for each in encoder for module in (each.sub_modules[role] if isinstance(each, Router) else [each])
+    ]
+    new = copy(encoder)
+    new._modules = {str(place): module for place, module in enumerate(modules)}
     return new
