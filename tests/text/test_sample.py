@@ -10,11 +10,7 @@ import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
@@ -55,11 +51,8 @@ def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
 
 @given(
     sizes=st.lists(st.integers(1, 200), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
-    batch_size=st.integers(1, 40),
-    world_size=st.integers(1, 3),
-    drop_last=st.booleans(),
-    data=st.data(),
-)
+    batch_size=st.integers(1, 40), world_size=st.integers(1, 3), drop_last=st.booleans(), data=st.data(),
+)  # fmt: skip
 def test_an_epoch_takes_every_row_once_and_no_batch_two_pairs_of_one_document(
     sizes: list[int], batch_size: int, world_size: int, drop_last: bool, data: st.DataObject
 ) -> None:
@@ -152,8 +145,7 @@ class _RowsSeen(nn.Module):
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
-        self.model = model
-        self.rows: list[list[int]] = []
+        self.model, self.rows = model, list[list[int]]()
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         self.rows.append(labels.tolist())
@@ -169,18 +161,10 @@ def _train(folder: Path, resume: bool) -> list[list[int]]:
     batch_sampler = partial(PermutedBatches, limit=40)
     pickle.loads(pickle.dumps(batch_sampler))
     args = SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=3,
-        per_device_train_batch_size=8,
-        dataloader_drop_last=True,
-        batch_sampler=batch_sampler,
-        save_strategy="steps",
-        save_steps=7,
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=11,
-    )
+        output_dir=str(folder), num_train_epochs=3, per_device_train_batch_size=8, dataloader_drop_last=True,
+        batch_sampler=batch_sampler, save_strategy="steps", save_steps=7, report_to="none", disable_tqdm=True,
+        use_cpu=True, seed=11,
+    )  # fmt: skip
     dataset = Dataset.from_dict({"text": ["a b"] * 50, "label": list(range(50))})
     SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train(
         resume_from_checkpoint=str(folder / "checkpoint-7") if resume else None

@@ -27,13 +27,13 @@ def coverage(
 ) -> list[str]:
     """A line on how much of its text a model will read, and a warning with remedies if much is cut off.
 
-    It looks at `LOOKED_AT` texts of a sample, in the order of its first epoch; at fewer, if they are long. It says
-    nothing of a tokenizer that is not of the `tokenizers` library.
+    It looks at `LOOKED_AT` texts of a sample, in all columns and in the order of its first epoch; at fewer, if they are
+    long. It says nothing of a tokenizer that is not of the `tokenizers` library.
 
     Args:
         model: whose tokenizer reads them.
         prompt: words before every text.
-        sample: the rows of the run; all of their columns count.
+        sample: the rows of the run.
         limit: tokens that the model will read of a text.
         longest: tokens that it could read.
         split: whether the texts may be split into sentences.
@@ -84,32 +84,29 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
             part = text[begin:end]
             if token == unknown:
                 strangers[part[:12]] += 1
-            letters += (begin, end) == before or (len(part) == 1 and _is_only_a_letter(part))
+            is_letter = len(part) == 1 and part > "\x7f" and part.isalpha() and not "\u2e80" <= part <= "\u9fff"
+            letters += is_letter or (begin, end) == before
             before = begin, end
     if (count := strangers.total()) > MANY_UNKNOWN * tokens:
         shown = " ".join(part for part, _ in strangers.most_common(3))
         problem = f"{_percent(count / tokens)} of the tokens are unknown to the model's tokenizer, such as {shown}"
     elif letters > MANY_LETTERS * tokens:
-        problem = f"the model's tokenizer has no words of this script: {_percent(letters / tokens)} of the tokens are "
-        problem += "single letters"
+        share = f"{_percent(letters / tokens)} of the tokens are single letters"
+        problem = f"the model's tokenizer has no words of this script: {share}"
     else:
         return ""
     return f"warning: {problem}; take a multilingual model or one of this language, or make one with isotrope pretrain"
 
 
-def _is_only_a_letter(character: str) -> bool:
-    return character > "\x7f" and character.isalpha() and not "\u2e80" <= character <= "\u9fff"
-
-
 def _texts(sample: Sample) -> Iterator[list[str]]:
     size, characters = min(LOOKED_AT, len(sample)), 0
     for begin in range(0, size, _ROWS):
-        rows = sample.order.rows(begin, min(begin + _ROWS, size))
-        found = sample.corpus.dataset[rows.tolist()]
-        texts = [text for column in sample.corpus.columns for text in found[column]]
-        yield texts
-        if (characters := characters + sum(map(len, texts))) >= _CHARACTERS:
-            return
+        if characters < _CHARACTERS:
+            rows = sample.order.rows(begin, min(begin + _ROWS, size))
+            found = sample.corpus.dataset[rows.tolist()]
+            texts = [text for column in sample.corpus.columns for text in found[column]]
+            characters += sum(map(len, texts))
+            yield texts
 
 
 def _percent(share: float) -> str:
