@@ -71,13 +71,10 @@ def test_a_text_in_another_script_is_one_warning_with_the_advice(name: str) -> N
     assert unknown_warning(model, ["Print a page.", ENGLISH * 3]) == "", "padding is no letter"
 
 
-def test_letters_without_words_are_another_script_too() -> None:
+def test_letters_without_words_are_another_script_and_few_unknown_tokens_are_not(model: SentenceTransformer) -> None:
+    """Letters are tokens of the latter's tokenizer."""
     warning = unknown_warning(load("isotrope/tiny"), [RUSSIAN])
     assert "has no words of this script: 98 % of the tokens are single letters" in warning
-
-
-def test_few_unknown_tokens_are_not_worth_a_line(model: SentenceTransformer) -> None:
-    """Letters are tokens of this tokenizer."""
     assert "3.0 % of the tokens are unknown to the model's tokenizer, such as 😀;" in unknown_warning(
         model, ["a " * 97 + "😀 😀 😀"]
     )

@@ -45,14 +45,10 @@ def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: s
     assert read(lines) == [("", ["one"]), ("", ["two"]), ("", ["three"])]
     assert how(lines) == "each line is a document"
     blocks = write(tmp_path / f"blocks.txt{compression}", pack(b"\n\none\nmore\n \n\ntwo\n"))
+    places = [place for place, _ in document_rows(find_sources([blocks]), None, None, {})]
+    assert places == [f"{blocks}:3", f"{blocks}:7"], "where they begin"
     assert read(blocks) == [("", ["one more"]), ("", ["two"])]
     assert how(blocks) == "each block between blank lines is a document"
-
-
-def test_a_place_is_where_a_document_begins(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", "\none\nmore\n\n\ntwo\n")
-    places = [place for place, _ in document_rows(find_sources([path]), None, None, {})]
-    assert places == [f"{path}:2", f"{path}:6"]
 
 
 def test_several_text_files_are_a_document_each(tmp_path: Path) -> None:

@@ -140,6 +140,5 @@ def test_a_page_has_a_title(tmp_path: Path, name: str, content: str, title: str,
 
 def test_text_after_lists_nested_deep_stays(tmp_path: Path) -> None:
     nested = "".join(f"{'  ' * level}- point {level} of the list\n" for level in range(30))
-    (source,) = find_sources([write(tmp_path / "a.md", f"{nested}\nThe text after it.\n")])
-    found = [text for _, text in document_blocks(source)]
+    found = [text for _, text in read(write(tmp_path / "a.md", f"{nested}\nThe text after it.\n"))]
     assert found == [*(f"point {level} of the list" for level in range(30)), "The text after it."]

@@ -125,18 +125,12 @@ def test_two_parquet_columns_of_one_name(tmp_path: Path) -> None:
     assert texts(corpus(tmp_path / "c.parquet", text="other")) == ["ij", "kl"]
 
 
-def test_two_unnamed_columns_that_nobody_reads_are_no_fault(tmp_path: Path) -> None:
-    assert texts(corpus(write(tmp_path / "c.csv", ",,text\n1,2,ab\n3,4,cd\n"))) == ["ab", "cd"]
-
-
-def test_a_field_longer_than_python_allows_is_read(tmp_path: Path) -> None:
-    """Python's csv stops at 131,072 characters; a long text is the cleaning's matter."""
-    opened = corpus(write(tmp_path / "c.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
-    assert texts(opened) == ["ab", "cd"]
-    assert opened.report.dropped["too_long"] == 1
-
-
-def test_a_long_text_in_quotes_is_read(tmp_path: Path) -> None:
-    """Many lines in quotes are a text where they do not look like rows of the table."""
+def test_what_is_no_fault_of_a_table(tmp_path: Path) -> None:
+    unnamed = corpus(write(tmp_path / "unnamed.csv", ",,text\n1,2,ab\n3,4,cd\n"))
+    assert texts(unnamed) == ["ab", "cd"], "two unnamed columns that nobody reads"
+    long = corpus(write(tmp_path / "long.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
+    assert texts(long) == ["ab", "cd"], "Python's csv stops at 131,072 characters; a long text is the cleaning's matter"
+    assert long.report.dropped["too_long"] == 1
     poem = "\n".join(f"line {i}, of a poem, with commas" for i in range(40))
-    assert len(corpus(write(tmp_path / "c.csv", f'id,text\n1,"{poem}"\n2,short\n'))) == 2
+    quoted = corpus(write(tmp_path / "poem.csv", f'id,text\n1,"{poem}"\n2,short\n'))
+    assert len(quoted) == 2, "many lines in quotes are a text where they do not look like rows of the table"

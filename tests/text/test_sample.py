@@ -97,12 +97,10 @@ def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
 
 
 def test_the_sample_is_random_and_fixed_by_the_seed() -> None:
-    def sample(seed: int) -> set[int]:
-        return {row for batch in PermutedBatches(range(100_000), 100, seed, limit=1000) for row in batch}
-
-    assert sample(1) == sample(1)
-    assert len(sample(1) & sample(2)) < 40  # 10 expected by chance
-    assert abs(np.mean(list(sample(1))) / 100_000 - 0.5) < 0.05
+    first, again, other = (set(RowOrder(100_000, 1000, seed).rows(0, 1000).tolist()) for seed in (1, 1, 2))
+    assert first == again
+    assert len(first & other) < 40  # 10 expected by chance
+    assert abs(np.mean(list(first)) / 100_000 - 0.5) < 0.05
 
 
 def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> None:

@@ -30,14 +30,9 @@ def fetch_data(
 ) -> Sequence[DataSource]:
     """Fetch sources by name or group (default: all but the corpus) to the folder ``data``; what is right there is left.
 
-    Args:
-        data: the data folder.
-        names: of data sets or groups.
-        mirror: the address of a copy of such a folder.
-        official: take the archives of those who made the data, if they hold these files; else, and without it, the
-            copies at fixed commits. Either way the files are the same, by their sha256.
-        say: called with a line for each data set.
-        bar: is moved by the bytes that arrive.
+    ``mirror`` is the address of a copy of such a folder. With ``official``, files come from the archives of those who
+    made the data, if these hold them; else from the copies at fixed commits. Either way they are the same, by their
+    sha256. ``say`` is called with a line for each data set, and ``bar`` is moved by the bytes that arrive.
 
     Raises:
         UserError: an unknown name, an address that is not on the web, no network, what the server or the disk

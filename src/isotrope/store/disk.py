@@ -20,15 +20,11 @@ SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for 
 def writing(
     folder: Path, again: str = "give the same command again", elsewhere: str = "choose another folder"
 ) -> Iterator[None]:
-    """Make ``folder`` and write there. A new folder is removed again if nothing was written.
-
-    Args:
-        folder: made with its parents.
-        again: ends the message of a full disk: what to do after freeing space.
-        elsewhere: the remedy where the folder cannot be written to.
+    """Make ``folder``, with its parents, and write there. A new folder is removed again if nothing was written.
 
     Raises:
-        UserError: the folder cannot be made or written to, or its disk is full.
+        UserError: the folder cannot be made or written to (``elsewhere`` is the remedy), or its disk is full
+            (``again`` is what to do after freeing space).
     """
     full = UserError(f"no space left to write {folder}", f"free some, then {again}")
     made = [place for place in (folder, *folder.parents) if not place.exists()]

@@ -28,14 +28,11 @@ _CHECKSUM = re.compile("[0-9a-f]{32}")
 
 
 class Source(Protocol):
-    """Opened text, as a job sees it."""
+    """Opened text, as a job sees it. `check` raises UserError if its files are not those that were read."""
 
     @property
-    def folders(self) -> Sequence[Path]:
-        """The folders of this machine that it was read from."""
-
-    def check(self) -> None:
-        """Raise UserError if its files are not those that were read."""
+    def folders(self) -> Sequence[Path]: ...
+    def check(self) -> None: ...
 
 
 class Job:

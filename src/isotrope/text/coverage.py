@@ -28,15 +28,8 @@ def coverage(
     """A line on how much of its text a model will read, and a warning with remedies if much is cut off.
 
     It looks at `LOOKED_AT` texts of a sample, in all columns and in the order of its first epoch; at fewer, if they are
-    long. It says nothing of a tokenizer that is not of the `tokenizers` library.
-
-    Args:
-        model: whose tokenizer reads them.
-        prompt: words before every text.
-        sample: the rows of the run.
-        limit: tokens that the model will read of a text.
-        longest: tokens that it could read.
-        split: whether the texts may be split into sentences.
+    long. It says nothing of a tokenizer that is not of the `tokenizers` library. The model will read ``limit`` tokens
+    of a text, and could read ``longest``; ``split`` says whether the texts may be split into sentences.
     """
     if (reader := TextReader.from_model(model, prompt, limit)) is None:
         return []
@@ -60,11 +53,8 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
 
     It does not if more than `MANY_UNKNOWN` of the tokens are unknown, or if it has the letters of a script but none of
     its words: then more than `MANY_LETTERS` of the tokens are single letters, or bytes of one. Letters of ASCII do not
-    count, nor do Chinese characters and kana, which may be words.
-
-    Args:
-        model: whose tokenizer reads them. Nothing is said of one that is not of the `tokenizers` library.
-        texts: of any number, of which at most `STRANGE` are read, evenly.
+    count, nor do Chinese characters and kana, which may be words. At most `STRANGE` of the texts are read, evenly.
+    Nothing is said of a tokenizer that is not of the `tokenizers` library.
     """
     own: Any = model.tokenizer
     backend = getattr(own, "backend_tokenizer", own)

@@ -56,8 +56,7 @@ class Opened:
     def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
-        Args:
-            wanted: keep only these rows of text behind URLs, which may be larger than the disk; None: all.
+        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk.
 
         Raises:
             UserError: anything wrong with the text.

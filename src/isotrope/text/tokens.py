@@ -44,13 +44,8 @@ def token_data(
 ) -> tuple[Dataset, RowCollator]:  # fmt: skip
     """What a trainer reads: its data set, and the collator that makes a batch's features of the data set's rows.
 
-    Args:
-        model: the student, whose tokenizer and default prompt count.
-        corpus: the sentences; its row ids come back as ``label``.
-        rows: (R,) the only rows that the run visits, in any order; None for all.
-        max_length: tokens a text; longer ones are cut.
-        console: where a long first reading is announced.
-        others: words before positives and hard negatives; None: the default prompt, as before all texts.
+    The student's tokenizer and default prompt count; ``others`` are words before positives and hard negatives, in place
+    of the default prompt. A text is cut to ``max_length`` tokens. Only the ``rows`` (R,) are made, None for all.
 
     Returns:
         Row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features other
