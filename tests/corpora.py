@@ -3,15 +3,14 @@
 import gzip
 import json
 import lzma
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import zstandard
 
-from isotrope.text.corpus import Texts, read_texts
-from isotrope.text.files import find_sources
-from isotrope.text.readers import Columns
+from isotrope.text.corpus import Texts
+from isotrope.text.opened import open as text_open
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -28,21 +27,13 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def open_corpus(
-    paths: Iterable[Path | str] | Path | str,
-    *,
-    cache: Path,
-    split: str | None = None,
-    keep_duplicates: bool = False,
-    **columns: Any,
-) -> Texts:
-    """The texts of files, in a cache of the test's own."""
-    named = [paths] if isinstance(paths, str | Path) else paths
-    return read_texts(find_sources(named, split), Columns(**columns), cache, keep_duplicates=keep_duplicates)
+def corpus(*paths: Path | str, **options: Any) -> Texts:
+    """The texts of files; options as in `isotrope.text.open`."""
+    return text_open(list(paths), **options).texts()
 
 
-def texts(corpus: Texts) -> list[str]:
-    return list(corpus.dataset["text"])
+def texts(opened: Texts) -> list[str]:
+    return list(opened.dataset["text"])
 
 
 def table(extension: str, sentences: list[str]) -> bytes:

@@ -23,7 +23,7 @@ WALK = [
     "training/inputs.py -> preset/preset.py:read_preset",  # the preset, resolved
     "training/inputs.py -> text/opened.py:Opened.texts",  # read, cleaned and hashed; or documents, and pairs of them
     "text/opened.py -> text/corpus.py:read_texts",
-    "text/files.py -> store/cache.py:cached",
+    "text/corpus.py -> store/cache.py:cached",
     "training/train.py -> training/prepare.py:prepare",
     "training/prepare.py -> encoder/load.py:load",
     "training/prepare.py -> preset/preset.py:build_objective",

@@ -3,7 +3,6 @@
 import random
 import resource
 import tarfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from isotrope.console.progress import progress
 from isotrope.datasets.fetch import fetch_data
 from isotrope.datasets.sources import DataSource, check_data
 from isotrope.errors import UserError
-from isotrope.store.lock import alone
+from isotrope.store.atomic import alone
 from web import HOME, TEXT, Web, tarred, zipped
 
 
@@ -75,29 +74,26 @@ def test_a_broken_connection_is_tried_again(web: Web, source: DataSource, tmp_pa
     assert [path for path, _ in web.asked] == ["/at/a.txt", "/at/a.txt", "/at/b.txt"]
 
 
-ANSWERS: dict[str, tuple[Callable[[Web], object], str]] = {
-    "busy": (
-        lambda web: web.pages.update({"/at/a.txt": 429}),
-        r"127.0.0.1:\d+ refuses so many requests \(429 .*: wait some minutes, then run the command again",
-    ),
-    "stalled": (lambda web: setattr(web, "pause_before", 0.5), r"a.txt gave nothing for 0 seconds: run the command"),
-    "stalled in the middle": (lambda web: setattr(web, "pause", 0.5), r"a.txt gave nothing for 0 seconds: run"),
-    "forbidden": (lambda web: web.pages.update({"/at/a.txt": 403}), r"a.txt is refused \(403 .*: try later, or get"),
-    "nowhere": (lambda web: web.pages.update({"/at/a.txt": "http://[::1"}), "is, or leads to, an invalid address"),
-    "a longer file": (
-        lambda web: web.pages.update({"/at/a.txt": TEXT * 2}),
-        r"a.txt is not the file expected \(another sha256\): get it",
-    ),
-}
-
-
-@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        (429, r"127.0.0.1:\d+ refuses so many requests \(429 .*: wait some minutes, then run the command again"),
+        (404, r"a.txt does not exist any more \(404\): get it from"),
+        (403, r"a.txt is refused \(403 .*: try later, or get it from"),
+        ("http://[::1", "is, or leads to, an invalid address"),
+        (TEXT * 2, r"a.txt is not the file expected \(another sha256\): get it"),
+        ("pause_before", r"a.txt gave nothing for 0 seconds: run the command again"),
+        ("pause", r"a.txt gave nothing for 0 seconds: run the command again"),
+    ],
+)
 def test_what_a_server_does_is_one_line(
-    web: Web, source: DataSource, tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch
+    web: Web, source: DataSource, tmp_path: Path, answer: Any, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("isotrope.datasets.fetch.TIMEOUT", 0.2)
-    change, line = ANSWERS[answer]
-    change(web)
+    if answer in ("pause_before", "pause"):  # it stalls before its answer, or in the middle of it
+        setattr(web, answer, 0.5)
+    else:
+        web.pages["/at/a.txt"] = answer
     with pytest.raises(UserError, match=line) as error:
         fetch_data(tmp_path)
     assert "\n" not in str(error.value)

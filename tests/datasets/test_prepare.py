@@ -46,17 +46,6 @@ def test_nothing_to_prepare(tmp_path: Path) -> None:
         prepare_data(tmp_path, names=["STS13"])
 
 
-@pytest.mark.parametrize(
-    ("raw", "tokens"),
-    [
-        ("It's late.", "it 's late ."),
-        ("I don't.", "i don 't ."),
-        ('"Yes," Mr. Li said.', '" yes , " mr. li said .'),
-        ("A & B <c> | d's", "a & b < c > | d 's"),
-        ("3.5% of U.S. $1,650", "3.5 % of u.s. $ 1,650"),
-        ("Ünïted — Süß…", "ünïted — süß …"),
-        ("", ""),
-    ],
-)
-def test_moses_tokens(raw: str, tokens: str) -> None:
-    assert moses_tokens(raw) == tokens
+def test_moses_tokens() -> None:
+    assert moses_tokens('"Yes," Mr. Li didn\'t say.') == '" yes , " mr. li didn \'t say .'
+    assert moses_tokens("A & B <c> | 3.5% of U.S. $1,650…") == "a & b < c > | 3.5 % of u.s. $ 1,650 …"

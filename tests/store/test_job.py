@@ -11,9 +11,8 @@ import pytest
 
 from forks import code, fork
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_file
+from isotrope.store.atomic import in_turn, new_file
 from isotrope.store.job import IDENTITY, RESULT, Job
-from isotrope.store.lock import in_turn
 from isotrope.store.mark import DRAFT, kind_of
 
 
@@ -61,14 +60,10 @@ def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, 
 
 def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
-    with (
-        pytest.raises(UserError, match=r"begun with seed = 0, not 1: .*--restart"),
-        job(tmp_path / "run", seed=1).held(),
-    ):
-        pass
-    other = Job(tmp_path / "run", "run", {"seed": 0, "text": {"documents": 32 * "b"}})
-    with pytest.raises(UserError, match="other text: documents"), other.held():
-        pass
+    for text, seed, problem in ("a", 1, "begun with seed = 0, not 1: .*--restart"), ("b", 0, "other text: documents"):
+        other = Job(tmp_path / "run", "run", {"seed": seed, "text": {"documents": 32 * text}})
+        with pytest.raises(UserError, match=problem), other.held():
+            pass
     (tmp_path / "run" / IDENTITY).write_text("{")
     with pytest.raises(UserError, match=r"is damaged: .*--restart"), job(tmp_path / "run").held():
         pass
@@ -92,10 +87,8 @@ def test_what_belongs_to_others_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_output_may_not_lie_in_what_is_read(tmp_path: Path) -> None:
-    with (
-        pytest.raises(UserError, match="which is read"),
-        job(tmp_path / "text" / "run", Text(tmp_path / "text")).held(),
-    ):
+    work = job(tmp_path / "text" / "run", Text(tmp_path / "text"))
+    with pytest.raises(UserError, match="which is read"), work.held():
         pass
 
 

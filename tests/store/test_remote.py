@@ -109,7 +109,7 @@ def test_a_new_state_is_seen(memory: fsspec.AbstractFileSystem) -> None:
         ("htps://b/x.txt", "the unknown scheme 'htps': did you mean 'https'?"),
         ("memory://none.txt", "memory://none.txt does not exist: check the address"),
         ("memory://none/*.txt", "does not exist: check the address"),
-        ("gs://b/x.txt", "needs a package that is not installed: install it (Please install gcsfs"),
+        ("gs://b/x.txt", "needs a package that is not installed (Please install gcsfs"),
     ],
 )
 def test_a_wrong_url_is_one_clear_line(memory: fsspec.AbstractFileSystem, url: str, words: str) -> None:
@@ -118,11 +118,12 @@ def test_a_wrong_url_is_one_clear_line(memory: fsspec.AbstractFileSystem, url: s
     assert words in str(raised.value)
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, "s3", raising=False)  # loaded by another test
-    with pytest.raises(UserError, match="Install s3fs"):
-        remote_files("s3://b/x.txt")
+    monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, scheme, raising=False)  # loaded by another test
+    with pytest.raises(UserError, match=r"installed .Install s3fs to access S3.: pip install 'isotrope\[s3\]'"):
+        remote_files(f"{scheme}://b/x.txt")
 
 
 def test_a_file_of_the_web_is_read_in_blocks(web: Web) -> None:

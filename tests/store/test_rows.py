@@ -1,15 +1,11 @@
 """An array that grows on disk: what a kill leaves behind the whole shards does not count."""
 
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from isotrope.errors import UserError
 from isotrope.store.rows import GrowingArray
 
 ROWS = np.arange(70, dtype=np.float32).reshape(10, 7)  # (R, D)
@@ -38,10 +34,3 @@ def test_a_kill_at_any_byte(tmp_path: Path, cut: int) -> None:
     for start in range(done, 10, 4):
         array.append(start, ROWS[start : start + 4])
     np.testing.assert_array_equal(np.load(tmp_path / "draft"), ROWS)
-
-
-def test_too_little_space_is_said_at_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10))
-    with pytest.raises(UserError, match="the array of vectors needs"):
-        GrowingArray(tmp_path / "draft", 10, 7).append(0, ROWS[:1])
-    assert not list(tmp_path.iterdir())

@@ -1,18 +1,16 @@
 """Which rows cleaning drops, and the report of why."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora import texts, write
+from corpora import corpus, texts, write
 from isotrope.text.cleaning import REPORT_JSON, Seen
-from isotrope.text.corpus import Texts
 
 
-def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path) -> None:
     lines = [
         b"\xef\xbb\xbfA good  sentence.\r",  # with a byte-order mark and a Windows line end
         b"  ",
@@ -39,7 +37,7 @@ def test_cleaning_says_what_it_dropped_and_where(tmp_path: Path, corpus: Callabl
     assert REPORT_JSON.validate_json(REPORT_JSON.dump_json(report)) == report
 
 
-def test_duplicates_may_be_kept(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_duplicates_may_be_kept(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", "two words\ntwo words\nx\n")
     assert texts(corpus(path, keep_duplicates=True)) == ["two words", "two words"]
 

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +12,12 @@ import pytest
 from fsspec import AbstractFileSystem
 
 from conftest import ROOT
-from corpora import open_corpus, texts, write
+from corpora import corpus, texts, write
 from isotrope.errors import UserError
-from isotrope.text.corpus import Texts
 from isotrope.text.files import TextFile
 
 
-def test_the_key_is_that_of_the_contents(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_the_key_is_that_of_the_contents(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
     first = corpus(path)
     moved = path.rename(tmp_path / "elsewhere.txt")
@@ -30,19 +28,16 @@ def test_the_key_is_that_of_the_contents(tmp_path: Path, corpus: Callable[..., T
     assert texts(first) == ["one a", "two b"]
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "c.txt", "one a\ntwo b\n")
-    for cache, problem in (
-        (path, "cannot be written"),
-        (path / "below", "cannot be written"),
-        (Path("/proc/none"), "cannot be"),
-    ):
-        with pytest.raises(UserError, match=problem):
-            open_corpus(path, cache=cache)
+    for cache in (path, path / "below", Path("/proc/none")):
+        monkeypatch.setenv("ISOTROPE_CACHE", str(cache))
+        with pytest.raises(UserError, match="cannot be written"):
+            corpus(path)
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_key(
-    tmp_path: Path, corpus: Callable[..., Texts], memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, cached: Path
 ) -> None:
     """Otherwise the old file, if it came back, would silently be taken for the longer one."""
     path, real = write(tmp_path / "c.txt", "one a\ntwo b\n"), TextFile.open
@@ -60,12 +55,12 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept_under_its_old_key(
             patch.setattr(TextFile, "open", grow)
             with pytest.raises(UserError, match="changed while they were read"):
                 corpus(given)
-    assert [entry for entry in (tmp_path / "cache").iterdir() if entry.is_dir()] == []
+    assert not any(entry.is_dir() for entry in (cached / "corpora").iterdir())
     assert texts(corpus(path)) == ["one a", "two b", "three c"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
-def test_a_file_name_that_is_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"Gr\xfc\xdfe")
     path = write(folder / "c.csv", "text\na good one\nx\nanother\n")
     opened = corpus(path)
@@ -85,7 +80,7 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path, corpus: Callable[..., Text
 def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> None:
     code = """
         import pathlib, sys
-        from corpora import open_corpus
+        from corpora import corpus
         folder = pathlib.Path(sys.argv[1])
         def peak():  # bytes; not getrusage, whose peak begins with that of the process that started this one
             status = pathlib.Path("/proc/self/status").read_text()
@@ -94,11 +89,10 @@ def test_a_million_lines_cost_less_than_twenty_bytes_each(tmp_path: Path) -> Non
             with open(folder / f"{begin}.txt", "w") as file:
                 file.writelines(f"this is the generated sentence of number {i}\\n" for i in range(begin, end))
             return folder / f"{begin}.txt"
-        open_corpus(lines(0, 30_000), cache=folder / "cache")  # all that is imported and allocated once
+        corpus(lines(0, 30_000))  # all that is imported and allocated once
         big = lines(30_000, 1_030_000)
         before = peak()
-        corpus = open_corpus(big, cache=folder / "cache")
-        print(len(corpus), peak() - before)
+        print(len(corpus(big)), peak() - before)
         """
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]

@@ -1,12 +1,11 @@
 """How much of its text a model reads, and what its tokenizer does not know."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from corpora import write
+from corpora import corpus, write
 from isotrope import load
 from isotrope.text import coverage as coverage_module
 from isotrope.text.corpus import Texts
@@ -25,9 +24,7 @@ def look(
     return coverage(model, prompt, Sample(corpus, None, 0), limit, longest=longest, split=split)
 
 
-def test_cut_texts_and_what_is_read_of_them(
-    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer
-) -> None:
+def test_cut_texts_and_what_is_read_of_them(tmp_path: Path, model: SentenceTransformer) -> None:
     """Letters are tokens of this tokenizer; [CLS] and [SEP] count, since they take room too."""
     opened = corpus(write(tmp_path / "c.txt", "a b c\nd e f g\nx" + " y" * 17 + "\n"))  # 5, 6 and 20 tokens
     said, warning = look(model, opened, 10)
@@ -42,7 +39,7 @@ def test_cut_texts_and_what_is_read_of_them(
 
 
 def test_of_many_or_long_texts_a_part_is_looked_at(
-    tmp_path: Path, corpus: Callable[..., Texts], model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = corpus(write(tmp_path / "c.txt", "".join(f"a {'b ' * i}\n" for i in range(1, 60))))
     monkeypatch.setattr(coverage_module, "_ROWS", 10)
@@ -74,13 +71,10 @@ def test_a_text_in_another_script_is_one_warning_with_the_advice(name: str) -> N
     assert unknown_warning(model, ["Print a page.", ENGLISH * 3]) == "", "padding is no letter"
 
 
-def test_letters_without_words_are_another_script_too() -> None:
+def test_letters_without_words_are_another_script_and_few_unknown_tokens_are_not(model: SentenceTransformer) -> None:
+    """Letters are tokens of the latter's tokenizer."""
     warning = unknown_warning(load("isotrope/tiny"), [RUSSIAN])
     assert "has no words of this script: 98 % of the tokens are single letters" in warning
-
-
-def test_few_unknown_tokens_are_not_worth_a_line(model: SentenceTransformer) -> None:
-    """Letters are tokens of this tokenizer."""
     assert "3.0 % of the tokens are unknown to the model's tokenizer, such as 😀;" in unknown_warning(
         model, ["a " * 97 + "😀 😀 😀"]
     )

@@ -28,8 +28,7 @@ def table(path: Path, *rows: dict[str, object]) -> Path:
 
 
 def read(*paths: Path, title: str | None = None, text: str | None = None) -> list[tuple[str, list[str]]]:
-    found = document_rows(find_sources(paths), title, text, {})
-    folded = (fold(row) for _, row in found)
+    folded = (fold(row) for _, row in document_rows(find_sources(paths), title, text, {}))
     return [(title, paragraphs) for title, *paragraphs in folded if title or any(paragraphs)]
 
 
@@ -46,14 +45,10 @@ def test_a_single_text_file_holds_blocks_or_lines(tmp_path: Path, compression: s
     assert read(lines) == [("", ["one"]), ("", ["two"]), ("", ["three"])]
     assert how(lines) == "each line is a document"
     blocks = write(tmp_path / f"blocks.txt{compression}", pack(b"\n\none\nmore\n \n\ntwo\n"))
+    places = [place for place, _ in document_rows(find_sources([blocks]), None, None, {})]
+    assert places == [f"{blocks}:3", f"{blocks}:7"], "where they begin"
     assert read(blocks) == [("", ["one more"]), ("", ["two"])]
     assert how(blocks) == "each block between blank lines is a document"
-
-
-def test_a_place_is_where_a_document_begins(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.txt", "\none\nmore\n\n\ntwo\n")
-    places = [place for place, _ in document_rows(find_sources([path]), None, None, {})]
-    assert places == [f"{path}:2", f"{path}:6"]
 
 
 def test_several_text_files_are_a_document_each(tmp_path: Path) -> None:
@@ -121,9 +116,9 @@ def test_a_wrong_table_is_one_clear_line(tmp_path: Path, content: str, options: 
 
 def test_a_document_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "LONGEST_LINE", 100)
-    path = write(tmp_path / "a.txt", "one\n\n" + "words and words\n" * 9)
-    with pytest.raises(UserError, match=r"a.txt:3 is longer than 100 characters"):
-        read(path)
+    for name, place in (("a.txt", "a.txt:3"), ("a.md", "a.md")):
+        with pytest.raises(UserError, match=f"{place} is longer than 100 characters: cut it"):
+            read(write(tmp_path / name, "one\n\n" + "words and words\n" * 9))
 
 
 def test_titles_and_paragraphs_are_kept_apart(tmp_path: Path) -> None:
@@ -176,11 +171,7 @@ def test_a_split_leaves_documents_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        (
-            "a.jsonl",
-            '{"text": "one"}\n',
-            "a single document is left (1 document read, dropped: none; each row of",
-        ),
+        ("a.jsonl", '{"text": "one"}\n', "a single document is left (1 document read, dropped: none; each row of"),
         ("a.jsonl", '{"text": "x"}\n' * 99, "a single document is left (99 documents read, dropped: 98 duplicate"),
         ("a.txt", "one line\n", "each line is a document"),
         ("a.jsonl", '{"text": ""}\n{"text": null}\n', "no document is left (2 documents read"),
@@ -193,10 +184,7 @@ def test_too_few_documents_are_one_clear_line(tmp_path: Path, name: str, content
     assert problem in caught.value.problem
 
 
-def test_documents_behind_a_url_are_those_of_this_machine(
-    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
+def test_documents_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:
     files = {"a.md": "# One\n\ntwo three\n", "b.txt": "four\n\nfive\n", "empty.txt": "", "c.html": "<h1>Six</h1>"}
     for name, content in files.items():
         write(tmp_path / "in" / name, content)

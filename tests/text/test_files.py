@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -11,16 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec import AbstractFileSystem
 
-import isotrope.text as text
-from corpora import COMPRESS, SENTENCES, open_corpus, table, texts, write
+from corpora import COMPRESS, SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.store.remote import RemoteFile
-from isotrope.text.corpus import Texts
 from isotrope.text.files import TextFile, find_sources, passed_over
 from isotrope.text.lines import lines
 
 
-def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_folders_and_files_mix_and_are_read_in_order(tmp_path: Path) -> None:
     write(tmp_path / "in/b.txt", "from b\n")
     write(tmp_path / "in/a/z.tsv", "sentence\tn\nfrom z\t1\n")
     write(tmp_path / "in/notes.docx", "not read")
@@ -50,9 +47,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_not_passed_over(
 
 
 @pytest.mark.parametrize("compression", [".gz", ".xz", ".zst"])
-def test_all_streams_are_read_and_any_damage_is_an_error(
-    tmp_path: Path, corpus: Callable[..., Texts], compression: str
-) -> None:
+def test_all_streams_are_read_and_any_damage_is_an_error(tmp_path: Path, compression: str) -> None:
     """A second stream whose head is damaged must not end the file in silence, and half of the corpus with it."""
     first, second = (COMPRESS[compression]("".join(f"{w} {i}\n" for i in range(500)).encode()) for w in ("one", "two"))
     path = tmp_path / f"c.txt{compression}"
@@ -71,7 +66,7 @@ def test_all_streams_are_read_and_any_damage_is_an_error(
 
 
 @pytest.mark.parametrize("compression", [".gz", ".xz"])
-def test_zeros_between_streams_are_padding(tmp_path: Path, corpus: Callable[..., Texts], compression: str) -> None:
+def test_zeros_between_streams_are_padding(tmp_path: Path, compression: str) -> None:
     one, two = COMPRESS[compression](b"one a\n"), COMPRESS[compression](b"two b\n")
     assert len(corpus(write(tmp_path / f"c.txt{compression}", one + bytes(8) + two + bytes(4)))) == 2
 
@@ -87,11 +82,8 @@ def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
             next(lines(TextFile(path, ".txt", "")))
 
 
-def test_files_behind_a_url_are_those_of_this_machine(
-    tmp_path: Path, memory: AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_behind_a_url_are_those_of_this_machine(tmp_path: Path, memory: AbstractFileSystem) -> None:
     """Every kind, in a folder and below it: the same order, rows, report and key."""
-    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "isotrope"))
     for number, (extension, compression) in enumerate(product((".txt", ".jsonl", ".csv", ".tsv"), COMPRESS)):
         content = table(extension, [f"{sentence} {number}" for sentence in SENTENCES])
         write(tmp_path / f"in/{number % 3}/c{number}{extension}{compression}", COMPRESS[compression](content))
@@ -100,20 +92,20 @@ def test_files_behind_a_url_are_those_of_this_machine(
     write(tmp_path / "in/p.png", "left out")
     write(tmp_path / "in/.git/config.txt", "left out")
     memory.put(str(tmp_path / "in"), "/in", recursive=True)
-    here, there = open_corpus(tmp_path / "in", cache=tmp_path / "a"), open_corpus("memory://in", cache=tmp_path / "b")
+    here, there = corpus(tmp_path / "in"), corpus("memory://in")
     assert texts(there) == texts(here)
     numbered = [f"{sentence} {number}" for number in range(16) for sentence in SENTENCES]
     assert sorted(texts(here)) == sorted([*numbered, "from parquet", "and more", "From a page."])
     assert here.dataset["label"][:] == list(range(16 * 4 + 3))
     assert here.dataset.cache_files, "the data set lies in a file, not in memory"
     assert there.key == here.key
-    for place in ("memory://in", tmp_path / "in"):
-        assert text.open(place).texts().report.skipped == passed_over([place]) == {".png": 1, "hidden": 1}
+    for place, opened in (("memory://in", there), (tmp_path / "in", here)):
+        assert opened.report.skipped == passed_over([place]) == {".png": 1, "hidden": 1}
     assert [name.removeprefix("memory:///in") for name in there.report.files] == [
         name.removeprefix(str(tmp_path / "in")) for name in here.report.files
     ]
-    starred = open_corpus("memory://in/1/c*z*", cache=tmp_path / "b")
-    assert starred.key == open_corpus(sorted((tmp_path / "in/1").glob("c*z*")), cache=tmp_path / "a").key
+    starred = corpus("memory://in/1/c*z*")
+    assert starred.key == corpus(*sorted((tmp_path / "in/1").glob("c*z*"))).key
 
 
 def test_a_file_behind_a_url_is_read_once_until_it_changes(
@@ -122,10 +114,10 @@ def test_a_file_behind_a_url_is_read_once_until_it_changes(
     opened, real = list[str](), RemoteFile.open
     monkeypatch.setattr(RemoteFile, "open", lambda file: opened.append(file.url) or real(file))
     memory.pipe_file("/a.txt", b"one text\ntwo text\n")
-    keys = {open_corpus("memory://a.txt", cache=tmp_path / "cache").key for _ in range(2)}
+    keys = {corpus("memory://a.txt").key for _ in range(2)}
     assert opened == ["memory://a.txt"]
     memory.pipe_file("/a.txt", b"one text\nsix text\n")
-    assert open_corpus("memory://a.txt", cache=tmp_path / "cache").key not in keys
+    assert corpus("memory://a.txt").key not in keys
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pandas
 import pytest
 
 import isotrope.text as text
+from corpora import write
 from datasets import Dataset
 from isotrope.errors import UserError
 from isotrope.text.corpus import Document
@@ -18,19 +19,19 @@ LINES = ["The first line is here.", "A second one follows it.", "The third ends 
 TITLES = ["One", "Two", "Three"]
 
 
-def sources(tmp_path: Path) -> dict[str, Any]:
+def sources(tmp_path: Path) -> list[Any]:
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"{line}\n" for line in LINES))
-    return {
-        "a file": path, "a list of files": [str(path)], "a list": LINES, "a Series": pandas.Series(LINES),
-        "a DataFrame": pandas.DataFrame({"text": LINES, "n": [1, 2, 3]}),
-        "a Dataset": Dataset.from_dict({"text": LINES}),
-    }  # fmt: skip
+    frame, dataset = pandas.DataFrame({"text": LINES, "n": [1, 2, 3]}), Dataset.from_dict({"text": LINES})
+    return [path, [str(path)], LINES, pandas.Series(LINES), frame, dataset]
 
 
-def test_texts_are_the_same_from_all(tmp_path: Path) -> None:
-    found = {name: text.open(source).texts().dataset["text"] for name, source in sources(tmp_path).items()}
-    assert {name: list(rows) for name, rows in found.items()} == dict.fromkeys(found, LINES)
+def test_texts_are_the_same_from_all_and_the_name_says_what_it_is(tmp_path: Path) -> None:
+    opened = [text.open(source) for source in sources(tmp_path)]
+    assert [list(one.texts().dataset["text"]) for one in opened] == [LINES] * 6
+    path = str(tmp_path / "lines.txt")
+    rows = [f"a {kind} of 3 rows" for kind in ("Series", "DataFrame", "Dataset")]
+    assert [one.name for one in opened] == [path, path, "a list of 3 texts", *rows]
 
 
 def test_documents_with_titles_are_the_same_from_all(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_documents_with_titles_are_the_same_from_all(tmp_path: Path) -> None:
         assert [document.title for document in swapped.each()] == LINES
 
 
-def test_it_is_read_once_and_an_opened_text_is_passed_on(tmp_path: Path) -> None:
+def test_it_is_read_once_and_an_opened_text_is_passed_on() -> None:
     opened = text.open(LINES)
     assert opened.texts() is opened.texts()
     assert opened.documents() is opened.documents()
@@ -61,16 +62,14 @@ def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.Mo
         "a.txt.gz": gzip.compress("\n".join(LINES).encode()),
     }  # fmt: skip
     folder = tmp_path / "in"
-    folder.mkdir()
     if name == "a.parquet":
+        folder.mkdir()
         pandas.DataFrame({"text": LINES}).to_parquet(folder / name)
     else:
-        content = contents[name]
-        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        if name == "a.md":  # a page is one document: two are needed
-            (folder / "b.md").write_text("Another page of text.")
-    opens = []
-    real = TextFile.open
+        write(folder / name, contents[name])
+    if name == "a.md":  # a page is one document: two are needed
+        write(folder / "b.md", "Another page of text.")
+    opens, real = [], TextFile.open
     monkeypatch.setattr(TextFile, "open", lambda self, **how: (opens.append(self.path.name), real(self, **how))[1])
     for kind in ("texts", "documents"):
         opens.clear()
@@ -81,13 +80,6 @@ def test_a_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.Mo
         again = text.open(folder)
         assert getattr(again, kind)().key == key
         assert len(opens) == len(list(folder.iterdir()))
-
-
-def test_its_name_says_what_it_is(tmp_path: Path) -> None:
-    names = [text.open(source).name for source in sources(tmp_path).values()]
-    path = str(tmp_path / "lines.txt")
-    rows = [f"a {kind} of 3 rows" for kind in ("Series", "DataFrame", "Dataset")]
-    assert names == [path, path, "a list of 3 texts", *rows]
 
 
 def test_a_text_with_line_ends_stays_one_row_and_what_is_no_unicode_is_counted() -> None:
@@ -112,9 +104,8 @@ def test_what_is_no_text_is_refused(source: Any) -> None:
 
 def test_files_that_change_under_the_work_are_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "documents"
-    folder.mkdir()
     for number, line in enumerate(LINES):
-        (folder / f"{number}.md").write_text(f"# {TITLES[number]}\n\n{line}\n")
+        write(folder / f"{number}.md", f"# {TITLES[number]}\n\n{line}\n")
     opened = text.open(folder)
     opened.documents()
     opened.check()

@@ -1,16 +1,12 @@
 """Markdown and HTML as documents: their text without markup, and what is left out."""
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import isotrope.text as text
-from corpora import texts, write
-from isotrope.errors import UserError
-from isotrope.text import pages
-from isotrope.text.corpus import Texts
+from corpora import corpus, texts, write
 from isotrope.text.files import find_sources, passed_over
 from isotrope.text.pages import document_blocks, read_page
 
@@ -88,7 +84,7 @@ def test_front_matter_of_every_kind_is_left_out(tmp_path: Path, content: str, ex
     assert [text for _, text in read(write(tmp_path / "a.md", content))] == expected
 
 
-def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     write(folder / "a.md", "# Head\n\nFirst one. Second one.\n")
     write(folder / "deep/b.HTM", "<p>Third <i>one</i>.")
@@ -111,7 +107,7 @@ def test_a_folder_of_documents_is_read_and_the_rest_is_counted(tmp_path: Path, c
     assert text.open(folder).texts().report.skipped[".png"] == 1, "found again in the cache, counted anew"
 
 
-def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     """A page is decoded as a browser would; in Markdown such a block is counted as undecodable."""
     latin2 = '<meta charset="iso-8859-2"><p>Łódź text'.encode("iso-8859-2")
     assert read(write(tmp_path / "declared.html", latin2)) == [(1, "Łódź text")]
@@ -119,12 +115,6 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, corpus: Callable[..., Texts]) -
     assert read(write(tmp_path / "odd.html", b"<meta charset=none><p>Z\xfcrich has text")) == [(1, "Zürich has text")]
     write(tmp_path / "in/a.md", b"Z\xfcrich has text\n\nOne more\n\nAnother one\n")
     assert corpus(tmp_path / "in").report.dropped["undecodable"] == 1
-
-
-def test_a_document_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "LONGEST_LINE", 100)
-    with pytest.raises(UserError, match=r"a.md is longer than 100 characters: cut it"):
-        read(write(tmp_path / "a.md", "a line\n" * 20))
 
 
 @pytest.mark.parametrize(
@@ -150,6 +140,5 @@ def test_a_page_has_a_title(tmp_path: Path, name: str, content: str, title: str,
 
 def test_text_after_lists_nested_deep_stays(tmp_path: Path) -> None:
     nested = "".join(f"{'  ' * level}- point {level} of the list\n" for level in range(30))
-    (source,) = find_sources([write(tmp_path / "a.md", f"{nested}\nThe text after it.\n")])
-    found = [text for _, text in document_blocks(source)]
+    found = [text for _, text in read(write(tmp_path / "a.md", f"{nested}\nThe text after it.\n"))]
     assert found == [*(f"point {level} of the list" for level in range(30)), "The text after it."]

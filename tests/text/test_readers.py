@@ -2,7 +2,6 @@
 
 import gzip
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,13 @@ from fsspec import AbstractFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpora import SENTENCES, open_corpus, table, texts, write
+from corpora import SENTENCES, corpus, table, texts, write
 from isotrope.errors import UserError
 from isotrope.text.cleaning import fold
-from isotrope.text.corpus import Texts
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
-def test_parquet_with_every_kind_of_string(tmp_path: Path, corpus: Callable[..., Texts], kind: pa.DataType) -> None:
+def test_parquet_with_every_kind_of_string(tmp_path: Path, kind: pa.DataType) -> None:
     column = pa.array([*SENTENCES, None]).cast(kind)
     pq.write_table(pa.table({"n": range(5), "body": column}), tmp_path / "c.parquet", row_group_size=2)
     opened = corpus(tmp_path / "c.parquet")
@@ -38,12 +36,12 @@ def test_any_text_comes_through_every_table(tmp_path: Path, sentences: list[str]
     write(tmp_path / "a.csv", table(".csv", sentences))
     pq.write_table(pa.table({"text": sentences}), tmp_path / "a.parquet")
     for extension in (".jsonl", ".csv", ".parquet"):
-        opened = open_corpus(tmp_path / f"a{extension}", cache=tmp_path / "cache")
+        opened = corpus(tmp_path / f"a{extension}")
         assert texts(opened) == expected
         assert opened.report.read == len(sentences)
 
 
-def test_positive_and_negatives(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_positive_and_negatives(tmp_path: Path) -> None:
     write(
         tmp_path / "c.csv", "q,pos,n1,n2\nquery one,pos one,neg a,neg b\nquery two,pos two,neg c,\nquery 3,p 3,x1,x2\n"
     )
@@ -56,7 +54,7 @@ def test_positive_and_negatives(tmp_path: Path, corpus: Callable[..., Texts]) ->
     assert corpus(tmp_path / "c.csv", text="n1").dataset[1]["text"] == "neg c"
 
 
-def test_quotes_in_tables(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_quotes_in_tables(tmp_path: Path) -> None:
     """A quotation mark is text in a .tsv; in a .csv it may enclose a line end, and lines are still counted from 1."""
     assert texts(corpus(write(tmp_path / "a.tsv", 'text\n"open quote\nplain line\n'))) == ['"open quote', "plain line"]
     path = write(tmp_path / "a.csv", 'text,n\n"two\nlines",1\n\nshort\n')
@@ -105,7 +103,7 @@ BROKEN: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {  # a file, i
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_wrong_with_a_file_is_one_line_and_leaves_nothing(
-    tmp_path: Path, name: str, memory: AbstractFileSystem
+    tmp_path: Path, name: str, memory: AbstractFileSystem, cached: Path
 ) -> None:
     """On this machine and behind a URL."""
     file, content, options, problem = BROKEN[name]
@@ -113,13 +111,13 @@ def test_what_is_wrong_with_a_file_is_one_line_and_leaves_nothing(
     memory.pipe_file(f"/{file}", path.read_bytes())
     for place in (path, f"memory://{file}"):
         with pytest.raises(UserError) as caught:
-            open_corpus(place, cache=tmp_path / "cache", **options)
+            corpus(place, **options)
         assert problem in str(caught.value)
         assert "\n" not in str(caught.value)
-        assert all(left.suffix == ".lock" for left in tmp_path.glob("cache/*"))
+        assert all(left.suffix == ".lock" for left in cached.glob("corpora/*"))
 
 
-def test_two_parquet_columns_of_one_name(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_two_parquet_columns_of_one_name(tmp_path: Path) -> None:
     columns = [pa.array(["ab", "cd"]), pa.array(["ef", "gh"]), pa.array(["ij", "kl"])]
     pq.write_table(pa.table(columns, names=["text", "text", "other"]), tmp_path / "c.parquet")
     with pytest.raises(UserError, match="no single column 'text' of strings"):
@@ -127,18 +125,12 @@ def test_two_parquet_columns_of_one_name(tmp_path: Path, corpus: Callable[..., T
     assert texts(corpus(tmp_path / "c.parquet", text="other")) == ["ij", "kl"]
 
 
-def test_two_unnamed_columns_that_nobody_reads_are_no_fault(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
-    assert texts(corpus(write(tmp_path / "c.csv", ",,text\n1,2,ab\n3,4,cd\n"))) == ["ab", "cd"]
-
-
-def test_a_field_longer_than_python_allows_is_read(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
-    """Python's csv stops at 131,072 characters; a long text is the cleaning's matter."""
-    opened = corpus(write(tmp_path / "c.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
-    assert texts(opened) == ["ab", "cd"]
-    assert opened.report.dropped["too_long"] == 1
-
-
-def test_a_long_text_in_quotes_is_read(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
-    """Many lines in quotes are a text where they do not look like rows of the table."""
+def test_what_is_no_fault_of_a_table(tmp_path: Path) -> None:
+    unnamed = corpus(write(tmp_path / "unnamed.csv", ",,text\n1,2,ab\n3,4,cd\n"))
+    assert texts(unnamed) == ["ab", "cd"], "two unnamed columns that nobody reads"
+    long = corpus(write(tmp_path / "long.csv", f"text,n\nab,1\n{'x ' * 100_000},2\ncd,3\n"))
+    assert texts(long) == ["ab", "cd"], "Python's csv stops at 131,072 characters; a long text is the cleaning's matter"
+    assert long.report.dropped["too_long"] == 1
     poem = "\n".join(f"line {i}, of a poem, with commas" for i in range(40))
-    assert len(corpus(write(tmp_path / "c.csv", f'id,text\n1,"{poem}"\n2,short\n'))) == 2
+    quoted = corpus(write(tmp_path / "poem.csv", f'id,text\n1,"{poem}"\n2,short\n'))
+    assert len(quoted) == 2, "many lines in quotes are a text where they do not look like rows of the table"

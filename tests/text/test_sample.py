@@ -10,11 +10,7 @@ import torch
 from accelerate.data_loader import BatchSamplerShard, SkipBatchSampler
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers import (
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor, nn
@@ -55,11 +51,8 @@ def test_a_sample_of_rounds_takes_whole_rounds_first() -> None:
 
 @given(
     sizes=st.lists(st.integers(1, 200), min_size=1, max_size=5).map(lambda sizes: sorted(sizes, reverse=True)),
-    batch_size=st.integers(1, 40),
-    world_size=st.integers(1, 3),
-    drop_last=st.booleans(),
-    data=st.data(),
-)
+    batch_size=st.integers(1, 40), world_size=st.integers(1, 3), drop_last=st.booleans(), data=st.data(),
+)  # fmt: skip
 def test_an_epoch_takes_every_row_once_and_no_batch_two_pairs_of_one_document(
     sizes: list[int], batch_size: int, world_size: int, drop_last: bool, data: st.DataObject
 ) -> None:
@@ -104,12 +97,10 @@ def test_what_a_round_leaves_over_is_another_part_each_time() -> None:
 
 
 def test_the_sample_is_random_and_fixed_by_the_seed() -> None:
-    def sample(seed: int) -> set[int]:
-        return {row for batch in PermutedBatches(range(100_000), 100, seed, limit=1000) for row in batch}
-
-    assert sample(1) == sample(1)
-    assert len(sample(1) & sample(2)) < 40  # 10 expected by chance
-    assert abs(np.mean(list(sample(1))) / 100_000 - 0.5) < 0.05
+    first, again, other = (set(RowOrder(100_000, 1000, seed).rows(0, 1000).tolist()) for seed in (1, 1, 2))
+    assert first == again
+    assert len(first & other) < 40  # 10 expected by chance
+    assert abs(np.mean(list(first)) / 100_000 - 0.5) < 0.05
 
 
 def test_a_batch_is_the_same_whether_computed_alone_or_in_a_large_block() -> None:
@@ -152,8 +143,7 @@ class _RowsSeen(nn.Module):
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
-        self.model = model
-        self.rows: list[list[int]] = []
+        self.model, self.rows = model, list[list[int]]()
 
     def forward(self, features: list[dict[str, Tensor]], labels: Tensor) -> Tensor:
         self.rows.append(labels.tolist())
@@ -169,18 +159,10 @@ def _train(folder: Path, resume: bool) -> list[list[int]]:
     batch_sampler = partial(PermutedBatches, limit=40)
     pickle.loads(pickle.dumps(batch_sampler))
     args = SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=3,
-        per_device_train_batch_size=8,
-        dataloader_drop_last=True,
-        batch_sampler=batch_sampler,
-        save_strategy="steps",
-        save_steps=7,
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=True,
-        seed=11,
-    )
+        output_dir=str(folder), num_train_epochs=3, per_device_train_batch_size=8, dataloader_drop_last=True,
+        batch_sampler=batch_sampler, save_strategy="steps", save_steps=7, report_to="none", disable_tqdm=True,
+        use_cpu=True, seed=11,
+    )  # fmt: skip
     dataset = Dataset.from_dict({"text": ["a b"] * 50, "label": list(range(50))})
     SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train(
         resume_from_checkpoint=str(folder / "checkpoint-7") if resume else None

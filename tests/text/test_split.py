@@ -1,14 +1,11 @@
 """Texts to sentences: several languages, what the rules must not do, and texts that are hard on them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from corpora import texts, write
+from corpora import corpus, texts, write
 from isotrope.errors import UserError
-from isotrope.text.corpus import Texts
-from isotrope.text.opened import open as text_open
 from isotrope.text.split import language_of, split_text, words_of
 
 TEXTS = {
@@ -54,7 +51,7 @@ def test_an_unknown_split_is_one_line(split: str) -> None:
         language_of(split)
 
 
-def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_a_corpus_of_sentences(tmp_path: Path) -> None:
     lines = ['{"t": "One apple. Two pears.\\n\\nThree plums"}', "", '{"t": "Two pears. Four figs?"}']
     path = write(tmp_path / "c.jsonl", "\n".join(lines))
     whole, split = corpus(path), corpus(path, split="sentences")
@@ -65,15 +62,15 @@ def test_a_corpus_of_sentences(tmp_path: Path, corpus: Callable[..., Texts]) -> 
     )
     assert split.report.examples["duplicate"] == (f"{path}:3 'Two pears.'",)
     assert len({whole.key, split.key, corpus(path, split="sentences:de").key}) == 3
-    assert split.key == text_open(path, split="sentences:en").texts().key
+    assert split.key == corpus(path, split="sentences:en").key
 
 
-def test_a_text_longer_than_cleaning_allows_is_split_first(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_a_text_longer_than_cleaning_allows_is_split_first(tmp_path: Path) -> None:
     path = write(tmp_path / "c.txt", " ".join(f"Sentence number {i} is here." for i in range(2000)))
     assert len(corpus(path, split="sentences")) == 2000
 
 
-def test_pairs_are_not_split(tmp_path: Path, corpus: Callable[..., Texts]) -> None:
+def test_pairs_are_not_split(tmp_path: Path) -> None:
     path = write(tmp_path / "c.csv", "a,b\nOne a. Two b.,Three c.\n")
     with pytest.raises(UserError, match="a text with a positive cannot be split: leave out the split"):
         corpus(path, text="a", positive="b", split="sentences")

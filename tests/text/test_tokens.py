@@ -3,6 +3,7 @@
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,8 @@ LONG = " and so on, for longer than anyone reads: Größe, 日本語, don't" * 9
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "own"))
-    return tmp_path / "own" / "tokens"
+def own_cache(cached: Path) -> Path:
+    return cached / "tokens"
 
 
 @pytest.fixture
@@ -49,6 +49,16 @@ def stored(
     return store
 
 
+def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert list(found) == list(expected)
+    for key, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            assert value.dtype == found[key].dtype
+            assert torch.equal(value, found[key]), key
+        else:
+            assert value == found[key], key
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("prompt", [None, "query: "])
 @pytest.mark.parametrize("backbone", ["bert", "isotrope/tiny"])  # with token types; a ModernBERT, without
@@ -67,13 +77,7 @@ def test_features_are_those_of_the_models_own_collator(
     for rows in ([0], [5, 3], list(range(90)), [89, 7, 7, 1], [1, 2, 3]):
         expected = own([corpus.dataset[row] for row in rows])
         found = store([{"label": row} for row in rows])
-        assert list(found) == list(expected)
-        for key, value in expected.items():
-            if isinstance(value, torch.Tensor):
-                assert value.dtype == found[key].dtype
-                assert torch.equal(value, found[key]), key
-            else:
-                assert value == found[key], key
+        same(found, expected)
         widths.add(found["text_input_ids"].shape[1])
     assert 24 in widths, "some are cut"
     assert len(widths) > 1, "a batch is as wide as its longest"
@@ -94,9 +98,7 @@ def test_positives_may_have_a_prompt_of_their_own(
     dataset, store = token_data(model, corpus, None, 24, Console(file=io.StringIO()), "red ")
     expected, found = own([corpus.dataset[row] for row in (5, 3)]), store([dataset[row] for row in (5, 3)])
     assert expected["text_prompt_length"] != expected["positive_prompt_length"]
-    assert list(found) == list(expected)
-    for key, value in expected.items():
-        assert torch.equal(value, found[key]) if isinstance(value, torch.Tensor) else value == found[key], key
+    same(found, expected)
     if backbone == "bert":
         token_data(model, corpus, None, 24, Console(file=io.StringIO()))
         assert len([path for path in own_cache.iterdir() if path.is_dir()]) == 2, "other words, other tokens"
@@ -109,9 +111,7 @@ def test_a_sample_is_made_into_tokens_alone(tiny_model: Path, corpus: Texts, own
     assert isinstance(part.ids, np.memmap)
     assert part.ids.dtype == np.uint16
     rows = [{"label": row} for row in (41, 70, 3)]
-    for key, value in whole(rows).items():
-        if isinstance(value, torch.Tensor):
-            assert torch.equal(value, part(rows)[key]), key
+    same(part(rows), whole(rows))
     assert stored(model, corpus, np.random.default_rng(0).permutation(90)).rows is None, "all rows are no sample"
 
 

@@ -11,9 +11,8 @@ from urllib.parse import quote, urlsplit
 from isotrope.console.progress import Bar
 from isotrope.datasets.sources import DataSource, File, choose, fault
 from isotrope.errors import UserError, needs
-from isotrope.store.atomic import move
+from isotrope.store.atomic import alone, move
 from isotrope.store.disk import writing
-from isotrope.store.lock import alone
 from isotrope.store.mark import DRAFT, remove
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -29,30 +28,21 @@ def fetch_data(
     say: Callable[[str], None] = lambda line: None,
     bar: Bar | None = None,
 ) -> Sequence[DataSource]:
-    """Fetch sources by name or group (default: all but the corpus) to the folder ``data``.
+    """Fetch sources by name or group (default: all but the corpus) to the folder ``data``; what is right there is left.
 
-    What is there already and right is left.
-
-    Args:
-        data: the data folder.
-        names: of data sets or groups.
-        mirror: the address of a copy of such a folder.
-        official: take the archives of those who made the data, if they hold these files; else, and without it, the
-            copies at fixed commits. Either way the files are the same, by their sha256.
-        say: called with a line for each data set.
-        bar: is moved by the bytes that arrive.
-
-    Returns:
-        The sources.
+    ``mirror`` is the address of a copy of such a folder. With ``official``, files come from the archives of those who
+    made the data, if these hold them; else from the copies at fixed commits. Either way they are the same, by their
+    sha256. ``say`` is called with a line for each data set, and ``bar`` is moved by the bytes that arrive.
 
     Raises:
         UserError: an unknown name, an address that is not on the web, no network, what the server or the disk
             refuses, a file that is not the one expected, another process that fetches into the folder.
     """
     chosen, folder = choose(names), Path(data).expanduser()
-    if mirror is not None and (official or not mirror.startswith(("http://", "https://"))):
-        problem = "--mirror and --official are two places" if official else f"{mirror} is neither http nor https"
-        raise UserError(problem, "give one of them" if official else "name an address on the web")
+    if mirror is not None and official:
+        raise UserError("--mirror and --official are two places", "give one of them")
+    if mirror is not None and not mirror.startswith(("http://", "https://")):
+        raise UserError(f"{mirror} is neither http nor https", "name an address on the web")
     with writing(folder, AGAIN):
         missing = [[file for file in one.files if fault(folder / one.folder / file.name, file)] for one in chosen]
         sizes = [file.size for files in missing for file in files]
@@ -79,20 +69,18 @@ def _fetch(
     source: DataSource, files: list[File], place: Path, work: Path, mirror: str | None, official: bool, bar: Bar | None
 ) -> None:
     by_hand = f"get it from {source.home}, and put it into {place}"
-    unpacked = dict[str, Path]()
     archives = source.archives if official else ()
-    for url in archives:
-        inside = _unpacked(_downloaded(url, work, None, by_hand, bar), url)
-        unpacked |= {path.name: path for path in inside}
+    opened = (_unpacked(_downloaded(url, work, None, by_hand, bar), url) for url in archives)
+    unpacked = {path.name: path for inside in opened for path in inside}
     for file in files:
-        url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
-        if not archives:
-            found = _downloaded(url, work, file.sha256, by_hand, bar)
-        elif file.document and file.name not in unpacked:
-            continue
-        else:
+        if archives:
+            if file.document and file.name not in unpacked:
+                continue
             found = unpacked.get(file.name, work / file.name)
             url, by_hand = f"{file.name} in {', '.join(archives)}", "run the command without --official"
+        else:
+            url = f"{mirror.rstrip('/')}/{quote(f'{source.folder}/{file.name}')}" if mirror else source.url(file)
+            found = _downloaded(url, work, file.sha256, by_hand, bar)
         if wrong := fault(found, file):
             raise UserError(f"{url} is not the file expected ({wrong[0]}: {wrong[1]})", by_hand)
         if (place / file.name).is_dir():
@@ -112,32 +100,28 @@ def _downloaded(url: str, work: Path, sha256: str | None, by_hand: str, bar: Bar
     try:
         return Path(hound.fetch("file", downloader=downloader))
     except (RequestException, ValueError) as error:
-        raise UserError(*_why(url, error, by_hand)) from error
+        raise _why(url, error, by_hand) from error
 
 
-def _why(url: str, error: Exception, by_hand: str) -> tuple[str, str]:
-    """What has gone wrong on the web, and the remedy."""
-    from requests import ConnectionError, HTTPError, Timeout
-    from requests.exceptions import ChunkedEncodingError
+def _why(url: str, error: Exception, by_hand: str) -> UserError:
+    """What has gone wrong on the web, and the remedy: the first line that applies."""
+    from requests import exceptions as web
 
-    server = urlsplit(url).netloc
-    if isinstance(error, HTTPError):
-        status, reason = error.response.status_code, f"{error.response.reason:.80}"
-        if status == 429:
-            return f"{server} refuses so many requests (429 {reason})", f"wait some minutes, then {AGAIN}"
-        if status in (404, 410):
-            return f"{url} does not exist any more ({status})", by_hand
-        return f"{url} is refused ({status} {reason})", f"try later, or {by_hand}"
-    if isinstance(error, Timeout) or (isinstance(error, ConnectionError) and "timed out" in str(error)):
-        return f"{url} gave nothing for {TIMEOUT:.0f} seconds", AGAIN
-    if isinstance(error, ConnectionError):
-        remedy = "check the network and the proxy (https_proxy), or name a copy of the data with --mirror"
-        return f"{server} cannot be reached", remedy
-    if isinstance(error, ChunkedEncodingError):
-        return f"{url} broke off", AGAIN
-    if "hash" in str(error):  # of pooch
-        return f"{url} is not the file expected (another sha256)", by_hand
-    return f"{url} is, or leads to, an invalid address ({error})", by_hand
+    answer = getattr(error, "response", None) if isinstance(error, web.HTTPError) else None
+    status, said = (answer.status_code, f"{answer.status_code} {answer.reason:.80}") if answer is not None else (0, "")
+    server, network = urlsplit(url).netloc, "check the network and the proxy (https_proxy), or name a copy of the data"
+    late = isinstance(error, web.Timeout) or (isinstance(error, web.ConnectionError) and "timed out" in str(error))
+    table = (
+        (status == 429, f"{server} refuses so many requests ({said})", f"wait some minutes, then {AGAIN}"),
+        (status in (404, 410), f"{url} does not exist any more ({status})", by_hand),
+        (status > 0, f"{url} is refused ({said})", f"try later, or {by_hand}"),
+        (late, f"{url} gave nothing for {TIMEOUT:.0f} seconds", AGAIN),
+        (isinstance(error, web.ConnectionError), f"{server} cannot be reached", f"{network} with --mirror"),
+        (isinstance(error, web.ChunkedEncodingError), f"{url} broke off", AGAIN),
+        ("hash" in str(error), f"{url} is not the file expected (another sha256)", by_hand),  # in pooch's words
+        (True, f"{url} is, or leads to, an invalid address ({error})", by_hand),
+    )
+    return next(UserError(problem, remedy) for applies, problem, remedy in table if applies)
 
 
 class _Ticks:

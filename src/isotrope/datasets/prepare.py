@@ -21,10 +21,9 @@ def prepare_data(
     names: Iterable[str] = (),
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Path]:
-    """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` from the official files below ``data``.
+    """Make ``senteval/downstream/STS`` and ``SICK`` below ``output`` (default: ``data``) from the official files.
 
-    The default of ``output`` is ``data``. Without ``names`` every source whose official files are there is prepared.
-    What is there already and right is left.
+    Without ``names`` every source whose official files are there is prepared. What is there already and right is left.
 
     Returns:
         The folders prepared.
@@ -59,10 +58,8 @@ def prepare_data(
 
 def _make(official: Path, prepared: Path, file: File, recipe: str | None) -> None:
     content = official.read_bytes()
-    if recipe:
-        content = _tokenised(content.decode("utf-8"), recipe).encode("utf-8")
     with new_file(prepared) as out:
-        out.write(content)
+        out.write(_tokenised(content.decode("utf-8"), recipe).encode("utf-8") if recipe else content)
         out.flush()
         if wrong := fault(Path(out.name), file):
             problem = f"{prepared} came out {wrong[0]} ({wrong[1]})"

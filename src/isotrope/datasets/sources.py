@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from isotrope.errors import UserError, nearest
 
 REQUIRED = ("sts", "transfer")  # groups without which the papers' tables cannot be made
-BESIDES = ("retrieval", "words")
-GROUPS = (*REQUIRED, *BESIDES, "corpus")  # the corpus is large, and comes only if it is asked for
+USUAL_GROUPS = (*REQUIRED, "retrieval", "words")
+GROUPS = (*USUAL_GROUPS, "corpus")  # the corpus is large, and comes only if it is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ def choose(names: Iterable[str] = ()) -> tuple[DataSource, ...]:
 
     Raises UserError for an unknown name.
     """
-    wanted = [name.strip().lower() for name in names] or [*REQUIRED, *BESIDES]
-    known = {source.name.lower() for source in data_sources()} | {*GROUPS, "all"}
+    wanted = [name.strip().lower() for name in names] or USUAL_GROUPS
+    known = [*GROUPS, *(source.name for source in data_sources())]
+    lower = sorted(name.lower() for name in (*known, "all"))
     for name in wanted:
-        if name not in known:
-            remedy = f"choose from {', '.join((*GROUPS, *(source.name for source in data_sources())))} or all"
-            raise UserError(f"no data set {name!r}", nearest(name, sorted(known)) + remedy)
+        if name not in lower:
+            raise UserError(f"no data set {name!r}", f"{nearest(name, lower)}choose from {', '.join(known)} or all")
     return tuple(s for s in data_sources() if "all" in wanted or s.name.lower() in wanted or s.group in wanted)
 
 
@@ -132,24 +132,22 @@ def check_data(data: str | Path, names: Iterable[str] = ()) -> list[Checked]:
 
 
 def _check(folder: Path, source: DataSource, required: bool) -> Checked:
+    def faults(below: str, files: Iterable[File], remedy: str) -> list[Finding]:
+        found = ((file, fault(folder / below / file.name, file)) for file in files if not file.document)
+        return [Finding(f"{below}/{file.name}", *wrong, remedy) for file, wrong in found if wrong]
+
     fetch, prepare = (f"isotrope data {verb} {folder} --only {source.name}" for verb in ("fetch", "prepare"))
     wanted = source.prepared_folder or source.folder
     fetched = any((folder / source.folder / file.name).exists() for file in source.files)
     made = any((folder / wanted / file.name).exists() for file in source.prepared)
-    findings = _faults(folder, source.folder, source.files, fetch) if fetched else []
+    findings = faults(source.folder, source.files, fetch) if fetched else []
     if made:
-        findings += _faults(folder, wanted, source.prepared, prepare if fetched else f"{fetch}, then prepare it")
+        findings += faults(wanted, source.prepared, prepare if fetched else f"{fetch}, then prepare it")
     elif fetched and source.prepared and not findings:
         return Checked(source, "not prepared", [Finding(wanted, "not prepared", "the official files alone", prepare)])
     elif not fetched and required:
         findings = [Finding(wanted, "missing", "nothing there", fetch)]
-    state = "wrong" if findings else "right" if fetched or made else "not fetched"
-    return Checked(source, state, findings)
-
-
-def _faults(folder: Path, below: str, files: Iterable[File], remedy: str) -> list[Finding]:
-    found = ((file, fault(folder / below / file.name, file)) for file in files if not file.document)
-    return [Finding(f"{below}/{file.name}", *wrong, remedy) for file, wrong in found if wrong]
+    return Checked(source, "wrong" if findings else "right" if fetched or made else "not fetched", findings)
 
 
 def fault(path: Path, file: File) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all. The one place of the package that renames anything."""
+"""Files and folders that appear whole or not at all, and locks. The one place of the package that renames anything."""
 
 import errno
 import json
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import psutil
+from filelock import FileLock, Timeout
 
 from isotrope.errors import UserError
-from isotrope.store.mark import DRAFT, check_place, put_mark, remove
+from isotrope.store.mark import DRAFT, LOCK, check_place, put_mark, remove
 
 _DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d{{1,9}})(?P<old>\.old)?{re.escape(DRAFT)}", re.DOTALL)
 
@@ -22,10 +23,8 @@ _DRAFT_NAME = re.compile(rf"\.(?P<name>.+)\.(?P<process>\d{{1,9}})(?P<old>\.old)
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file to write. At the end it is synced and replaces ``path``. After an error, nothing is left.
 
-    A link is followed: the file that it names is replaced. A pipe or a terminal is written to directly.
-
-    Raises:
-        UserError: ``path`` is a folder.
+    A link is followed: the file that it names is replaced. A pipe or a terminal is written to directly. UserError if
+    ``path`` is a folder.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder", "name a file")
@@ -120,7 +119,9 @@ def clear_drafts(folder: Path, name: str | None = None) -> None:
     """
     for draft in folder.glob(f".{escape(name) if name else '*'}.*{DRAFT}"):
         parts = _DRAFT_NAME.fullmatch(draft.name)
-        if parts is None or parts["name"] != (name or parts["name"]) or _alive(int(parts["process"])):
+        if parts is None or parts["name"] != (name or parts["name"]):
+            continue
+        if (process := int(parts["process"])) != os.getpid() and psutil.pid_exists(process):
             continue
         target = folder / parts["name"]
         with suppress(FileNotFoundError):  # another process does the same
@@ -136,6 +137,31 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _alive(process: int) -> bool:
-    """Whether another process of this machine has this number."""
-    return process != os.getpid() and psutil.pid_exists(process)
+@contextmanager
+def alone(folder: Path, *tidied: str) -> Iterator[None]:
+    """Hold an existing folder of ours for this process, and remove the drafts that a killed one left there.
+
+    At the end, the files ``tidied`` are deleted if the folder holds nothing else.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    try:
+        with FileLock(folder / LOCK).acquire(timeout=0):
+            clear_drafts(folder)
+            try:
+                yield
+            finally:
+                if folder.is_dir() and {path.name for path in folder.iterdir()} <= {LOCK, *tidied}:
+                    for name in (LOCK, *tidied):
+                        (folder / name).unlink(missing_ok=True)
+    except Timeout as error:
+        raise UserError(f"{folder} is in use by another process", "wait for it, or choose another folder") from error
+
+
+@contextmanager
+def in_turn(path: Path) -> Iterator[None]:
+    """Lock ``path``, a file or folder that may not exist yet, while it is made. Other processes wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}{LOCK}")):
+        yield

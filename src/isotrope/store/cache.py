@@ -11,9 +11,8 @@ from typing import Any
 import xxhash
 
 from isotrope.errors import UserError
-from isotrope.store.atomic import new_folder, write_json
+from isotrope.store.atomic import in_turn, new_folder, write_json
 from isotrope.store.disk import writing
-from isotrope.store.lock import in_turn
 from isotrope.store.mark import DRAFT, LOCK, kind_of, remove
 
 _KIND = "cache"  # of the mark
@@ -33,10 +32,8 @@ def cached(folder: Path, make: Callable[[Path], None]) -> Path:
 
     The folder's name must be a key of all that decides its contents. A damaged folder counts as missing.
 
-    Args:
-        folder: ``cache_folder(kind, key)``.
-        make: fills an empty folder, the path it is given. Long work may keep its progress in a draft beside
-            ``folder`` (named ``.KEY.WORD.isotrope-draft``), so that it can go on after a kill.
+    ``make`` fills an empty folder, the path it is given. Long work may keep its progress in a draft beside ``folder``
+    (named ``.KEY.WORD.isotrope-draft``), so that it can go on after a kill.
 
     Raises:
         UserError: what ``make`` raises; no space or no right to write.
@@ -102,14 +99,11 @@ def remembered(kind: str, key: Any, compute: Callable[[], Any]) -> Any:
     path = cache_folder(kind, f"{digest}.json")
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["checksum"] == _of(kept["value"]):
+        if kept["checksum"] == xxhash.xxh3_64_hexdigest(json.dumps(kept["value"], sort_keys=True).encode()):
             return kept["value"]
     value = json.loads(json.dumps(compute()))
+    checksum = xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())
     with suppress(OSError, UserError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, {"checksum": _of(value), "value": value})
+        write_json(path, {"checksum": checksum, "value": value})
     return value
-
-
-def _of(value: Any) -> str:
-    return xxhash.xxh3_64_hexdigest(json.dumps(value, sort_keys=True).encode())

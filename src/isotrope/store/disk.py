@@ -10,7 +10,8 @@ from pathlib import Path
 from isotrope.errors import UserError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
+DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}  # also of something in the folder: another user's, for example
+REFUSED = {*DENIED, errno.ENOTDIR, errno.ENOENT, errno.EEXIST}
 WORDS_OF_FULL = ("No space left", "File too large", "unexpected pos")  # the last: torch.save, after a write cut short
 SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for a full disk
 
@@ -19,16 +20,13 @@ SPARE = 1 << 20  # bytes: with less than this left, a failed write is taken for 
 def writing(
     folder: Path, again: str = "give the same command again", elsewhere: str = "choose another folder"
 ) -> Iterator[None]:
-    """Make ``folder`` and write there. A new folder is removed again if nothing was written.
-
-    Args:
-        folder: made with its parents.
-        again: ends the message of a full disk: what to do after freeing space.
-        elsewhere: the remedy where the folder cannot be written to.
+    """Make ``folder``, with its parents, and write there. A new folder is removed again if nothing was written.
 
     Raises:
-        UserError: the folder cannot be made or written to, or its disk is full.
+        UserError: the folder cannot be made or written to (``elsewhere`` is the remedy), or its disk is full
+            (``again`` is what to do after freeing space).
     """
+    full = UserError(f"no space left to write {folder}", f"free some, then {again}")
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -37,28 +35,20 @@ def writing(
         raise
     except OSError as error:
         if error.errno in FULL:
-            raise _full(folder, again) from error
-        if error.errno in REFUSED and (_denied(folder, error) or not os.access(folder, os.W_OK | os.X_OK)):
+            raise full from error
+        below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
+        denied = (below and error.errno in DENIED) or not os.access(folder, os.W_OK | os.X_OK)
+        if error.errno in REFUSED and denied:
             raise UserError(f"{folder} cannot be written to ({error.strerror})", elsewhere) from error
         raise
     except Exception as error:  # safetensors and torch hide the system's error in their own
         if any(words in str(error) for words in WORDS_OF_FULL) or free_bytes(folder) < SPARE:
-            raise _full(folder, again) from error
+            raise full from error
         raise
     finally:
         with suppress(OSError):
             for place in made:
                 place.rmdir()  # goes only if nothing was written
-
-
-def _denied(folder: Path, error: OSError) -> bool:
-    """Whether the system denied a change of something in ``folder``: another user's, for example."""
-    below = isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder)
-    return below and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-
-
-def _full(folder: Path, again: str) -> UserError:
-    return UserError(f"no space left to write {folder}", f"free some, then {again}")
 
 
 def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, or write elsewhere") -> None:
@@ -68,14 +58,11 @@ def check_space(folder: Path, needed: int, what: str, remedy: str = "free some, 
         UserError: fewer than ``needed`` bytes are free where ``folder`` lies. The message says ``what`` needs them.
     """
     if needed > (free := free_bytes(folder)):
-        raise UserError(f"{what} needs {_size(needed)} in {folder}, where {_size(free)} are free", remedy)
+        asked, left = (f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB" for size in (needed, free))
+        raise UserError(f"{what} needs {asked} in {folder}, where {left} are free", remedy)
 
 
 def free_bytes(folder: Path) -> int:
     """Free bytes where ``folder`` lies or will lie."""
     place = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     return shutil.disk_usage(place).free
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

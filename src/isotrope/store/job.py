@@ -8,6 +8,7 @@ A job's folder has the mark of its kind (`isotrope.store.mark`), a lock while a 
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,26 +16,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from isotrope.errors import UserError, printable
-from isotrope.store.atomic import write_json
+from isotrope.store.atomic import alone, write_json
 from isotrope.store.cache import checksums
 from isotrope.store.disk import writing
-from isotrope.store.lock import alone
 from isotrope.store.mark import LOCK, MARK, check_place, claim, empty, leftover
 from isotrope.store.records import Record, read_record
 
 IDENTITY, RESULT, FILES = "job.json", "result.json", "files"
 AGAIN = "give the same command again"
+_CHECKSUM = re.compile("[0-9a-f]{32}")
 
 
 class Source(Protocol):
-    """Opened text, as a job sees it."""
+    """Opened text, as a job sees it. `check` raises UserError if its files are not those that were read."""
 
     @property
-    def folders(self) -> Sequence[Path]:
-        """The folders of this machine that it was read from."""
-
-    def check(self) -> None:
-        """Raise UserError if its files are not those that were read."""
+    def folders(self) -> Sequence[Path]: ...
+    def check(self) -> None: ...
 
 
 class Job:
@@ -47,7 +45,7 @@ class Job:
         folder: where it works; None: a temporary folder, which lives as long as this object.
         kind: the mark of the folder: "run", "improvement", …
         identity: everything that decides the result, as JSON takes it.
-        sources: opened texts. The folder may not lie among them, and they may not change before the result is written.
+        sources: the folder may not lie among them, and they may not change before the result is written.
         restart: forget what an earlier call left in the folder.
         names: of the two files.
         shown: what messages call the folder.
@@ -123,11 +121,7 @@ class Job:
         return record if all(_sums(self.folder / name) == of for name, of in files.items()) else None
 
     def finish(self, result: Mapping[str, Any], announced: Sequence[str] = ("model",)) -> Record:
-        """Write the result, which ends the work.
-
-        Args:
-            result: as JSON takes it.
-            announced: names of folders that belong to it. If one is damaged later, the work is done again.
+        """Write the result, which ends the work. If an ``announced`` folder is damaged later, the work is done again.
 
         Raises:
             UserError: a source has changed since it was opened. Nothing is written.
@@ -159,7 +153,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "
             continue
         if isinstance(old, dict) and isinstance(new, dict):
             found += differences(old, new, f"{within}{key}: ")
-        elif _is_checksum(old) or _is_checksum(new):
+        elif any(isinstance(value, str) and _CHECKSUM.fullmatch(value) for value in (old, new)):
             found.append(f"{'other' if key.endswith('s') else 'another'} {within}{key}")
         else:
             found.append(f"{within}{key} = {old!r}, not {new!r}")
@@ -169,7 +163,3 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "
 def _sums(folder: Path) -> dict[str, str]:
     """The checksums of an announced folder; cards are left out, since people write in them."""
     return {name: of for name, of in checksums(folder).items() if not name.endswith(".md")} if folder.is_dir() else {}
-
-
-def _is_checksum(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 32 and set(value) <= set("0123456789abcdef")

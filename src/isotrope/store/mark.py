@@ -29,11 +29,8 @@ def put_mark(folder: Path, kind: str) -> None:
     (folder / MARK).write_text(json.dumps({"kind": kind}), encoding="utf-8")
 
 
-def check_place(folder: Path, kind: str) -> bool:
+def check_place(folder: Path, kind: str) -> None:
     """Check that ``folder`` may be taken for ``kind``: it is new, empty, or was taken for it before. Changes nothing.
-
-    Returns:
-        Whether it was taken before.
 
     Raises:
         UserError: it is a file or a link, holds anything else, is for another kind of work, or its path is not UTF-8,
@@ -47,28 +44,24 @@ def check_place(folder: Path, kind: str) -> bool:
     elif folder.exists() and not folder.is_dir():
         fault = "is a file", "choose a folder"
     elif found not in (None, kind):
-        fault = f"holds {_one(str(found))}, not {_one(kind)}", "choose a new or an empty folder"
+        one, other = (f"{'an' if name[:1] in 'aeiou' else 'a'} {name}" for name in (str(found), kind))
+        fault = f"holds {one}, not {other}", "choose a new or an empty folder"
     elif not found and folder.is_dir() and any(not leftover(path) for path in folder.iterdir()):
         fault = f"is not empty and holds no {kind}", "choose a new or an empty folder"
     if fault[0]:
         raise UserError(f"{folder} {fault[0]}", fault[1])
-    return found is not None
 
 
-def claim(folder: Path, kind: str) -> bool:
+def claim(folder: Path, kind: str) -> None:
     """Take ``folder`` for ``kind``: a new or empty one gets the mark; one that has this mark is taken as it is.
-
-    Returns:
-        Whether the folder was taken before.
 
     Raises:
         UserError: as `check_place`.
     """
-    if check_place(folder, kind):
-        return True
-    folder.mkdir(parents=True, exist_ok=True)
-    put_mark(folder, kind)
-    return False
+    check_place(folder, kind)
+    if kind_of(folder) is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        put_mark(folder, kind)
 
 
 def remove(path: Path) -> None:
@@ -106,7 +99,3 @@ def empty(folder: Path, *kept: str) -> None:
 def leftover(path: Path) -> bool:
     """A file that a folder may hold and still count as empty: a lock, a draft, a mark that a kill cut short."""
     return path.name in (LOCK, MARK) or path.name.endswith(DRAFT)
-
-
-def _one(kind: str) -> str:
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,7 @@ Record = dict[str, Any]
 
 
 def read_record(path: Path, keys: Collection[str] = (), remedy: str = "delete it, or choose another folder") -> Record:
-    """A JSON object that isotrope wrote, with at least these keys.
-
-    Args:
-        path: the file.
-        keys: what it must hold; a mapping says of which type each value is: ``{"scores": dict}``.
-        remedy: ends the message.
+    """A JSON object that isotrope wrote, with at least these keys. A mapping says their types: ``{"scores": dict}``.
 
     Raises:
         UserError: it is missing, damaged, or lacks a key.
@@ -41,9 +37,13 @@ class RecordLog:
 
     def __init__(self, path: Path, writing: bool = True) -> None:
         """Read what is there. Only the process that is ``writing`` changes the file."""
-        self.path, self.writing = path, writing
-        self.records, damaged = _lines(path)
-        if damaged:
+        self.path, self.writing, self.records = path, writing, list[Record]()
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        lines = text.splitlines()
+        with suppress(ValueError, TypeError):
+            for line in lines:
+                self.records.append(dict(json.loads(line)))
+        if len(self.records) < len(lines) or (text and not text.endswith("\n")):
             self.keep(self.records)  # else the next record would follow half a line
 
     def keep(self, records: Sequence[Record]) -> None:
@@ -58,16 +58,3 @@ class RecordLog:
         if self.writing:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-
-
-def _lines(path: Path) -> tuple[list[Record], bool]:
-    """The whole records at the beginning of a file, and whether anything damaged follows them."""
-    found: list[Record] = []
-    if not path.is_file():
-        return found, False
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True):
-        try:
-            found.append(dict(json.loads(line)))
-        except (ValueError, TypeError):
-            return found, True
-    return found, bool(found) and not line.endswith("\n")

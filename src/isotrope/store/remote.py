@@ -22,6 +22,7 @@ WAITS = (1.0, 2.0, 4.0)  # seconds before a block that did not come is asked for
 STALLED = 30.0  # seconds without a byte: the server counts as lost
 BUSY, LONGEST_WAIT = (429, 503), 60.0  # a server's statuses for "ask later"; the most seconds that it may ask for
 USUAL = ("s3", "gs", "hf", "https", "http", "memory")
+EXTRAS = {"s3": "s3", "s3a": "s3"}  # schemes whose package comes with an extra of isotrope
 # What shows that a file has changed: each kind of store tells some of these, or none.
 _VERSIONS = (
     "ETag", "etag", "VersionId", "generation", "md5Hash", "blob_id", "Last-Modified", "LastModified", "mtime",
@@ -49,19 +50,12 @@ def without_secrets(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file behind a URL. It has what readers of text need of a `Path`.
+    """A file behind a URL. It has what readers of text need of a `Path`."""
 
-    Attributes:
-        url: its whole address.
-        size: in bytes.
-        version: what its store tells of its state; empty where it tells nothing.
-        inside: its path within the folder that was named; "" where the file itself was named.
-    """
-
-    url: str
-    size: int
-    version: tuple[tuple[str, str], ...] = ()
-    inside: str = ""
+    url: str  # its whole address
+    size: int  # in bytes
+    version: tuple[tuple[str, str], ...] = ()  # what its store tells of its state; empty where it tells nothing
+    inside: str = ""  # its path within the folder that was named; "" where the file itself was named
 
     @classmethod
     def of(cls, url: str, info: dict[str, Any], inside: str = "") -> "RemoteFile":
@@ -196,17 +190,17 @@ def _opened(url: str) -> tuple[Any, str]:
 
 def _with_patience(work: Callable[[], Returned], lost: bool = True) -> Returned:
     """What ``work`` returns. A busy server and, if ``lost``, a lost connection are tried again, after `WAITS`."""
-    waits = iter(WAITS)
-    while True:
+    for wait in WAITS:
         try:
             return work()
         except Exception as raised:
             error = _cause(raised)
             busy = getattr(error, "status", 0) in BUSY
-            if (wait := next(waits, None)) is None or not (busy or (lost and not _refused(error))):
+            if not busy and (not lost or _refused(error)):
                 raise
             told = (getattr(error, "headers", None) or {}).get("Retry-After", "")
         time.sleep(max(wait, min(float(told), LONGEST_WAIT)) if busy and told.isdecimal() else wait)
+    return work()
 
 
 @contextmanager
@@ -225,7 +219,9 @@ def _clear_errors(url: str, done: str = "read") -> Iterator[None]:
             why = f"nothing came for {STALLED:.0f} seconds"
         problem, remedy = f"cannot be {done} ({why})", "check the connection, then run the same command again"
         if isinstance(error, ImportError):
-            problem, remedy = "needs a package that is not installed", f"install it ({why})"
+            extra = EXTRAS.get(url.partition("://")[0])
+            problem = f"needs a package that is not installed ({why})"
+            remedy = f"pip install 'isotrope[{extra}]'" if extra else "install it"
         elif isinstance(error, FileNotFoundError) or status == 404:
             problem, remedy = "does not exist", "check the address"
         elif _refused(error):
@@ -245,5 +241,6 @@ def _cause(error: BaseException) -> BaseException:
 def _refused(error: BaseException) -> bool:
     """Whether to ask again would give the same."""
     no_key = type(error).__name__ in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
-    missing = isinstance(error, FileNotFoundError | PermissionError)
-    return no_key or missing or ((status := getattr(error, "status", 0)) in range(400, 500) and status not in BUSY)
+    status = getattr(error, "status", 0)
+    lasting = status in range(400, 500) and status not in BUSY
+    return no_key or lasting or isinstance(error, FileNotFoundError | PermissionError)

@@ -9,18 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from isotrope.store.atomic import move
-from isotrope.store.disk import check_space
 
 
 class GrowingArray:
-    """A float32 array (R, D) in the .npy format that grows by appending.
+    """A float32 array (R, D) in the .npy format that grows by appending; ``path`` is the unfinished file.
 
     Appended, not memory-mapped: writing through a memory map to a full disk ends the process with SIGBUS.
     The caller says how many rows count, or takes `rows_written`.
     """
 
     def __init__(self, path: Path, rows: int, dimension: int) -> None:
-        """``path``: the unfinished file. Nothing is written yet."""
         self.path, self.rows, self.dimension = path, rows, dimension
         head = io.BytesIO()
         shape = {"descr": "<f4", "fortran_order": False, "shape": (rows, dimension)}
@@ -33,18 +31,11 @@ class GrowingArray:
         return min(self.rows, max(0, size - len(self._head)) // (4 * self.dimension) // shard * shard)
 
     def append(self, done: int, vectors: npt.NDArray[Any]) -> None:
-        """Write vectors (n, D) after the first ``done`` rows. What a kill left there is overwritten.
-
-        Raises:
-            UserError: at the first rows, if the whole array will not fit on the disk.
-        """
-        if not done:
-            written = self.path.stat().st_size if self.path.is_file() else 0
-            check_space(self.path.parent, self._size(self.rows) - written, "the array of vectors")
+        """Write vectors (n, D) after the first ``done`` rows. What a kill left there is overwritten."""
         with self.path.open("r+b" if done else "wb") as file:
             if not done:
                 file.write(self._head)
-            file.seek(self._size(done))
+            file.seek(len(self._head) + 4 * done * self.dimension)
             file.truncate()
             file.write(np.ascontiguousarray(vectors, "<f4").data)
             file.flush()
@@ -53,6 +44,3 @@ class GrowingArray:
     def finish(self, target: Path) -> None:
         """Rename the finished file to ``target``."""
         move(self.path, target)
-
-    def _size(self, rows: int) -> int:
-        return len(self._head) + 4 * rows * self.dimension

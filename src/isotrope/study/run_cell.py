@@ -24,8 +24,7 @@ from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
-from isotrope.store.atomic import new_file
-from isotrope.store.lock import in_turn
+from isotrope.store.atomic import in_turn, new_file
 from isotrope.store.mark import kind_of, remove
 from isotrope.store.records import Record
 from isotrope.study.cell import COSINES, Cell

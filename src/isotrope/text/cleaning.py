@@ -23,32 +23,13 @@ Row = tuple[str, ...]  # a text with its positives and negatives, or a document'
 
 def bad_text(row: Row) -> str | None:
     """Why a text with its positives and negatives is dropped, or None. Duplicates are found elsewhere."""
-    lengths = [len(text) for text in row]
-    if 0 in lengths:
-        return "blank"
-    return "too_short" if min(lengths) < FEWEST else "too_long" if max(lengths) > MOST else None
-
-
-def bad_document(row: Row) -> str | None:
-    """Why a document is dropped, or None."""
-    return None if any(row) else "blank"
+    shortest, longest = min(map(len, row)), max(map(len, row))
+    return "blank" if not shortest else "too_short" if shortest < FEWEST else "too_long" if longest > MOST else None
 
 
 def fold(fields: tuple[str | None, ...]) -> Row:
     """Texts without white space at the ends and with one space between words; null is empty."""
     return tuple(" ".join(text.split()) if text else "" for text in fields)
-
-
-def _fingerprint(row: Row) -> int | None:
-    """64-bit xxh3 of folded texts; None if they are not sound Unicode: bytes that were not UTF-8, or a NUL.
-
-    The texts are joined by U+001F, which counts as white space and so occurs in none of them.
-    """
-    joined = "\x1f".join(row)
-    try:
-        return None if "\0" in joined else xxhash.xxh3_64_intdigest(joined.encode())
-    except UnicodeEncodeError:
-        return None
 
 
 class Seen:
@@ -84,9 +65,7 @@ class CleaningReport:
     """What cleaning read, kept and dropped.
 
     Attributes:
-        files: the files read, in order.
         read: rows read: lines, a table's rows, blocks of documents; with a split, sentences.
-        kept: rows kept.
         dropped: reason → rows, for every reason of `REASONS`.
         examples: reason → the first places, as "file:line 'beginning of the text'".
         texts: rows before they were split into sentences.
@@ -151,14 +130,15 @@ def cleaned(
 
     Memory is constant but for 8 bytes a row, by which duplicates are found.
     """
-    seen, batch, size, last = Seen(), list[tuple[str, Row, int]](), 0, ""
+    seen, batch, size, last = Seen(), list[tuple[str, Row]](), 0, ""
 
     def fresh() -> list[Row]:
         new = np.ones(len(batch), np.bool_)
-        if not keep_duplicates:
-            new = seen.add(np.fromiter((mark for _, _, mark in batch), np.uint64, len(batch)))
+        if not keep_duplicates:  # a row is joined by what counts as white space, and so occurs in none of its texts
+            marks = (xxhash.xxh3_64_intdigest("\x1f".join(row).encode()) for _, row in batch)
+            new = seen.add(np.fromiter(marks, np.uint64, len(batch)))
         for at in np.flatnonzero(~new):
-            report.drop("duplicate", *batch[at][:2])
+            report.drop("duplicate", *batch[at])
         report.kept += int(new.sum())
         return [batch[at][1] for at in np.flatnonzero(new)]
 
@@ -167,12 +147,10 @@ def cleaned(
         report.read += 1
         report.texts += place != last  # the sentences of one text have its place
         last = place
-        mark = _fingerprint(row)
-        reason = "undecodable" if mark is None else bad(row)
-        if mark is None or reason is not None:
-            report.drop(reason or "", place, row)
+        if reason := "undecodable" if any(map(_NOT_TEXT.search, row)) else bad(row):
+            report.drop(reason, place, row)
             continue
-        batch.append((place, row, mark))
+        batch.append((place, row))
         size += sum(map(len, row))
         if len(batch) >= _BATCH_ROWS or size >= _BATCH_CHARS:
             yield fresh()

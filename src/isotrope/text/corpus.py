@@ -1,41 +1,40 @@
 """Corpora: files of any size and kind → cleaned texts or documents, memory-mapped, written once and found again."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from datasets import Dataset
 from isotrope.errors import UserError, printable
-from isotrope.store.atomic import new_file, write_text
-from isotrope.text.cleaning import REPORT_JSON, CleaningReport, bad_document, bad_text, cleaned
+from isotrope.store.atomic import new_file, write_json, write_text
+from isotrope.store.cache import cached
+from isotrope.text.cleaning import REPORT_JSON, CleaningReport, Row, bad_text, cleaned
 from isotrope.text.document_rows import document_rows
-from isotrope.text.files import TextFile, read_once
+from isotrope.text.files import TextFile
 from isotrope.text.permutation import Permutation, RowIds, derive
 from isotrope.text.readers import Columns, rows
 
 # Versions of the cleaning and the layout below; part of the keys, so that a change never meets old files.
 _TEXTS, _DOCUMENTS = 3, 1
-_ARROW, _REPORT = "rows.arrow", "report.json"
+_ARROW, _REPORT, _CHECKSUM = "rows.arrow", "report.json", "checksum.json"
 _DOCUMENT = pa.schema([("title", pa.string()), ("paragraphs", pa.list_(pa.string()))])
 _AT_ONCE = 1024  # documents in memory
+_TICK = 0.02  # seconds between two times of files
 _HELD_OUT = -2  # the stream of `Documents.split`; -1 is that of a sample
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The rows of a corpus whose texts are read.
+    """The rows of a corpus whose texts are read."""
 
-    Attributes:
-        key: says all that decides them; part of a folder's name.
-        rows: number of rows -> the ids (R,) of those that are read, rising.
-    """
-
-    key: str
-    rows: Callable[[int], RowIds]
+    key: str  # says all that decides them; part of a folder's name
+    rows: Callable[[int], RowIds]  # number of rows -> the ids (R,) of those that are read, rising
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class Texts:
         report: what cleaning dropped, and why.
         rounds: rows of each round, if the rows are pairs drawn from documents: round after round, each with at most
             one pair of a document. Empty: all rows are one round.
+        settings: what decides the rows, beside the files.
     """
 
     dataset: Dataset
@@ -57,6 +57,7 @@ class Texts:
     key: str
     report: CleaningReport
     rounds: tuple[int, ...] = ()
+    settings: str = ""
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -90,11 +91,13 @@ class Documents:
         dataset: memory-mapped, with the columns `title` (may be "") and `paragraphs` (list of texts without the title).
         key: checksum of the files' bytes and of the columns read: equal keys mean equal documents.
         report: how the files were read, and what was dropped.
+        settings: what decides the documents, beside the files.
     """
 
     dataset: Dataset
     key: str
     report: CleaningReport
+    settings: str
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -120,39 +123,20 @@ class Documents:
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
 
-def texts_settings(columns: Columns, keep_duplicates: bool) -> str:
-    """What decides the rows of texts, beside the files."""
-    return json.dumps([_TEXTS, asdict(columns), keep_duplicates])
-
-
-def documents_settings(title: str | None, text: str | None) -> str:
-    """What decides the documents, beside the files."""
-    return json.dumps(["documents", _DOCUMENTS, title, text])
-
-
 def read_texts(
-    sources: Sequence[TextFile],
-    columns: Columns,
-    cache: Path,
-    *,
-    keep_duplicates: bool = False,
+    sources: Sequence[TextFile], columns: Columns, cache: Path, *, keep_duplicates: bool = False,
     wanted: Wanted | None = None,
-) -> Texts:
+) -> Texts:  # fmt: skip
     """Clean the texts of files and write them to ``cache/<state>/``; later calls map what is there.
 
-    Args:
-        sources: the files.
-        columns: of tables.
-        cache: folder for the cleaned texts.
-        keep_duplicates: keep rows that occurred before.
-        wanted: only the texts of these rows are written, and the others are null. It needs little disk, and reads the
-            files once more: to count the rows. None: all.
+    With ``wanted``, only the texts of these rows are written, and the others are null. It needs little disk, and reads
+    the files once more: to count the rows.
     """
     if columns.positive is not None and any(source.split for source in sources):
         raise UserError("a text with a positive cannot be split", "leave out the split, or the positives")
     schema = pa.schema([*((name, pa.string()) for name in columns.names), ("label", pa.int64())])
 
-    def kept(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[tuple[str, ...]]]:
+    def kept(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[Row]]:
         found = ((f"{source}:{line}", fields) for source in files for line, fields in rows(source, columns))
         return filter(None, cleaned(found, report, bad_text, keep_duplicates))  # a batch may hold only duplicates
 
@@ -163,9 +147,9 @@ def read_texts(
             null = np.zeros(len(texts), bool) if shown is None else ~np.isin(label, shown, assume_unique=True)
             yield [*(pa.array(column, pa.string(), mask=null) for column in zip(*texts, strict=True)), pa.array(label)]
 
-    settings, part = texts_settings(columns, keep_duplicates), "" if wanted is None else wanted.key
-    dataset, key, report = _written(sources, settings, cache, schema, batches, part)
-    return Texts(dataset, columns.names, key, report)
+    settings = json.dumps([_TEXTS, asdict(columns), keep_duplicates])
+    dataset, key, report = _written(sources, settings, cache, schema, batches, wanted.key if wanted else "")
+    return Texts(dataset, columns.names, key, report, settings=settings)
 
 
 def read_documents(sources: Sequence[TextFile], title: str | None, text: str | None, cache: Path) -> Documents:
@@ -176,13 +160,15 @@ def read_documents(sources: Sequence[TextFile], title: str | None, text: str | N
 
     def batches(files: Sequence[TextFile], report: CleaningReport) -> Iterator[list[pa.Array]]:
         report.unit, how, titled = "documents", dict[str, None](), 0
-        for documents in cleaned(document_rows(files, title, text, how), report, bad_document):
+        read = document_rows(files, title, text, how)
+        for documents in cleaned(read, report, lambda row: None if any(row) else "blank"):
             titles = [row[0] for row in documents]
             yield [pa.array(titles, pa.string()), pa.array([row[1:] for row in documents], pa.list_(pa.string()))]
             titled += sum(map(bool, titles))
         report.notes = (f"{'; '.join(how)}; {titled:,} {'has' if titled == 1 else 'have'} a title",)
 
-    return Documents(*_written(sources, documents_settings(title, text), cache, _DOCUMENT, batches))
+    settings = json.dumps(["documents", _DOCUMENTS, title, text])
+    return Documents(*_written(sources, settings, cache, _DOCUMENT, batches), settings)
 
 
 def _written(
@@ -193,16 +179,27 @@ def _written(
     batches: Callable[[Sequence[TextFile], CleaningReport], Iterable[list[pa.Array]]],
     part: str = "",
 ) -> tuple[Dataset, str, CleaningReport]:
-    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile."""
+    """The rows that ``batches`` finds in the files, mapped; their key; and the report that it has filled meanwhile.
 
-    def write(draft: Path, files: Sequence[TextFile]) -> None:
-        report = CleaningReport(tuple(printable(str(file)) for file in files))
+    The files are read once for each of their states, and the key is their `content_checksum`, from the same reading.
+    """
+    sources = [source.now() for source in sources]
+    states = [(source.state, source.header) for source in sources]
+
+    def make(draft: Path) -> None:
+        time.sleep(_TICK)  # the clock of a file system stands still for some time: later writing shows in the state
+        total = xxhash.xxh3_128(settings.encode())
+        report = CleaningReport(tuple(printable(str(source)) for source in sources))
         with new_file(draft / _ARROW) as file, pa.ipc.new_stream(file, schema) as writer:
-            for columns in batches(files, report):
+            for columns in batches([replace(source, total=total) for source in sources], report):
                 writer.write_batch(pa.record_batch(columns, schema=schema))
         report.check()
+        if [source.now() for source in sources] != sources:
+            raise UserError("the files changed while they were read", "wait until they are complete")
         write_text(draft / _REPORT, REPORT_JSON.dump_json(report, indent=2).decode())
+        write_json(draft / _CHECKSUM, total.hexdigest())
 
-    folder, key = read_once(sources, settings, cache, write, part)
+    folder = cached(cache / xxhash.xxh3_128_hexdigest(json.dumps([settings, states, part]).encode()), make)
     report = REPORT_JSON.validate_json((folder / _REPORT).read_bytes())
+    key = json.loads((folder / _CHECKSUM).read_text(encoding="utf-8"))
     return Dataset.from_file(str(folder / _ARROW)), key, report

@@ -27,16 +27,9 @@ def coverage(
 ) -> list[str]:
     """A line on how much of its text a model will read, and a warning with remedies if much is cut off.
 
-    It looks at `LOOKED_AT` texts of a sample, in the order of its first epoch; at fewer, if they are long. It says
-    nothing of a tokenizer that is not of the `tokenizers` library.
-
-    Args:
-        model: whose tokenizer reads them.
-        prompt: words before every text.
-        sample: the rows of the run; all of their columns count.
-        limit: tokens that the model will read of a text.
-        longest: tokens that it could read.
-        split: whether the texts may be split into sentences.
+    It looks at `LOOKED_AT` texts of a sample, in all columns and in the order of its first epoch; at fewer, if they are
+    long. It says nothing of a tokenizer that is not of the `tokenizers` library. The model will read ``limit`` tokens
+    of a text, and could read ``longest``; ``split`` says whether the texts may be split into sentences.
     """
     if (reader := TextReader.from_model(model, prompt, limit)) is None:
         return []
@@ -60,11 +53,8 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
 
     It does not if more than `MANY_UNKNOWN` of the tokens are unknown, or if it has the letters of a script but none of
     its words: then more than `MANY_LETTERS` of the tokens are single letters, or bytes of one. Letters of ASCII do not
-    count, nor do Chinese characters and kana, which may be words.
-
-    Args:
-        model: whose tokenizer reads them. Nothing is said of one that is not of the `tokenizers` library.
-        texts: of any number, of which at most `STRANGE` are read, evenly.
+    count, nor do Chinese characters and kana, which may be words. At most `STRANGE` of the texts are read, evenly.
+    Nothing is said of a tokenizer that is not of the `tokenizers` library.
     """
     own: Any = model.tokenizer
     backend = getattr(own, "backend_tokenizer", own)
@@ -84,32 +74,29 @@ def unknown_warning(model: SentenceTransformer, texts: Sequence[str]) -> str:
             part = text[begin:end]
             if token == unknown:
                 strangers[part[:12]] += 1
-            letters += (begin, end) == before or (len(part) == 1 and _is_only_a_letter(part))
+            is_letter = len(part) == 1 and part > "\x7f" and part.isalpha() and not "\u2e80" <= part <= "\u9fff"
+            letters += is_letter or (begin, end) == before
             before = begin, end
     if (count := strangers.total()) > MANY_UNKNOWN * tokens:
         shown = " ".join(part for part, _ in strangers.most_common(3))
         problem = f"{_percent(count / tokens)} of the tokens are unknown to the model's tokenizer, such as {shown}"
     elif letters > MANY_LETTERS * tokens:
-        problem = f"the model's tokenizer has no words of this script: {_percent(letters / tokens)} of the tokens are "
-        problem += "single letters"
+        share = f"{_percent(letters / tokens)} of the tokens are single letters"
+        problem = f"the model's tokenizer has no words of this script: {share}"
     else:
         return ""
     return f"warning: {problem}; take a multilingual model or one of this language, or make one with isotrope pretrain"
 
 
-def _is_only_a_letter(character: str) -> bool:
-    return character > "\x7f" and character.isalpha() and not "\u2e80" <= character <= "\u9fff"
-
-
 def _texts(sample: Sample) -> Iterator[list[str]]:
     size, characters = min(LOOKED_AT, len(sample)), 0
     for begin in range(0, size, _ROWS):
-        rows = sample.order.rows(begin, min(begin + _ROWS, size))
-        found = sample.corpus.dataset[rows.tolist()]
-        texts = [text for column in sample.corpus.columns for text in found[column]]
-        yield texts
-        if (characters := characters + sum(map(len, texts))) >= _CHARACTERS:
-            return
+        if characters < _CHARACTERS:
+            rows = sample.order.rows(begin, min(begin + _ROWS, size))
+            found = sample.corpus.dataset[rows.tolist()]
+            texts = [text for column in sample.corpus.columns for text in found[column]]
+            characters += sum(map(len, texts))
+            yield texts
 
 
 def _percent(share: float) -> str:

@@ -10,7 +10,7 @@ from isotrope.errors import UserError
 from isotrope.text.files import TextFile
 from isotrope.text.lines import lines
 from isotrope.text.pages import one_text, read_page, whole_text
-from isotrope.text.readers import Kinds, first_of, pick_columns, table_rows
+from isotrope.text.readers import Kinds, pick_columns, table_rows
 
 TEXT_COLUMNS = ("text", "paragraphs", "body", "content")  # of documents in a table
 _SPOOL = 1 << 26  # bytes of it in memory
@@ -81,7 +81,7 @@ def _has_blocks(found: Iterable[str], begun: IO[str]) -> bool:
 def _table(source: TextFile, title_column: str | None, text_column: str | None) -> Iterator[PlacedDocument]:
     def choose(columns: Kinds) -> tuple[str, ...]:
         known = [name for name, _ in columns]
-        text = text_column or first_of(TEXT_COLUMNS, known)
+        text = text_column or next((name for name in TEXT_COLUMNS if name in known), None)
         title = title_column or ("title" if "title" in known and text != "title" else None)
         return pick_columns(source, columns, (text, title) if title else (text,), strings=0)
 

@@ -1,12 +1,10 @@
 """Files of text: which ones a user's paths name, and what is made of them, once for each state."""
 
-import json
 import lzma
 import os
-import time
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +14,6 @@ import pyarrow as pa
 import xxhash
 
 from isotrope.errors import UserError, printable
-from isotrope.store.atomic import write_json
-from isotrope.store.cache import cached
 from isotrope.store.remote import RemoteFile, is_url, remote_files, without_secrets
 from isotrope.text.split import language_of
 
@@ -25,37 +21,27 @@ FORMATS = (".txt", ".jsonl", ".csv", ".tsv", ".parquet", ".md", ".html")
 OTHER_NAMES = {".markdown": ".md", ".htm": ".html"}
 SUPPORTED = "supported: .txt, .jsonl, .csv, .tsv, .md, .html (each also with .gz, .xz or .zst) and .parquet"
 COMPRESSIONS = (".gz", ".xz", ".zst")
+ENDINGS = (*FORMATS, *OTHER_NAMES, *COMPRESSIONS)
 try:
     from zstandard import ZstdError
 except ImportError:  # it comes with the extra "text"
     ZstdError = EOFError  # type: ignore[misc, assignment]
 BROKEN = (EOFError, lzma.LZMAError, zlib.error, ZstdError, pa.ArrowException)
-_TICK = 0.02  # seconds between two times of files
 
 Location = Path | RemoteFile  # where a file lies: on this machine or behind a URL
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """One file of text.
-
-    Attributes:
-        path: where it is.
-        format: ".txt", …
-        compression: "" or ".gz", …
-        split: the language by whose rules texts are split into sentences; None: they stay whole.
-        name: what messages call it; "": its path.
-        state: what changes when somebody writes the file, as it was when the file was found.
-        total: hashes what is read; None: nothing does.
-    """
+    """One file of text."""
 
     path: Location
-    format: str
-    compression: str
-    split: str | None = None
-    name: str = ""
-    state: tuple[Any, ...] = ()
-    total: xxhash.xxh3_128 | None = field(default=None, compare=False, repr=False)
+    format: str  # ".txt", …
+    compression: str  # "" or ".gz", …
+    split: str | None = None  # the language by whose rules texts are split into sentences; None: they stay whole
+    name: str = ""  # what messages call it; "": its path
+    state: tuple[Any, ...] = ()  # what changes when somebody writes the file, as it was when the file was found
+    total: xxhash.xxh3_128 | None = field(default=None, compare=False, repr=False)  # hashes what is read
 
     def __str__(self) -> str:
         return self.name or str(self.path)
@@ -71,18 +57,24 @@ class TextFile:
         split = "" if self.split is None else f"sentences:{self.split}|"
         return f"|{self.format}{self.compression}|{self.size}|{split}"
 
+    def now(self) -> "TextFile":
+        """The same file in its present state. A store may say more of one file than of each in a list."""
+        path = self.path.now() if isinstance(self.path, RemoteFile) else self.path
+        return replace(self, path=path, state=_state(path))
+
     def open(self) -> Any:
         """Its bytes, as they are stored."""
         _refuse_special(self.path)
         return self.path.open() if isinstance(self.path, RemoteFile) else self.path.open("rb", buffering=0)
 
-    def hash(self, file: Any) -> None:
-        """Hash the whole opened file, if it is to be hashed, and go back to its beginning."""
+    def blocks(self, file: Any, size: int = 1 << 20) -> Iterator[bytes]:
+        """The bytes of the opened file, which are hashed on the way."""
         if self.total is not None:
             self.total.update(self.header.encode())
-            while block := file.read(1 << 20):
+        while block := file.read(size):
+            if self.total is not None:
                 self.total.update(block)
-            file.seek(0)
+            yield block
 
 
 def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[TextFile]:
@@ -97,7 +89,7 @@ def find_sources(paths: Iterable[Path | str], split: str | None = None) -> list[
         UserError: no path, an unknown split, a missing file, an unknown ending, a folder that cannot be read or holds
             no such file.
     """
-    language, sources, paths = None if split is None else language_of(split), list[TextFile](), list(paths)
+    language, sources, paths = language_of(split) if split is not None else None, list[TextFile](), list(paths)
     if not paths or not all(map(str, paths)):  # an unset variable of the shell would mean the present folder
         raise UserError("no text was named", "give a file or a folder; " + SUPPORTED)
     for name in paths:
@@ -123,9 +115,8 @@ def not_read(left: Mapping[str, int]) -> str:
 
 
 def _inside(name: Path | str) -> Iterator[tuple[Location, TextFile | str, bool]]:
-    """The files that a path names, sorted.
+    """The sorted files that a path names: how each is read, or why it is passed over, and whether it was named itself.
 
-    Each comes with how it is read, or with the word under which it is passed over, and whether it was named itself.
     Symbolic links to folders are not followed, so that there is no endless walk.
     """
     path = Path(name)
@@ -159,10 +150,9 @@ def _hidden(relative: Path) -> bool:
 
 def _source(path: Location) -> TextFile | str:
     """How a file is read; its ending if it is not a file of text."""
-    suffixes = path.name.lower().split(".")[1:]
-    compression = f".{suffixes.pop()}" if suffixes and f".{suffixes[-1]}" in COMPRESSIONS else ""
-    format = f".{suffixes[-1]}" if suffixes else ""
-    format = OTHER_NAMES.get(format, format)
+    suffixes = ["", *(f".{suffix}" for suffix in path.name.lower().split(".")[1:])]
+    compression = suffixes.pop() if suffixes[-1] in COMPRESSIONS else ""
+    format = OTHER_NAMES.get(suffixes[-1], suffixes[-1])
     is_file = isinstance(path, RemoteFile) or path.is_file()
     if not is_file or format not in FORMATS or (compression and format == ".parquet"):
         return printable(Path(path.name).suffix.lower()) or "no ending"
@@ -174,12 +164,6 @@ def _state(path: Location) -> tuple[Any, ...]:
         return path.url, path.size, *path.version
     now = path.stat()
     return str(path.absolute()), now.st_size, now.st_mtime_ns, now.st_ino
-
-
-def _as_it_is_now(source: TextFile) -> TextFile:
-    """A store may say more of a file that it is asked for than of one in a list."""
-    path = source.path.now() if isinstance(source.path, RemoteFile) else source.path
-    return replace(source, path=path, state=_state(path))
 
 
 def _refuse_special(path: Location) -> None:
@@ -201,44 +185,12 @@ def reading_errors(path: object) -> Iterator[None]:
 def content_checksum(sources: Iterable[TextFile], settings: str) -> str:
     """xxh3 (128 bits, hexadecimal) of the files' formats, sizes, splits and bytes, in order, and of the settings.
 
-    Whoever reads the files anyway has the same checksum from `read_once`.
+    Whoever reads the files to their ends, in order, has the same checksum from `TextFile.total`.
     """
     total = xxhash.xxh3_128(settings.encode())
     for source in sources:
         with reading_errors(source):
             if source.size:
                 with source.open() as file:
-                    replace(source, total=total).hash(file)
+                    deque(replace(source, total=total).blocks(file), maxlen=0)
     return total.hexdigest()
-
-
-def read_once(
-    sources: Sequence[TextFile],
-    settings: str,
-    cache: Path,
-    write: Callable[[Path, Sequence[TextFile]], None],
-    part: str = "",
-) -> tuple[Path, str]:
-    """What ``write`` makes of the files, and their `content_checksum`, from one reading; later, from none.
-
-    Args:
-        sources: the files.
-        settings: all else that decides what is made.
-        cache: holds a folder of what was made, for each state of the files.
-        write: makes it in an empty folder, reading the files to their ends, in order.
-        part: says which part of the files is kept, if it is not all.
-    """
-    sources = [_as_it_is_now(source) for source in sources]
-    states = [(source.state, source.header) for source in sources]
-    key = xxhash.xxh3_128_hexdigest(json.dumps([settings, states, part]).encode())
-
-    def make(draft: Path) -> None:
-        time.sleep(_TICK)  # the clock of a file system stands still for some time: later writing shows in the state
-        total = xxhash.xxh3_128(settings.encode())
-        write(draft, [replace(source, total=total) for source in sources])
-        if [_as_it_is_now(source) for source in sources] != sources:
-            raise UserError("the files changed while they were read", "wait until they are complete")
-        write_json(draft / "checksum.json", total.hexdigest())
-
-    folder = cached(cache / key, make)
-    return folder, json.loads((folder / "checksum.json").read_text(encoding="utf-8"))

@@ -1,9 +1,9 @@
 """The lines of a text file, hashed as they are stored, decompressed, and checked to be text."""
 
-import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from isotrope.console.progress import tell
@@ -22,22 +22,29 @@ _STREAMS: dict[str, Callable[[], Any]] = {  # objects with decompress, eof and u
 
 
 def lines(source: TextFile) -> Iterator[str]:
-    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates.
-
-    A line of `LONGEST_LINE` bytes or more is cut there.
-    """
-    with reading_errors(source), source.open() as file, io.BufferedReader(_Blocks(file, source), _HEAD) as stream:
-        _check_text(source, stream.peek(_HEAD)[:_HEAD])
-        number, size = 0, source.size
-        while raw := stream.readline(LONGEST_LINE):
-            number += 1
+    """The lines of a text file with their ends, decompressed; bytes that are not UTF-8 become lone surrogates."""
+    with reading_errors(source), source.open() as file:
+        new, size = _STREAMS.get(source.compression), source.size
+        stored = source.blocks(file, _PACKED if new else _HEAD)
+        blocks = filter(None, _unpacked(stored, new) if new else stored)
+        head = next(blocks, b"")
+        _check_text(source, head[:_HEAD])
+        for number, line in enumerate(_split(chain([head], blocks)), start=1):
             if number % _TOLD == 0:
                 tell("read", file.tell(), size, "bytes")
-            if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
-                while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-                    pass
-                raw += b"\n"
-            yield raw.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
+
+
+def _split(blocks: Iterable[bytes]) -> Iterator[bytearray]:
+    line = bytearray()
+    for block in blocks:
+        first, *others = block.split(b"\n")
+        line += first[: LONGEST_LINE - len(line)]
+        for other in others:
+            yield line + b"\n"
+            line = bytearray(other[:LONGEST_LINE])
+    if line:
+        yield line
 
 
 def _check_text(path: object, head: bytes) -> None:
@@ -48,16 +55,6 @@ def _check_text(path: object, head: bytes) -> None:
     if b"\0" in head or undecodable > 0.2 * len(text):
         remedy = "give a text file, or convert it to UTF-8 (for example with iconv)"
         raise UserError(f"{path} is not text in UTF-8", remedy)
-
-
-def _stored(file: Any, source: TextFile, size: int) -> Iterator[bytes]:
-    """The bytes of a file, which are hashed on the way."""
-    if source.total is not None:
-        source.total.update(source.header.encode())
-    while block := file.read(size):
-        if source.total is not None:
-            source.total.update(block)
-        yield block
 
 
 def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
@@ -75,25 +72,3 @@ def _unpacked(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes
             block = stream.unused_data.lstrip(b"\0") if stream.eof else b""  # zeros may fill up a stream
     if not stream.eof:
         raise EOFError("it ends within a compressed stream")
-
-
-class _Blocks(io.RawIOBase):
-    """The contents of a file, for a buffer that knows lines."""
-
-    def __init__(self, file: Any, source: TextFile) -> None:
-        new = _STREAMS.get(source.compression)
-        stored = _stored(file, source, _PACKED if new else _HEAD)
-        self._blocks, self._ready = _unpacked(stored, new) if new else stored, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._ready:
-            if (block := next(self._blocks, None)) is None:
-                return 0
-            self._ready = memoryview(block)
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count

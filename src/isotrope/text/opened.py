@@ -14,24 +14,8 @@ import xxhash
 from isotrope.errors import UserError
 from isotrope.store.cache import cache_folder, cached
 from isotrope.store.remote import is_url, without_secrets
-from isotrope.text.corpus import (
-    Documents,
-    Texts,
-    Wanted,
-    documents_settings,
-    read_documents,
-    read_texts,
-    texts_settings,
-)
-from isotrope.text.files import (
-    COMPRESSIONS,
-    FORMATS,
-    OTHER_NAMES,
-    TextFile,
-    content_checksum,
-    find_sources,
-    passed_over,
-)
+from isotrope.text.corpus import Documents, Texts, Wanted, read_documents, read_texts
+from isotrope.text.files import ENDINGS, TextFile, content_checksum, find_sources, passed_over
 from isotrope.text.readers import Columns
 from isotrope.text.split import language_of
 
@@ -42,27 +26,18 @@ _TABLE = "texts.parquet"  # what is in memory is written here, and read as any o
 
 @dataclass(frozen=True)
 class Opened:
-    """Text, and how to read it. It is read when `texts` or `documents` is called first, and never again.
+    """Text, and how to read it: see `open`. It is read when `texts` or `documents` is called first, and never again."""
 
-    Attributes:
-        paths: files, folders and URLs; of what was in memory, a file of the cache.
-        name: what it is, in words: "notes.txt", "3 files", "a list of 500 texts".
-        text, title, positive, negatives: columns of tables; see `isotrope.text.open`.
-        split: "sentences" makes a row of each sentence.
-        keep_duplicates: keep rows that occurred before.
-        in_memory: whether it was given in memory, and lies in a file of the cache.
-    """
-
-    paths: tuple[str, ...]
-    name: str
+    paths: tuple[str, ...]  # files, folders and URLs; of what was in memory, a file of the cache
+    name: str  # what it is, in words: "notes.txt", "3 files", "a list of 500 texts"
     text: str | None = None
     title: str | None = None
     positive: str | None = None
     negatives: tuple[str, ...] = ()
     split: str | None = None
     keep_duplicates: bool = False
-    in_memory: bool = False
-    _read: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    in_memory: bool = False  # whether it was given in memory
+    _read: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
@@ -81,18 +56,14 @@ class Opened:
     def texts(self, wanted: Wanted | None = None) -> Texts:
         """Cleaned rows, each a text with its positives and negatives if there are any.
 
-        Args:
-            wanted: keep only these rows of text behind URLs, which may be larger than the disk; None: all.
+        ``wanted`` rows are the only ones kept of text behind URLs, which may be larger than the disk.
 
         Raises:
             UserError: anything wrong with the text.
         """
-        columns, keep = Columns(self.text, self.positive, self.negatives), self.keep_duplicates
-
-        def read() -> Texts:
-            return read_texts(self.files, columns, cache_folder("corpora"), keep_duplicates=keep, wanted=wanted)
-
-        return self._once(texts_settings(columns, keep), read, "" if wanted is None else wanted.key)
+        columns, cache = Columns(self.text, self.positive, self.negatives), cache_folder("corpora")
+        read = partial(read_texts, self.files, columns, cache, keep_duplicates=self.keep_duplicates, wanted=wanted)
+        return self._once(f"texts {wanted.key if wanted else ''}", read)
 
     def documents(self) -> Documents:
         """Titles and paragraphs.
@@ -100,18 +71,15 @@ class Opened:
         Raises:
             UserError: anything wrong with the text.
         """
+        read = partial(read_documents, self.files, self.title, self.text, cache_folder("documents"))
+        return self._once("documents", read)
 
-        def read() -> Documents:
-            return read_documents(self.files, self.title, self.text, cache_folder("documents"))
-
-        return self._once(documents_settings(self.title, self.text), read)
-
-    def _once(self, settings: str, read: Callable[[], Read], part: str = "") -> Read:
-        if (settings, part) not in self._read:
+    def _once(self, what: str, read: Callable[[], Read]) -> Read:
+        if what not in self._read:
             found = read()
             found.report.skipped = passed_over(self.paths)  # of these folders, whichever were read first
-            self._read[settings, part] = found
-        again: Read = self._read[settings, part]
+            self._read[what] = found
+        again: Read = self._read[what]
         return again
 
     def check(self) -> None:
@@ -122,8 +90,7 @@ class Opened:
         """
         if (now := self._find()) == self.files:
             return
-        same = [content_checksum(now, settings) == read.key for (settings, _), read in self._read.items()]
-        if not same or not all(same):
+        if not self._read or any(content_checksum(now, read.settings) != read.key for read in self._read.values()):
             problem = f"{self.name} changed while the work was going on"
             raise UserError(problem, "begin anew with --restart, or name another output")
 
@@ -161,33 +128,33 @@ def open(
         return source
     if split is not None:
         language_of(split)
-    Columns(text, positive, tuple(negatives))
-    opened = partial(
-        Opened, text=text, title=title, positive=positive, negatives=tuple(negatives), split=split,
-        keep_duplicates=keep_duplicates,
-    )  # fmt: skip
+    columns = Columns(text, positive, tuple(negatives))
+    opened = Opened((), "", text, title, positive, columns.negatives, split, keep_duplicates)
     given = [source] if isinstance(source, str | Path) else source
     are_strings = isinstance(given, list | tuple) and given and all(isinstance(one, str | Path) for one in given)
     if are_strings and (given is not source or all(map(_is_path, given))):
         paths = tuple(map(str, given))
-        return opened(paths, without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders")
-    table = pa.table({"text": _strings(map(str, given))}) if are_strings else _table_of(source)
+        name = without_secrets(paths[0]) if len(paths) == 1 else f"{len(paths):,} files and folders"
+        return replace(opened, paths=paths, name=name)
+    if are_strings:  # as bytes: Arrow refuses lone surrogates, which cleaning counts, as it does in files
+        encoded = [str(each).encode("utf-8", "surrogatepass") for each in given]
+        table = pa.table({"text": pa.array(encoded, pa.large_binary()).view(pa.large_string())})
+    else:
+        table = _table_of(source)
     name = f"a list of {len(table):,} texts" if are_strings else f"a {type(source).__name__} of {len(table):,} rows"
-    return opened((str(_written(table)),), name, in_memory=True)
+    return replace(opened, paths=(str(_written(table)),), name=name, in_memory=True)
 
 
 def _is_path(one: str | Path) -> bool:
     """Whether an item of a list is a file rather than a text: texts have blanks, and do not end as files do."""
     if isinstance(one, Path) or is_url(one):
         return True
-    ending = Path(one).suffix.lower() if len(one) < 4096 else ""
-    known = ending in FORMATS or ending in COMPRESSIONS or ending in OTHER_NAMES
-    return "\n" not in one and ((known and " " not in one) or (0 < len(one) < 256 and "\0" not in one and _exists(one)))
-
-
-def _exists(one: str) -> bool:
+    if "\n" in one or "\0" in one or len(one) >= 4096:
+        return False
+    if " " not in one and Path(one).suffix.lower() in ENDINGS:
+        return True
     try:
-        return Path(one).exists()
+        return 0 < len(one) < 256 and Path(one).exists()
     except (OSError, UnicodeEncodeError):  # no name of a file
         return False
 
@@ -204,12 +171,6 @@ def _table_of(source: Given) -> pa.Table:
     except (pa.ArrowException, UnicodeEncodeError, TypeError) as error:
         remedy = "give files, folders, URLs, a list of strings, a Dataset, a DataFrame or a Series of strings"
         raise UserError(f"the {type(source).__name__} cannot be opened as text ({error})", remedy) from error
-
-
-def _strings(texts: Iterable[str]) -> pa.Array:
-    """Strings, also with lone surrogates, which Arrow refuses: cleaning counts them, as it does in files."""
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return pa.array(encoded, pa.large_binary()).view(pa.large_string())
 
 
 def _written(table: pa.Table) -> Path:

@@ -32,7 +32,8 @@ def document_blocks(source: TextFile) -> Iterator[Block]:
     Left out: front matter, blocks of code, images, comments, addresses that stand for themselves; in HTML also the
     head, scripts, forms, navigation and footers.
     """
-    yield from ((begin, text) for begin, text, kind in _parts(source, whole_text(source)) if kind != "code heading")
+    parts = _PARSERS[source.format](whole_text(source))
+    yield from ((begin, text) for begin, text, kind in parts if kind != "code heading")
 
 
 def read_page(source: TextFile) -> tuple[str, list[str]]:
@@ -41,7 +42,7 @@ def read_page(source: TextFile) -> tuple[str, list[str]]:
     The title is that of Markdown's front matter, else the first heading, else HTML's ``<title>``, else "".
     """
     page = whole_text(source)
-    parts = list(_parts(source, page))
+    parts = list(_PARSERS[source.format](page))
     headings = [text for _, text, kind in parts if kind != "text"]
     if source.format == ".md":
         matter = _FRONT_MATTER.match(page)
@@ -69,10 +70,6 @@ def one_text(place: str, found: Iterable[str]) -> str:
             problem = f"the document {place} is longer than {LONGEST_LINE:,} characters"
             raise UserError(problem, "cut it into several files, or separate documents by blank lines")
     return "".join(kept)
-
-
-def _parts(source: TextFile, page: str) -> Iterator[_Part]:
-    return (_markdown if source.format == ".md" else _html)(page)
 
 
 def _markdown(text: str) -> Iterator[_Part]:
@@ -131,6 +128,9 @@ def _html(text: str) -> Iterator[_Part]:
         if words := " ".join(part.split()):
             number += 1
             yield number, words, "heading" if _HEADING in part else "text"
+
+
+_PARSERS = {".md": _markdown, ".html": _html}
 
 
 def _tree(text: str) -> Any:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from isotrope.errors import UserError
 from isotrope.store.atomic import new_file, write_json
 from isotrope.store.cache import cached
 from isotrope.text.corpus import Document, Documents, Texts
+from isotrope.types import Count
 
 _LAYOUT = 1  # version of the drawing and the layout below; part of the key
 _AT_ONCE = 1024  # documents whose pairs are in memory
@@ -44,20 +45,25 @@ class PairMaker(Protocol):
         """At most ``count`` pairs of a document, each different."""
 
 
-def check_lengths(kind: str, shortest: int, longest: int) -> None:
-    """Refuse a component's options: UserError if the longest text is to be shorter than the shortest."""
-    if longest < shortest:
-        raise UserError(f"pairs.{kind}.longest = {longest} is less than shortest = {shortest}", "raise longest")
+@dataclass(frozen=True)
+class Lengths:
+    """A component's fewest and most words; UserError if the longest text is to be shorter than the shortest."""
+
+    shortest: Count
+    longest: Count
+
+    def __post_init__(self) -> None:
+        if self.longest < self.shortest:
+            key = f"pairs.{type(self).__module__.rpartition('.')[2]}.longest"
+            raise UserError(f"{key} = {self.longest} is less than shortest = {self.shortest}", "raise longest")
 
 
 def distinct(draw: Callable[[], Drawn | None], count: int, tries: int = 8) -> list[Drawn]:
     """At most ``count`` different things that are drawn, in their order; so many draws for each, as many are equal."""
-    found: dict[Drawn, None] = {}  # a set with an order
-    for _ in range(tries * count):
-        if (one := draw()) is not None:
-            found[one] = None
-        if len(found) == count:
-            break
+    drawn = filter(None, (draw() for _ in range(tries * count)))
+    found = dict[Drawn, None]()  # a set with an order
+    while len(found) < count and (one := next(drawn, None)):
+        found[one] = None
     return list(found)
 
 
@@ -70,15 +76,8 @@ def open_pairs(
     ``positive_1`` and so on.
 
     Round r holds the r-th pair of each document that has so many. The rounds follow one another, and `Texts.rounds`
-    has their sizes. What is drawn of a document depends only on the seed and on the document's row.
-
-    Args:
-        documents: what to draw from.
-        maker: draws the pairs of a document.
-        cache: folder for what was drawn.
-        rounds: pairs of a document; a short document may have fewer.
-        seed: of all that is drawn.
-        held_out: documents that give no pair: see `Documents.split`.
+    has their sizes. What is drawn of a document depends only on the seed and on the document's row. ``held_out``
+    documents give no pair: see `Documents.split`.
 
     Raises:
         UserError: fewer than two documents give a pair; too many are held out.

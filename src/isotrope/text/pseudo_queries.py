@@ -62,12 +62,7 @@ def pseudo_queries(documents: Iterable[Document], kinds: Iterable[str] = MIXTURE
 
     Title: that of a document with a body. Heading: a short paragraph without a full stop before a longer one. Span: 8
     to 19 words from any place, at most half of a short text; two a document. Sentence: a whole one. Question: one that
-    the document asks, as a page of frequent questions does.
-
-    Args:
-        documents: in order; their numbers count from 0.
-        kinds: of `KINDS`.
-        seed: of the places.
+    the document asks, as a page of frequent questions does. The numbers of the documents count from 0.
     """
     wanted, found = set(kinds), PseudoQueries()
     for number, document in enumerate(documents):

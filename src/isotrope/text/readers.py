@@ -3,7 +3,8 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +54,9 @@ class Columns:
         Without a named text column: the only column of strings besides those named, else "text", else "sentence".
         """
         strings = list(dict.fromkeys(name for name, kind in columns if kind == "string" and name not in self.chosen))
-        text = self.text or first_of(strings if len(strings) == 1 else ("text", "sentence"), strings)
+        likely = strings if len(strings) == 1 else ("text", "sentence")
+        text = self.text or next((name for name in likely if name in strings), None)
         return pick_columns(path, columns, (text, *self.chosen, *kept), strings=len(self.names))
-
-
-def first_of(names: Iterable[str], known: Sequence[str]) -> str | None:
-    return next((name for name in names if name in known), None)
 
 
 def pick_columns(path: object, columns: Kinds, chosen: Sequence[str | None], strings: int) -> tuple[str, ...]:
@@ -80,15 +78,18 @@ def rows(source: TextFile, columns: Columns, kept: tuple[str, ...] = ()) -> Iter
     The columns in ``kept`` may hold values of any type. They come behind the others. If the file is to be split, each
     sentence is a row, under its text's number.
     """
-    strings = len(columns.names)
-    blank = (None,) * (strings + len(kept))
+    strings, further = len(columns.names), (*columns.chosen, *kept)
     if source.format in TABLES:
         found = table_rows(source, lambda kinds: columns.choose(source, kinds, kept), strings)
+    elif further:
+        problem = f"{source} is not a table, so it has no column {further[0]!r}"
+        raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
     else:
-        found = _text(source, (*columns.chosen, *kept))
+        numbered = enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source)
+        found = ((number, (text,)) for number, text in numbered)
     for number, fields in found:
         if source.split is None or not fields or not fields[0]:
-            yield number, fields or blank
+            yield number, fields or (None,) * (1 + len(further))
         else:
             yield from ((number, (sentence,)) for sentence in split_text(fields[0], source.split))
 
@@ -102,14 +103,6 @@ def table_rows(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbe
     RFC 4180. A row that does not fit its table is an error.
     """
     return TABLES[source.format](source, choose, strings)
-
-
-def _text(source: TextFile, columns: tuple[str, ...]) -> Iterator[NumberedRow]:
-    if columns:
-        problem = f"{source} is not a table, so it has no column {columns[0]!r}"
-        raise UserError(problem, "give a table (.jsonl, .csv, .tsv, .parquet)")
-    for number, text in enumerate(lines(source), start=1) if source.format == ".txt" else document_blocks(source):
-        yield number, (text,)
 
 
 def _jsonl(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
@@ -176,7 +169,9 @@ def _swallowed(run: int, fields: list[str], separator: str) -> bool:
 
 def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[NumberedRow]:
     with reading_errors(source), source.open() as raw:
-        source.hash(raw)
+        if source.total is not None:  # the whole file, of which only some columns are read
+            deque(source.blocks(raw), maxlen=0)
+            raw.seek(0)
         file = pq.ParquetFile(io.BufferedReader(raw))
         chosen = choose([(one.name, "string" if is_string(one.type) else str(one.type)) for one in file.schema_arrow])
         number = 0
@@ -188,12 +183,7 @@ def _parquet(source: TextFile, choose: Choose, strings: int) -> Iterator[Numbere
                 yield number, row
 
 
-TABLES: dict[str, Callable[[TextFile, Choose, int], Iterator[NumberedRow]]] = {
-    ".jsonl": _jsonl,
-    ".csv": _delimited,
-    ".tsv": _delimited,
-    ".parquet": _parquet,
-}
+TABLES = {".jsonl": _jsonl, ".csv": _delimited, ".tsv": _delimited, ".parquet": _parquet}
 
 
 def is_string(kind: pa.DataType) -> bool:

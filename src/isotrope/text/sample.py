@@ -23,13 +23,8 @@ class RowOrder:
     The sample is the first places of a permutation that is fixed by the seed; each epoch permutes within it.
 
     If the rows come in rounds (see `isotrope.text.corpus.Texts`), an epoch takes round after round, and permutes
-    within each. A sample takes whole rounds first, then a random sample of the next one.
-
-    Args:
-        n: rows of the corpus.
-        count: rows of the sample; None takes all.
-        seed: the run's seed.
-        rounds: rows of each round; none: all rows are one round.
+    within each. A sample takes whole rounds first, then a random sample of the next one. Without rounds, all rows are
+    one.
 
     Raises:
         UserError: a sample of no row, or of more rows than there are.
@@ -72,17 +67,11 @@ class _Round:
 
 @dataclass(frozen=True)
 class Sample:
-    """The rows of a corpus that a run visits.
-
-    Attributes:
-        corpus: where they are from.
-        count: how many; None: all.
-        seed: the run's seed.
-    """
+    """The rows of a corpus that a run visits."""
 
     corpus: Texts
-    count: int | None
-    seed: int
+    count: int | None  # None: all
+    seed: int  # the run's
 
     def __len__(self) -> int:
         return self.order.size
@@ -124,8 +113,6 @@ class PermutedBatches(BatchSampler):
         world_size: number of processes. The sampler yields the batches of all of them in turn; accelerate deals them
             out, so with `drop_last` every process gets equally many.
         rounds: rows of each round; none: all rows are one round.
-        valid_label_columns: not used.
-        generator: not used.
 
     Raises:
         UserError: an impossible limit, or a sample that does not fill one batch on every process.

@@ -5,7 +5,7 @@ GPU never waits for them. So every run that can makes them first, of the rows th
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -39,27 +39,17 @@ RowCollator = Callable[[Sequence[TextFeatures]], TextFeatures]
 
 
 def token_data(
-    model: SentenceTransformer,
-    corpus: Texts,
-    rows: RowIds | None,
-    max_length: int,
-    console: Console,
+    model: SentenceTransformer, corpus: Texts, rows: RowIds | None, max_length: int, console: Console,
     others: str | None = None,
-) -> tuple[Dataset, RowCollator]:
+) -> tuple[Dataset, RowCollator]:  # fmt: skip
     """What a trainer reads: its data set, and the collator that makes a batch's features of the data set's rows.
 
-    Args:
-        model: the student, whose tokenizer and default prompt count.
-        corpus: the sentences; its row ids come back as ``label``.
-        rows: (R,) the only rows that the run visits, in any order; None for all.
-        max_length: tokens a text; longer ones are cut.
-        console: where a long first reading is announced.
-        others: words before positives and hard negatives; None: the default prompt, as before all texts.
+    The student's tokenizer and default prompt count; ``others`` are words before positives and hard negatives, in place
+    of the default prompt. A text is cut to ``max_length`` tokens. Only the ``rows`` (R,) are made, None for all.
 
     Returns:
         Row ids and a `TokenStore`; for a model that the store does not serve (a tokenizer in Python, features other
         than ids, mask and zeros), the corpus and sentence-transformers' collator. The features are equal.
-
     """
     first = model.prompts.get(model.default_prompt_name) or ""
     prompts = {name: first if others is None or number == 0 else others for number, name in enumerate(corpus.columns)}
@@ -130,7 +120,7 @@ class TokenStore:
     def open(
         cls, readers: tuple[TextReader, ...], corpus: Texts, rows: RowIds | None, console: Console
     ) -> "TokenStore":
-        """Find the tokens in the cache, or make them; of several processes one does, the others wait.
+        """Find the tokens in the cache, or make them: row after row, within it column after column.
 
         The key is a checksum of the tokenizer, the length, the prompts, the corpus and the rows.
         """
@@ -147,8 +137,13 @@ class TokenStore:
             end = np.zeros(1, "<i8")
             with new_file(draft / IDS) as tokens, new_file(draft / BOUNDS) as bounds:
                 bounds.write(end.tobytes())
-                for texts in _shards(corpus, rows, prompts):
-                    ids, lengths = reader(texts)
+                for start in range(0, count, SHARD_ROWS):
+                    tell("made tokens of", start, count)
+                    part = slice(start, start + SHARD_ROWS)
+                    found = corpus.dataset[part] if rows is None else corpus.dataset[rows[part].tolist()]
+                    columns = zip(corpus.columns, prompts, strict=True)
+                    texts = [[prompt + text for text in found[column]] for column, prompt in columns]
+                    ids, lengths = reader(list(chain.from_iterable(zip(*texts, strict=True))))
                     tokens.write(ids.tobytes())
                     bounds.write((ends := end + lengths.cumsum()).tobytes())
                     end = ends[-1:]
@@ -177,15 +172,3 @@ class TokenStore:
         made = {"input_ids": ids, "attention_mask": real, "token_type_ids": np.zeros_like(real)}
         tensors = {key: torch.from_numpy(value.astype(np.int64)) for key, value in made.items()}
         return {key: tensors.get(key) if isinstance(value, Tensor) else value for key, value in reader.template.items()}
-
-
-def _shards(corpus: Texts, rows: RowIds | None, prompts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts of SHARD_ROWS rows at a time, behind their prompts: row after row, within it column after column."""
-    count = len(corpus) if rows is None else len(rows)
-    for start in range(0, count, SHARD_ROWS):
-        tell("made tokens of", start, count)
-        part = slice(start, start + SHARD_ROWS)
-        found = corpus.dataset[part] if rows is None else corpus.dataset[rows[part].tolist()]
-        columns = zip(corpus.columns, prompts, strict=True)
-        texts = [[prompt + text for text in found[column]] for column, prompt in columns]
-        yield list(chain.from_iterable(zip(*texts, strict=True)))

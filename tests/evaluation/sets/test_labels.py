@@ -218,6 +218,15 @@ def test_a_cell_that_nobody_asked_for_may_be_empty(tmp_path: Path) -> None:
         read_labels(path)
 
 
+def test_columns_of_objects_are_those_of_all_lines(tmp_path: Path) -> None:
+    """Not those of the first line only: then the wrong texts of the other lines were silently passed over."""
+    rows = [{"note": "x", "anchor": "q0", "positive": "a0"}, {"anchor": "q1", "positive": "a1", "negative": "w1"}]
+    with pytest.raises(UserError, match="line 1: the negative cell is empty"):
+        read_labels(write_file(tmp_path, [json.dumps(row) for row in rows], "own.jsonl"))
+    filled = [json.dumps(row | {"negative": "w"}) for row in rows]
+    assert read_labels(write_file(tmp_path, filled, "own.jsonl")).corpus == ["a0", "a1", "w"]
+
+
 def test_same_class_among_themselves_and_in_another_corpus() -> None:
     domain = same_class("toy", ["a", "b", "c"], ["x", "x", "y"])
     np.testing.assert_array_equal(domain.grades.toarray(), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])

@@ -215,17 +215,17 @@ def _rows_of(table: Any) -> Iterator[Row]:
 
 def _lines_of(path: Path) -> Iterator[Row]:
     """The same of a file."""
-    kind, names = path.suffix.lower(), list[str]()
+    kind = path.suffix.lower()
     if kind == ".csv":
         yield from _comma_rows(path)
     elif kind != ".jsonl":
         yield from _split_rows(path, "\t", _TABLE)
     else:
-        for place, row in _objects(path):
-            if not names:
-                names = list(row)
-                yield place, names
-            yield place, [_cell(row.get(name)) for name in names]
+        objects = list(_objects(path))
+        names = list(dict.fromkeys(name for _, row in objects for name in row))  # a row may lack some of them
+        if objects:
+            yield objects[0][0], names
+        yield from ((place, [_cell(row.get(name)) for name in names]) for place, row in objects)
 
 
 def _cell(value: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import TextPair, check_lengths, distinct
+from isotrope.text.pair_corpus import Lengths, TextPair, distinct
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
@@ -33,7 +33,7 @@ def two_spans(
 
 
 @dataclass(frozen=True)
-class Crops:
+class Crops(Lengths):
     """Two crops of a document, title included. In languages without spaces, letters count as words.
 
     A document needs one word more than ``shortest``; without overlap, twice as many. BibTeX: izacard2022contriever.
@@ -48,9 +48,6 @@ class Crops:
     shortest: Count = 8
     longest: Count = 24
     overlap: bool = True
-
-    def __post_init__(self) -> None:
-        check_lengths("crops", self.shortest, self.longest)
 
     @property
     def needs(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import check_lengths, distinct
+from isotrope.text.pair_corpus import Lengths, distinct
 from isotrope.text.split import ENGLISH, Language, split_all, words_of
 from isotrope.types import Count
 
@@ -30,7 +30,7 @@ def passage(sentences: list[str], begin: int, wanted: int, longest: int) -> tupl
 
 
 @dataclass(frozen=True)
-class Passages:
+class Passages(Lengths):
     """Passages of all lengths; the title counts as the first sentence.
 
     The logarithm of the wanted length is drawn evenly between those of ``shortest`` and ``longest``, so short passages
@@ -47,9 +47,6 @@ class Passages:
     shortest: Count = 5
     longest: Count = 180
     language: Language = ENGLISH
-
-    def __post_init__(self) -> None:
-        check_lengths("passages", self.shortest, self.longest)
 
     @property
     def needs(self) -> str:

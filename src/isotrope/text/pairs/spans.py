@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import check_lengths
+from isotrope.text.pair_corpus import Lengths
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
@@ -40,7 +40,7 @@ def near(anchor: slice, total: int, shortest: int, longest: int, place: str, gen
 
 
 @dataclass(frozen=True)
-class Spans:
+class Spans(Lengths):
     """An anchor and its positives, from each of a document's parts, title included. BibTeX: giorgi2021declutr.
 
     Each anchor has a part of the document, at least twice as long as the longest span. A short document has fewer
@@ -59,9 +59,6 @@ class Spans:
     positives: Count = 2
     place: Literal["near", "adjacent", "subsumed"] = "near"
 
-    def __post_init__(self) -> None:
-        check_lengths("spans", self.shortest, self.longest)
-
     @property
     def needs(self) -> str:
         return f"{2 * self.shortest} words, twice as many as the shortest span"
@@ -72,13 +69,12 @@ class Spans:
         if not (anchors := min(count, total // (2 * self.shortest))):
             return []
         longest = min(self.longest, total // (2 * anchors))
-        found: dict[tuple[str, ...], None] = {}  # a set with an order
+        found = []
         for part in generator.permutation(anchors).tolist():
             begin, end = total * part // anchors, total * (part + 1) // anchors
             length = span_length(self.shortest, longest, ANCHOR, generator)
             start = int(generator.integers(begin, end - length + 1))
-            spans = [slice(start, start + length)]
-            for _ in range(self.positives):
-                spans.append(near(spans[0], total, self.shortest, longest, self.place, generator))
-            found[tuple(between.join(words[span]) for span in spans)] = None
-        return list(found)
+            anchor = slice(start, start + length)
+            spans = [near(anchor, total, self.shortest, longest, self.place, generator) for _ in range(self.positives)]
+            found.append(tuple(between.join(words[span]) for span in (anchor, *spans)))
+        return list(dict.fromkeys(found))

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from isotrope.text.corpus import Document
-from isotrope.text.pair_corpus import TextPair, check_lengths, distinct
+from isotrope.text.pair_corpus import Lengths, TextPair, distinct
 from isotrope.text.split import words_of
 from isotrope.types import Count
 
 
 @dataclass(frozen=True)
-class TitleBody:
+class TitleBody(Lengths):
     """The title finds its body. Documents without a title, or without a body, give no pair. BibTeX: wang2022e5.
 
     Attributes:
@@ -27,9 +27,6 @@ class TitleBody:
     shortest: Count = 16
     longest: Count = 48
     whole: bool = False
-
-    def __post_init__(self) -> None:
-        check_lengths("title_body", self.shortest, self.longest)
 
     @property
     def needs(self) -> str:
