@@ -104,5 +104,5 @@ def test_a_trained_encoder_may_read_queries_alone(tiny_model: Path, tmp_path: Pa
     np.testing.assert_array_equal(ours.encode(DOCUMENTS), start.encode(DOCUMENTS))
     np.testing.assert_array_equal(ours.encode_query(QUERIES), trained.encode(QUERIES))
     np.testing.assert_allclose(plain.encode_query(QUERIES), trained.encode(QUERIES), atol=1e-6)
-    with pytest.raises(UserError, match="reads queries by an encoder of their own: name the model that it was made from"):
+    with pytest.raises(UserError, match="reads queries by an encoder of their own: name the model"):
         load(str(tmp_path / "routed"), "cls")
