@@ -13,11 +13,8 @@ from isotrope import Objective, load
 from isotrope.contract.features import POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.delete import Delete, deleted
-from isotrope.tokens.position_shuffle import PositionShuffle
-from isotrope.tokens.repeat import Repeat, repeats
-from isotrope.tokens.reverse import Reverse
-from isotrope.tokens.shuffle import Shuffle
+from isotrope.tokens.repeat import Delete, Repeat, deleted, repeats
+from isotrope.tokens.shuffle import PositionShuffle, Reverse, Shuffle
 from isotrope.types import TokenStep
 from token_batches import CLS, SEP, features, read, seeded
 
@@ -146,7 +143,7 @@ def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float,
         assert said[CLS] == said[SEP] == 1
         assert max(said.values()) <= 2
         assert tokens == sorted(tokens, key=[CLS, *range(1, count + 1), SEP].index)
-        assert len(tokens) - count - 2 <= max(2, int(torch.tensor(ratio, dtype=torch.float32) * count))
+        assert len(tokens) - count - 2 <= max(2, int(ratio * count))
         assert len(tokens) <= max(counts) + room
 
 

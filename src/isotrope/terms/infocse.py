@@ -22,12 +22,11 @@ from isotrope.terms._words import Words, own_states, passes_with_gaps
 from isotrope.types import Count, Fraction, NonNegative, Scores
 
 
-def infocse(
-    states: Tensor,  # (n, L, H) of the frozen model
-    first: Tensor,  # (n, H) of the student
-    mask: Tensor,  # (n, L), 0 for padding
-) -> Tensor:
-    """What the new layers read (n, L, H): the frozen states, but for the student's at each first real token."""
+def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
+    """What the new layers read (n, L, H): the frozen states, but for the student's at each first real token.
+
+    states (n, L, H) of the frozen model, first (n, H) of the student, mask (n, L), 0 for padding.
+    """
     places = mask.argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
     return states.scatter(1, places, first[:, None])
 
