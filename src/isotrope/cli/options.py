@@ -49,13 +49,12 @@ def command(
             if name not in (*hidden, "console"):
                 shown.append(_option(name, annotation, default, first, meant.get(name, Word()), described.get(name)))
         told = not several and any(name == "console" for name, *_ in signature(source))
+        readers = {name: word.read for name, word in meant.items() if word.read}
 
         def run(**given: Any) -> None:
             function = show if light else _loaded(target, show, several)
             given = {name: value for name, value in given.items() if value is not None and value != []}
-            for name, value in given.items():
-                if target and name in meant and (read := meant[name].read):
-                    given[name] = read(value)
+            given |= {name: read(given[name]) for name, read in readers.items() if name in given}
             found = function(**given, **({"console": plain_console(stderr=True)} if told else {}))
             if target:
                 show(found)
