@@ -3,7 +3,7 @@
 1 a text file · 2 a folder of Markdown · 3 a table · 4 own labels that judge · 5 paragraphs · 6 whitening · 7 vectors of
 a file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
 used · 12 ONNX · 13 a model with prompts · 14 a killed run (test_kills) · 15 a study · 16 a notebook · 17 German and
-Chinese · 18 a model of one's own layers · 19 LangChain; and the presets.
+Chinese · 18 a model of one's own layers · 19 LangChain.
 """
 
 import csv
@@ -357,10 +357,3 @@ def test_17_german_and_chinese_text(user: User) -> None:
     assert "all texts of the first batch are equal, as far as the model reads them" in said
     with pytest.warns(UserWarning, match="of the tokens are unknown"):
         isotrope.evaluate("model", "retrieval", [[text[:5], text] for text in CHINESE])
-
-
-def test_the_presets_say_what_they_are(user: User) -> None:
-    assert "rankcse-listmle" in user.types("presets list")
-    assert "temperature = 0.05" in user.types("presets show simcse")
-    assert "views.sgw" in user.types("presets diff simcse whitenedcse")
-    assert "did you mean 'train.learning_rate'" in user.types("presets show simcse --set train.learningrate=1", code=2)

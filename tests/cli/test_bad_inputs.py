@@ -22,7 +22,7 @@ from conftest import Shell, check_line
 from forks import code, command
 
 Command = list[str]
-COMMAND = [sys.executable, "-m", "isotrope.cli"]
+COMMAND = [sys.executable, "-m", "isotrope"]
 
 
 class Bench:

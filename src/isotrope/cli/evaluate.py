@@ -17,10 +17,7 @@ from isotrope.store.disk import writing
 MODELS = Word("Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors.")
 
 
-@command(
-    models=MODELS,
-    json_file=Word("Write all results to this .json file.", "json"),
-)
+@command(models=MODELS, json_file=Word("Write all results to this .json file.", "json"))
 def evaluate(
     models: list[str],
     *,
@@ -83,7 +80,7 @@ def evaluate(
     console = plain_console()
     for one in shown:
         tables.print_table(one, console)
-    for written in [*targets, *([results_file] if results_file else [])]:
+    for written in filter(None, (*targets, results_file)):
         console.print(f"written to {written}")
 
 

@@ -18,15 +18,11 @@ from isotrope.types import AboveZero, NonNegative, Scores, Whole
 Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and its positives
 
 
-def group_list(
-    anchor: Tensor,  # (N, D)
-    positives: Tensor,  # (P, N, D)
-    others: Tensor,  # (N, D) row j of another sentence is a negative
-    temperature: float,
-) -> Tensor:
+def group_list(anchor: Tensor, positives: Tensor, others: Tensor, temperature: float) -> Tensor:
     """A sentence among its positives and the others, as logarithms of probabilities (N, P + N − 1).
 
-    The softmax of cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
+    anchor a (N, D), positives p (P, N, D), others o (N, D), which are negatives of other sentences. The softmax of
+    cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
     """
     anchor, positives, others = (F.normalize(each, dim=-1) for each in (anchor, positives, others))
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)

@@ -36,12 +36,8 @@ class InfoCSE(WithState):
     """A first token that knows the sentence helps to fill its gaps. BibTeX: wu2022infocse.
 
     The frozen model is the first half of the student's layers, as they were before training. It reads a text with
-    gaps, the student the whole one. New layers read both, and are thrown away after training. The gradient reaches the
-    student through its first token alone.
-
-    Attributes:
-        masked: the probability that a token is hidden.
-        layers: new ones.
+    gaps, where each token is hidden with the probability ``masked``, the student the whole one. The new ``layers`` read
+    both, and are thrown away after training. The gradient reaches the student through its first token alone.
     """
 
     stage = "terms"

@@ -11,16 +11,12 @@ from isotrope.terms._queue import ListTerm, without_positive
 from isotrope.types import AboveZero, NonNegative, Whole
 
 
-def listmle(
-    cosines: Tensor,  # (N, N) or (P, N, N): the student's; over a queue (N, K)
-    teacher: Tensor,  # (N, N), or (N, K)
-    temperature: float,
-    drop_positive: bool = False,
-) -> Tensor:
+def listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False) -> Tensor:
     """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over anchors, positives -> ().
 
-    π is the teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts. What it
-    scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out of both lists.
+    The student's cosines (N, N) or (P, N, N), the teacher's (N, N); over a queue (N, K). π is the teacher's order of
+    anchor i's list, the most similar first; nothing else of the teacher counts. What it scores equally keeps the order
+    of the columns. ``drop_positive`` takes the diagonal out of both lists.
     """
     if drop_positive:
         cosines, teacher = without_positive(cosines), without_positive(teacher)

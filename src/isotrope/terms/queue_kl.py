@@ -17,13 +17,11 @@ from isotrope.terms._queue import ListTerm
 from isotrope.types import AboveZero, Count, NonNegative
 
 
-def queue_kl(
-    student: Tensor,  # (…, N, K) cosines of the student's vectors with the queue
-    teacher: Tensor,  # (N, K) cosines of the teacher's vectors with the queue
-    temperature: float,
-    teacher_temperature: float,
-) -> Tensor:
-    """KL(p^T ‖ p), p^T = softmax_k(S^T_ik / τ_T) and p = softmax_k(S_ik / τ), mean over anchors i -> ()."""
+def queue_kl(student: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float) -> Tensor:
+    """KL(p^T ‖ p), p^T = softmax_k(S^T_ik / τ_T) and p = softmax_k(S_ik / τ), mean over anchors i -> ().
+
+    S (…, N, K) and S^T (N, K) are the cosines of the student's and the teacher's vectors with the queue.
+    """
     log_p = (student / temperature).log_softmax(dim=-1)
     log_target = (teacher / teacher_temperature).log_softmax(dim=-1)
     return divergence(log_p, log_target)
@@ -39,11 +37,8 @@ class QueueKL(ListTerm):
     """The student is as near to each text of a queue as its teacher is. BibTeX: limkonchotiwat2022congen.
 
     See `isotrope.terms._queue.OverQueue` for the queue and the projection. ConGen's student reads a second text, a
-    back-translation or the same sentence with another dropout mask; here student and teacher read one text.
-
-    Attributes:
-        teacher: whose similarities are followed. Its vectors must have a fixed width.
-        queue: K, texts in the queue.
+    back-translation or the same sentence with another dropout mask; here student and teacher read one text. The
+    teacher's vectors must have a fixed width.
     """
 
     stage = "terms"

@@ -29,9 +29,8 @@ def reframe(features: dict[str, Tensor], text: Tensor, before: Tensor, behind: T
 class Template(Begun):
     """The words around a text, with the text or without it. BibTeX: jiang2022promptbert.
 
-    Args:
-        words: such as 'This sentence of "{text}" means {mask}.'; "" leaves what the tokenizer puts there.
-        hidden: whether no token sees the text. What is left is what the words alone say.
+    ``words`` are such as 'This sentence of "{text}" means {mask}.'; "" leaves what the tokenizer puts there. If the
+    text is ``hidden``, no token sees it, and what is left is what the words alone say.
     """
 
     stage = "tokens"

@@ -135,7 +135,7 @@ class SGW(WithState):
     Args:
         groups: k, their number; it divides D.
         method: zca, or pca, whose axes swap from batch to batch.
-        normalize: divide rows by their norm first. ``eps``: added to the variances.
+        normalize: divide rows by their norm first.
         running: true: Eq. 13 with the batch at hand, and its gradient. "before": as printed, of the batches before it,
             without gradient. false: the batch's own statistics.
         momentum: β of Eq. 13, which does not state it.
