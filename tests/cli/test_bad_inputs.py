@@ -114,6 +114,10 @@ MISTAKES: dict[str, Mistake] = {
         lambda b: ["encode", str(b.model), str(b.corpus), "--output", str(b.folder / "a.xlsx")],
         "a.xlsx has the unknown ending … .npy",
     ),
+    "train: teacher": (lambda b: b.train("--teacher", "a"), "--teacher a: not of the form NAME=MODEL … --teacher"),
+    "study: sweep": (
+        lambda b: ["study", "tiny", "--output", "out", "--sweep", "a="], "--sweep a=: not of the form key=value … write"
+    ),
     "seed": (lambda b: b.train("--seed", "-1"), "--seed … greater than or equal to 0 … see isotrope train --help"),
     "sample of one": (lambda b: b.train("--sentences", "1"), "--sentences … greater than or equal to 2 … --help"),
     "no output": (lambda b: ["train", str(b.corpus)], "Missing option … --output … see isotrope train --help"),

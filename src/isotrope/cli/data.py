@@ -30,7 +30,7 @@ ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", ma
 @app.command("list")
 @command(light=True, only=ONLY)
 def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
-    """List the data sets.
+    """List all data sets, or some with --only.
 
     Each has its rows, its size in megabytes, its licence, and how a download is verified.
 

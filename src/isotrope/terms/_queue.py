@@ -44,8 +44,10 @@ class ListTerm:
         return OverQueue(self, context) if self.queue else self
 
     def __call__(self, scores: Scores) -> Tensor:
-        lists = scores.pairs, scores.teacher(self.teacher)
-        return self.of_lists(*(map(without_positive, lists) if self.drop_positive else lists))
+        student, teacher = scores.pairs, scores.teacher(self.teacher)
+        if self.drop_positive:
+            student, teacher = without_positive(student), without_positive(teacher)
+        return self.of_lists(student, teacher)
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         raise NotImplementedError

@@ -47,4 +47,4 @@ class ListNet(ListTerm):
     queue: Whole = 0  # the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, False)
+        return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, drop_positive=False)
