@@ -25,8 +25,7 @@ def test_cutoff_erases_a_share(counts: list[int], left: bool, span: bool, ratio:
     after = Cutoff("span" if span else "token", ratio)(batch, seeded(seed))
     assert after["input_ids"].equal(batch["input_ids"])
     for tokens, count in zip(read(after), counts, strict=True):
-        assert tokens[0] == CLS
-        assert tokens[-1] == SEP
+        assert (tokens[0], tokens[-1]) == (CLS, SEP)
         gone = sorted(set(range(1, count + 1)) - set(tokens))
         assert len(gone) == int(ratio * count)
         if span and gone:

@@ -83,13 +83,8 @@ def signature(target: str) -> list[tuple[str, str, Any, bool]]:
     first = [*arguments.posonlyargs, *arguments.args]
     defaults = [*[None] * (len(first) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
     return [
-        (
-            one.arg,
-            ast.unparse(one.annotation or ast.Constant("")),
-            _value(default),
-            place < len(first) and one.arg != "output",
-        )
-        for place, (one, default) in enumerate(zip([*first, *arguments.kwonlyargs], defaults, strict=True))
+        (one.arg, ast.unparse(one.annotation or ast.Constant("")), _value(value), one in first and one.arg != "output")
+        for one, value in zip([*first, *arguments.kwonlyargs], defaults, strict=True)
     ]
 
 
