@@ -81,7 +81,7 @@ def run(work: Path, size: int, threads: int, *options: str, kill: bool = False) 
     """Encode in a new process. Seconds, the command's own memory, and what it wrote."""
     output = work / "vectors"
     shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "isotrope.cli", "encode", str(work / "model"), str(work / f"{size}.txt")]
+    command = [sys.executable, "-m", "isotrope", "encode", str(work / "model"), str(work / f"{size}.txt")]
     began = time.monotonic()
     running = subprocess.Popen(
         [*command, "--output", str(output), *options], env=os.environ | {"OMP_NUM_THREADS": str(threads)}

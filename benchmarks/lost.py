@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 from small_runs import lose
 
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-TRAIN = ["-m", "isotrope.cli", "train", "--model", "isotrope/tiny", "--sentences", "4000", "--dev", "none"]
+TRAIN = ["-m", "isotrope", "train", "--model", "isotrope/tiny", "--sentences", "4000", "--dev", "none"]
 TRAIN += ["--labels", "none", "--set", "train.batch_size=16", "--set", "train.save_steps=5"]
 WAYS = {
     "torchrun": [*TORCHRUN, *TRAIN],

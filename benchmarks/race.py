@@ -57,7 +57,7 @@ def main() -> None:
     given.work.mkdir(parents=True)
     documents, output = given.work / "documents.jsonl", given.work / "better"
     write_documents(given.data, documents)
-    command = [sys.executable, "-m", "isotrope.cli", "improve", MODEL, str(documents), "--output", str(output)]
+    command = [sys.executable, "-m", "isotrope", "improve", MODEL, str(documents), "--output", str(output)]
     began, peak = time.monotonic(), 0
     running = subprocess.Popen([*command, "--minutes", str(MINUTES)])
     watched = psutil.Process(running.pid)

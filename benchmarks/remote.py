@@ -70,7 +70,7 @@ def object_store() -> Iterator[fsspec.AbstractFileSystem]:
 
 def train(url: str, folder: Path) -> dict[str, Any]:
     """A training of 100 steps, and the memory of its process in each phase."""
-    command = [sys.executable, "-m", "isotrope.cli", "train", url, "--model", "isotrope/tiny", "--text", "text"]
+    command = [sys.executable, "-m", "isotrope", "train", url, "--model", "isotrope/tiny", "--text", "text"]
     command += ["--sentences", str(STEPS * BATCH), "--set", f"train.batch_size={BATCH}", "--set", "train.epochs=1"]
     command += ["--dev", "none", "--labels", "none", "--output", str(folder / "run")]
     began, log = time.perf_counter(), folder / "log.txt"

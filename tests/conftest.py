@@ -1,9 +1,15 @@
 """Small real parts: a two-layer BERT with its own tokenizer, text, pairs; the data folder where there is one."""
 
 import gc
+import logging
 import os
+import re
 import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -55,13 +61,7 @@ def build_bert(folder: Path, *, hidden: int = 32, layers: int = 2, dropout: floa
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    names = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
+    names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(
@@ -126,6 +126,62 @@ def pairs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lines.append(f"{text}\t{' '.join(other)}\t{5 * (1 - changed / len(words)):.2f}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def in_process(command: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit code of a command, which runs in this process."""
+    from isotrope.cli.main import main
+
+    monkeypatch.setattr(sys, "argv", ["isotrope", *command])
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def check_line(err: str, expected: str) -> None:
+    """One line, in which the parts between … occur in this order."""
+    assert err.count("\n") == 1, err
+    assert err.startswith("isotrope: "), err
+    assert re.search(".*".join(re.escape(part.strip()) for part in expected.split("…")), err), err
+
+
+class Said(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def is_mistake(self, expected: str) -> None:
+        assert self.code == 2, self.err
+        check_line(self.err, expected)
+
+
+Shell = Callable[..., Said]
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    """Runs a command, given as words. It quiets other libraries for its own process, which here is the tests'."""
+    from transformers.utils.logging import disable_progress_bar, enable_progress_bar
+
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
+    disable_progress_bar()  # what TRANSFORMERS_VERBOSITY does, for a library not yet imported
+    before = dict(os.environ)
+
+    def typed(*words: object) -> Said:
+        capfd.readouterr()
+        code = in_process([str(word) for word in words], monkeypatch)
+        return Said(code, *capfd.readouterr())
+
+    with warnings.catch_warnings():
+        yield typed
+    logging.disable(logging.NOTSET)
+    enable_progress_bar()
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(autouse=True, scope="session")

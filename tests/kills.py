@@ -29,15 +29,14 @@ import isotrope.pretraining
 import isotrope.study.study
 import isotrope.training.train
 from conftest import build_bert, sentences
+from forks import code, fork
 from isotrope.errors import UserError
 from library import write_library
 from toy import TOY
 
 torch.set_num_threads(1)
-isotrope.improvement.budget.FEWEST_PAIRS, isotrope.improvement.race.MOST_ROUNDS = (
-    64,
-    2,
-)  # then the clock decides nothing
+isotrope.improvement.budget.FEWEST_PAIRS = 64
+isotrope.improvement.race.MOST_ROUNDS = 2  # then the clock decides nothing
 SETTINGS = [
     "train.batch_size=16", "train.eval_steps=4", "train.save_steps=7", "train.epochs=2", "train.learning_rate=1e-3",
 ]  # fmt: skip
@@ -70,9 +69,6 @@ def choice(folder: Path) -> str:
     record = json.loads((folder / "out" / "result.json").read_text())
     told = {key: record[key] for key in ("choice", "finished", "left_out", "judged_by", "table", "gains")}
     return files("out/model/model.safetensors")(folder) + json.dumps(told)
-
-
-whitened = files("out/model/2_Dense/model.safetensors")
 
 
 def scores(folder: Path) -> str:
@@ -130,34 +126,24 @@ def cases(base: Path) -> dict[str, Case]:
 
 def start(command: list[str] | Callable[[], None], folder: Path) -> int:
     """Fork the command; with a cache of its own, so that a kill may hit the caches too."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
+
+    def work() -> None:
         os.environ["ISOTROPE_CACHE"] = str(folder / "cache")
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
         try:
             if callable(command):
-                command()
-            else:
-                sys.argv = ["isotrope", *command]
-                isotrope.cli.main.main()
-            code = 0
+                return command()
+            sys.argv = ["isotrope", *command]
+            isotrope.cli.main.main()
         except SystemExit as done:
-            code = int(done.code or 0)
+            os._exit(int(done.code or 0))
         except UserError as error:
-            sys.stdout.write(f"isotrope: {error}\n")
-            sys.stdout.flush()
-            code = 2
-    finally:
-        os._exit(code)
+            os.write(1, f"isotrope: {error}\n".encode())
+            os._exit(2)
 
-
-def ended(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return fork(work)
 
 
 def killed(child: int, after: float) -> bool:
@@ -168,12 +154,7 @@ def killed(child: int, after: float) -> bool:
             return False
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
-    return ended(child) == -signal.SIGKILL
-
-
-def again(case: Case, folder: Path) -> int:
-    """Give the command again."""
-    return ended(start(case.command(folder), folder))
+    return code(child) == -signal.SIGKILL
 
 
 def check(name: str, case: Case, base: Path, share: float, draw: random.Random) -> list[str]:
@@ -182,7 +163,7 @@ def check(name: str, case: Case, base: Path, share: float, draw: random.Random) 
     whole = base / f"{name}-whole"
     whole.mkdir()
     began = time.monotonic()
-    assert ended(start(case.command(whole), whole)) == 0, (whole / "log.txt").read_text()
+    assert code(start(case.command(whole), whole)) == 0, (whole / "log.txt").read_text()
     length, expected = time.monotonic() - began, case.made(whole)
     for number in range(max(1, round(case.kills * share))):
         folder = base / f"{name}-{number}"
@@ -196,13 +177,13 @@ def check(name: str, case: Case, base: Path, share: float, draw: random.Random) 
             length *= 0.8  # the machine has become faster, and the command had ended: once more
             shutil.rmtree(folder)
             folder.mkdir()
-        if second is not None and (code := ended(second)) not in (0, 2):
-            wrong.append(f"{name} {number}: the second of two ended with {code}: {tail(folder)}")
-        code = again(case, folder)
-        if code == 2 and second is not None and "is not empty" in tail(folder):
-            code = 0  # the other of the two has finished, and a finished output is not replaced
-        if code != 0:
-            wrong.append(f"{name} {number}: given again, it ended with {code}: {tail(folder)}")
+        if second is not None and (ended := code(second)) not in (0, 2):
+            wrong.append(f"{name} {number}: the second of two ended with {ended}: {tail(folder)}")
+        ended = code(start(case.command(folder), folder))
+        if ended == 2 and second is not None and "is not empty" in tail(folder):
+            ended = 0  # the other of the two has finished, and a finished output is not replaced
+        if ended != 0:
+            wrong.append(f"{name} {number}: given again, it ended with {ended}: {tail(folder)}")
         elif (found := case.made(folder)) != expected:
             wrong.append(f"{name} {number}: {found} instead of {expected}")
         shutil.rmtree(folder)

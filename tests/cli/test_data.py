@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_bad_inputs import check_line, in_process
 
+from conftest import Shell
 from isotrope.datasets.sources import DataSource
 from isotrope.evaluation.sets.senteval import SUBSETS, load_sts
 from isotrope.store.mark import LOCK
@@ -27,42 +27,31 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "empty": (rewrite(lambda _: b""), "empty (0 rows)"),
     "cut": (rewrite(lambda text: text[:1000]), "corrupt (… lines, 5000 expected)"),
     "a word": (
-        rewrite(lambda text: text.replace(b"the", b"der", 1)),
-        "changed (5000 lines as expected, but other text)",
+        rewrite(lambda text: text.replace(b"the", b"der", 1)), "changed (5000 lines as expected, but other text)"
     ),
     "Windows": (
-        rewrite(lambda text: text.replace(b"\n", b"\r\n")),
-        "converted (the right text with Windows line ends)",
+        rewrite(lambda text: text.replace(b"\n", b"\r\n")), "converted (the right text with Windows line ends)"
     ),
     "swapped": (
         lambda path: path.write_bytes(path.with_name("subj.subjective").read_bytes()),
         "swapped (it is senteval/downstream/SUBJ/subj.subjective)",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("spoil", "expected"), SPOILT.values(), ids=SPOILT.keys())
-def test_check_names_what_is_wrong(
-    data: Path,
-    tmp_path: Path,
-    spoil: Spoil,
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_check_names_what_is_wrong(data: Path, tmp_path: Path, spoil: Spoil, expected: str, shell: Shell) -> None:
     folder = tmp_path / "senteval" / "downstream" / "SUBJ"
     shutil.copytree(data / "senteval" / "downstream" / "SUBJ", folder, copy_function=shutil.copyfile)
-    command = ["data", "check", str(tmp_path), "--only", "SUBJ"]
-    assert in_process(command, monkeypatch) == 0
-    assert capfd.readouterr().out == "SUBJ: right (10000 sentences)\n"
+    command = ["data", "check", tmp_path, "--only", "SUBJ"]
+    assert shell(*command) == (0, "SUBJ: right (10000 sentences)\n", "")
     spoil(folder / "subj.objective")
-    assert in_process(command, monkeypatch) == 2
-    out, err = capfd.readouterr()
+    said = shell(*command)
     kind, detail = expected.rstrip(")").split(" (")
     remedy = f"isotrope data fetch {tmp_path} --only SUBJ"
     known_note = "" if kind == "missing" else "; a corrupt SUBJ circulates, on which accuracies of 99.6 come out"
-    check_line(err, f"SUBJ/subj.objective in {tmp_path} is {kind} ({detail}){known_note}: {remedy}")
-    table = " ".join(out.split())
+    said.is_mistake(f"SUBJ/subj.objective in {tmp_path} is {kind} ({detail}){known_note}: {remedy}")
+    table = " ".join(said.out.split())
     assert f"SUBJ: wrong (10000 sentences){known_note}" in table
     assert re.search(rf"subj.objective {kind} .*{re.escape(remedy)}", table), table
 
@@ -86,17 +75,11 @@ BAD: dict[str, tuple[list[str], str]] = {
 
 @pytest.mark.parametrize(("command", "expected"), BAD.values(), ids=BAD.keys())
 def test_mistakes_end_with_one_line(
-    command: list[str],
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    command: list[str], expected: str, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    assert in_process(command, monkeypatch) == 2
-    check_line(capfd.readouterr().err, expected)
+    shell(*command).is_mistake(expected)
     assert not list(tmp_path.iterdir())
 
 
@@ -118,59 +101,39 @@ WEB: dict[str, tuple[Callable[[Web], object], list[str], str]] = {
 
 @pytest.mark.parametrize(("spoil", "more", "expected"), WEB.values(), ids=WEB.keys())
 def test_what_the_web_does_ends_with_one_line(
-    web: Web,
-    source: DataSource,
-    tmp_path: Path,
-    spoil: Callable[[Web], object],
-    more: list[str],
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    web: Web, source: DataSource, tmp_path: Path, spoil: Callable[[Web], object], more: list[str], expected: str,
+    shell: Shell, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr("isotrope.datasets.fetch.RETRIES", 0)
     spoil(web)
-    assert in_process(["data", "fetch", str(tmp_path / "d"), *more], monkeypatch) == 2
-    check_line(capfd.readouterr().err, expected)
+    shell("data", "fetch", tmp_path / "d", *more).is_mistake(expected)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK]
 
 
 @pytest.mark.parametrize("name", ["[/x]", os.fsdecode(b"na\xefve"), "[bold]"])
 def test_names_of_folders_are_no_markup(
-    web: Web,
-    source: DataSource,
-    tmp_path: Path,
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    web: Web, source: DataSource, tmp_path: Path, name: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 13, fault 1."""
     monkeypatch.chdir(tmp_path)
     Path(name).mkdir(parents=True)
     shown = name.encode("utf-8", "backslashreplace").decode()
-    assert in_process(["data", "fetch", name], monkeypatch) == 0
+    assert shell("data", "fetch", name).code == 0
     Path(name, "one", "b.txt").write_text("spoilt")
-    capfd.readouterr()
-    assert in_process(["data", "check", name], monkeypatch) == 2
-    out, err = capfd.readouterr()
-    assert f"isotrope data fetch {shown} --only One" in out
-    check_line(err, f"one/b.txt in {shown} is corrupt … isotrope data fetch {shown} --only One")
+    said = shell("data", "check", name)
+    assert f"isotrope data fetch {shown} --only One" in said.out
+    said.is_mistake(f"one/b.txt in {shown} is corrupt … isotrope data fetch {shown} --only One")
 
 
 def test_list_fetch_and_check(
-    web: Web,
-    source: DataSource,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    web: Web, source: DataSource, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ISOTROPE_DATA", str(tmp_path))
-    assert in_process(["data", "list", "--addresses"], monkeypatch) == 0
-    out = capfd.readouterr().out
-    assert re.search(r"One +transfer +a test +9002 lines +none +sha256 +0.2", out)
-    assert f"One: {web.base}/at/b.txt\n" in out
-    assert in_process(["data", "fetch"], monkeypatch) == 0
-    assert in_process(["data", "check"], monkeypatch) == 0
-    assert capfd.readouterr().out.endswith(f"{HOME}\nOne: right (9002 lines)\n")
+    listed = shell("data", "list", "--addresses").out
+    assert re.search(r"One +transfer +a test +9002 lines +none +sha256 +0.2", listed)
+    assert f"One: {web.base}/at/b.txt\n" in listed
+    assert shell("data", "fetch").out.endswith(f"{HOME}\n")
+    assert shell("data", "check") == (0, "One: right (9002 lines)\n", "")
 
 
 def official_sts13(folder: Path) -> Path:
@@ -199,18 +162,9 @@ ROWS: dict[str, tuple[str, Spoil, str]] = {
 
 @pytest.mark.parametrize(("name", "spoil", "expected"), ROWS.values(), ids=ROWS.keys())
 def test_bad_rows_end_the_evaluation_with_one_line(
-    tiny_model: Path,
-    tmp_path: Path,
-    name: str,
-    spoil: Spoil,
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tiny_model: Path, tmp_path: Path, name: str, spoil: Spoil, expected: str, shell: Shell
 ) -> None:
-    monkeypatch.setattr(os, "environ", dict(os.environ))
     folder = official_sts13(tmp_path)
     assert sum(map(len, load_sts(tmp_path, "STS13").values())) == 1500
     spoil(folder / f"STS.{name}.txt")
-    command = ["evaluate", str(tiny_model), "--tasks", "STS13", "--data", str(tmp_path)]
-    assert in_process(command, monkeypatch) == 2
-    check_line(capfd.readouterr().err, expected)
+    shell("evaluate", tiny_model, "--tasks", "STS13", "--data", tmp_path).is_mistake(expected)

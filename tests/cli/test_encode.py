@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_bad_inputs import check_line, in_process
 
+from conftest import Shell
 from forks import code, command
 
 NAMES = ["[/x]", "[bold]a[/bold]", ":smile:", os.fsdecode(b"na\xefve"), "a\x1b[2J"]
@@ -14,23 +14,19 @@ NAMES = ["[/x]", "[bold]a[/bold]", ":smile:", os.fsdecode(b"na\xefve"), "a\x1b[2
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_no_markup(
-    tiny_model: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, name: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 13, fault 1."""
     monkeypatch.chdir(tmp_path)
     Path(f"{name}.txt").parent.mkdir(parents=True, exist_ok=True)
     Path(f"{name}.txt").write_text("one [/x] two\n[bold]three\n", encoding="utf-8")
-    command = ["encode", str(tiny_model), f"{name}.txt", "--output"]
+    command = ["encode", tiny_model, f"{name}.txt", "--output"]
     if "\udcef" in name:
-        assert in_process([*command, f"{name}.npy"], monkeypatch) == 2
-        check_line(capfd.readouterr().err, "na\\udcefve.npy.parts is not a path in UTF-8 … another folder")
+        shell(*command, f"{name}.npy").is_mistake("na\\udcefve.npy.parts is not a path in UTF-8 … another folder")
         name = "v"
-    assert in_process([*command, f"{name}.npy"], monkeypatch) == 0
-    shown = name.replace("\x1b", "\\x1b")
-    assert capfd.readouterr().out == f"written to {shown}.npy\n"
+    assert shell(*command, f"{name}.npy")[:2] == (0, "written to {}.npy\n".format(name.replace("\x1b", "\\x1b")))
     assert len(np.load(f"{name}.npy")) == 2
-    assert in_process(["encode", str(tiny_model), f"{name}.csv", "--output", "v.npy"], monkeypatch) == 2
-    check_line(capfd.readouterr().err, "does not exist … check the path")
+    shell("encode", tiny_model, f"{name}.csv", "--output", "v.npy").is_mistake("does not exist … check the path")
 
 
 def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,10 +38,10 @@ def test_an_ascii_terminal(tiny_model: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_user_hears_where_the_kept_columns_are(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tiny_model: Path, tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rows.csv").write_text("id,text\n7,one\n8,two\n")
     for output, more in (("v.npy", ", the kept columns to v.kept.parquet"), ("v.parquet", "")):
-        assert in_process(["encode", str(tiny_model), "rows.csv", "--output", output, "--keep", "id"], monkeypatch) == 0
-        assert capfd.readouterr().out == f"written to {output}{more}\n"
+        said = shell("encode", tiny_model, "rows.csv", "--output", output, "--keep", "id")
+        assert said[:2] == (0, f"written to {output}{more}\n")

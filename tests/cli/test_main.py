@@ -11,17 +11,9 @@ import pytest
 import typer.main
 
 import isotrope
+from conftest import Shell, check_line
 from isotrope.cli import main as cli
 from isotrope.errors import Stopped, UserError
-
-
-def ended(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", ["isotrope", *words])
-    try:
-        cli.main()
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 def raising(error: BaseException) -> Callable[..., None]:
@@ -46,43 +38,33 @@ def raising(error: BaseException) -> Callable[..., None]:
     ],
 )
 def test_an_error_is_one_line_with_its_code(
-    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, line: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An early end of a file is not taken for Ctrl-D; data is shown as it is."""
     monkeypatch.setattr("isotrope.compression.page.write_student_report", raising(error))
-    assert ended(["report", "somewhere"], monkeypatch) == code
-    err = capsys.readouterr().err
-    assert err.count("\n") == 1
-    assert f"isotrope: {line}" in err or line in err
+    said = shell("report", "somewhere")
+    assert said.code == code
+    check_line(said.err, line)
 
 
-def test_what_is_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_ours_is_not_hidden(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isotrope.compression.page.write_student_report", raising(ZeroDivisionError()))
-    monkeypatch.setattr(sys, "argv", ["isotrope", "report", "somewhere"])
     with pytest.raises(ZeroDivisionError):
-        cli.main()
+        shell("report", "somewhere")
 
 
-def test_the_version_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(["--version"], monkeypatch) == 0
-    assert capsys.readouterr().out == f"isotrope {isotrope.__version__}\n"
-
-
-def test_a_shell_can_complete_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(["--help"], monkeypatch) == 0
-    assert "--install-completion" in capsys.readouterr().out
+def test_the_version_is_told_and_a_shell_can_complete_commands(shell: Shell) -> None:
+    assert shell("--version") == (0, f"isotrope {isotrope.__version__}\n", "")
+    assert "--install-completion" in shell("--help").out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [("--backbone x", "it is --model here"), ("--lr 1", "it is --set train.learning_rate=RATE here")],
 )
-def test_a_word_of_another_tool_gets_the_word_of_here(
-    words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ended(["improve", "a", "b", "--output", "c", *words.split()], monkeypatch) == 2
-    option = words.split()[0]
-    assert capsys.readouterr().err == f"isotrope: there is no option {option}: {said}\n"
+def test_a_word_of_another_tool_gets_the_word_of_here(words: str, said: str, shell: Shell) -> None:
+    option, value = words.split()
+    shell("improve", "a", "b", "--output", "c", option, value).is_mistake(f"there is no option {option}: {said}")
 
 
 def test_every_argument_and_option_has_its_words() -> None:
@@ -97,18 +79,14 @@ def test_every_argument_and_option_has_its_words() -> None:
 
 
 @pytest.mark.parametrize("words", ["compress a b --student tiny", "encode a b", "improve a b", "whiten a b"])
-def test_only_train_runs_in_several_processes(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_train_runs_in_several_processes(words: str, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the others, each process would do all of the work, and write to the same place."""
     given = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cli, "end_at_once", nullcontext)
-    assert ended([*words.split(), "--output", "out"], monkeypatch) == 2
-    command = words.partition(" ")[0]
-    line = f"isotrope: {command} needs one process, not 2: start it without a launcher such as torchrun\n"
-    assert capsys.readouterr().err == line
+    line = f"{words.split()[0]} needs one process, not 2: start it without a launcher such as torchrun"
+    shell(*words.split(), "--output", "out").is_mistake(line)
 
 
 PROGRAM = """

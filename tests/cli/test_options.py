@@ -12,7 +12,7 @@ from isotrope.cli.study import _rows
 from isotrope.errors import UserError, needs
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-m", "isotrope.cli.main"]
+COMMAND = [sys.executable, "-m", "isotrope"]
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -45,7 +45,7 @@ def test_a_deleted_folder_is_one_line(tmp_path: Path) -> None:
 
 def test_the_presets_are_listed_without_torch(tmp_path: Path) -> None:
     code = "import sys, runpy; sys.argv = ['isotrope', 'presets', 'list']\n"
-    code += "try:\n    runpy.run_module('isotrope.cli.main', run_name='__main__')\nexcept SystemExit:\n    pass\n"
+    code += "try:\n    runpy.run_module('isotrope', run_name='__main__')\nexcept SystemExit:\n    pass\n"
     code += "import time; assert 'torch' not in sys.modules; print(time.process_time())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout.splitlines()[-1]) < 1

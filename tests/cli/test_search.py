@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_bad_inputs import check_line, in_process
+
+from conftest import check_line, in_process
 
 TEXTS = ["one [/x] two", "[bold]three[/bold] :smile:", "a\x1b[2J river", "word " * 100]
 

@@ -29,12 +29,6 @@ def test_text_is_no_markup(text: str) -> None:
     assert shown(Path(text)) == text + "\n"
 
 
-def test_cells_of_a_table_are_no_markup() -> None:
-    table = Table("file", box=None)
-    table.add_row("[/x] \x1b[2J")
-    assert "[/x] \\x1b[2J" in shown(table)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -52,8 +46,11 @@ def test_control_characters_and_lone_surrogates_are_escaped(text: str, expected:
     assert shown(text) == expected + "\n"
 
 
-def test_a_text_with_a_style_is_escaped_too() -> None:
+def test_styled_texts_and_cells_of_a_table_are_escaped_too() -> None:
     assert shown(Text("a\x1b[2J\udcff")) == "a\\x1b[2J\\udcff\n"
+    table = Table("file", box=None)
+    table.add_row("[/x] \x1b[2J")
+    assert "[/x] \\x1b[2J" in shown(table)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -61,11 +58,8 @@ def test_what_the_stream_cannot_hold_becomes_a_question_mark(encoding: str) -> N
     assert shown("a 河 \udcff", encoding) == "a ? \\udcff\n"
 
 
-def test_a_long_line_is_not_broken() -> None:
+def test_a_long_line_is_not_broken_and_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown("word " * 50).count("\n") == 1
-
-
-def test_a_quiet_console_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     plain_console(quiet=True).print("a")
     assert capsys.readouterr().out == ""
 

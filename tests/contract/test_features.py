@@ -16,9 +16,8 @@ from conftest import VOCABULARY, sentences
 from isotrope import Objective, load
 from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS, POSITIONS, in_rows, outputs, stacked, whole
 from isotrope.terms.infonce import InfoNCE
-from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.layer_cutoff import LayerCutoff
-from isotrope.tokens.position_shuffle import PositionShuffle
+from isotrope.tokens.cutoff import Cutoff, LayerCutoff
+from isotrope.tokens.shuffle import PositionShuffle
 
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertModel", {"max_position_embeddings": 40}),

@@ -13,14 +13,11 @@ from drawn import cosines_of, draw, scores
 from isotrope import load
 from isotrope.contract.context import BuildContext
 from isotrope.objective.passes import encode_passes
-from isotrope.released.against_batch import AgainstBatch, gradient_against_batch
-from isotrope.released.clamped import Clamped, clamped_consistency
-from isotrope.released.detach import Detach
-from isotrope.released.floored import Floored, floored_listmle
-from isotrope.released.no_mask import NoMask
-from isotrope.released.softmax_bce import SoftmaxBCE, softmax_bce
-from isotrope.released.zero_logit import ZeroLogit
+from isotrope.released.dclr import AgainstBatch, NoMask, SoftmaxBCE, ZeroLogit, gradient_against_batch, softmax_bce
+from isotrope.released.rankcse import Clamped, Floored, clamped_consistency, floored_listmle
+from isotrope.released.whitenedcse import Detach
 from isotrope.scores.noise import Noise
+from isotrope.terms._queue import without_positive
 from isotrope.terms.consistency import consistency
 from isotrope.terms.infonce import InfoNCE
 from isotrope.terms.listmle import listmle
@@ -105,7 +102,8 @@ def test_the_order_of_the_far_end_hardly_counts_for_listmle() -> None:
     assert costs[0] > 0.19
     assert 0 < costs[1] < 0.05
     plain = scores(draw(2, 5, 6), draw(5, 6, seed=3))
-    whole = floored_listmle(plain.pairs, plain.teacher("guide"), 0.1, drop_positive=True)
+    lists = (without_positive(each) for each in (plain.pairs, plain.teacher("guide")))
+    whole = floored_listmle(*lists, 0.1)
     assert Floored("guide", 0.1, 0.5, drop_positive=True)(plain).item() == pytest.approx(whole.item() / 2)
 
 

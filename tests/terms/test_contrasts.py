@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,12 @@ from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.terms.arc import arc, with_margin
-from isotrope.terms.group import Group, group_contrast
+from isotrope.terms.group import Group, PeerLists, group_contrast, peer_lists
 from isotrope.terms.infonce import infonce
-from isotrope.terms.margin_band import MarginBand, margin_band
 from isotrope.terms.multi_positive_inside import MultiPositiveInside
 from isotrope.terms.nt_xent import nt_xent
-from isotrope.terms.self_guided import SelfGuided
-from isotrope.terms.translated import Translated
-from isotrope.terms.triplet import Triplet, triplet
+from isotrope.terms.self_guided import SelfGuided, Translated
+from isotrope.terms.triplet import MarginBand, Triplet, margin_band, triplet
 from isotrope.terms.vascl import VaSCL, neighbour_contrast, neighbourhood
 from oracle import losses as oracle
 
@@ -51,21 +51,27 @@ def test_the_edges_are_exact_and_have_finite_gradients(edge: float, dtype: torch
     assert torch.isfinite(cosine.grad).all()
 
 
-def test_views_are_named_and_the_first_two_have_infonce() -> None:
+@pytest.mark.parametrize(
+    ("term", "expected", "wrong", "problem"),
+    [
+        (Triplet(near=3, far=2, weight=1.0), lambda s: triplet(s[0], s[3], s[2]), Triplet(far=4), "[0, 1, 4]"),
+        (
+            Group(views=(3, 1, 0)),  # the first two have InfoNCE
+            lambda s: infonce(oracle.cosines(s[3], s[1]), 0.05) + group_contrast(s[[3, 1, 0]], 0.05),
+            Group(views=(0, 4)), "terms.group.views = [0, 4]",
+        ),
+        (
+            PeerLists(own=(0, 2), peer=(1, 3)), lambda s: peer_lists(s[[0, 2]], s[[1, 3]], 0.05),
+            PeerLists(own=(0, 2), peer=(1, 4)), "peer = [1, 4]",
+        ),
+    ],
+    ids=["triplet", "group", "peer_lists"],
+)  # fmt: skip
+def test_the_views_are_named(term: Any, expected: Callable[[torch.Tensor], Any], wrong: Any, problem: str) -> None:
     given = scores(stack := draw(4, 5, 3))
-    cosines = oracle.cosines(stack[3], stack[1])
-    expected = infonce(cosines, 0.05).item() + group_contrast(stack[[3, 1, 0]], 0.05).item()
-    assert Group(views=(3, 1, 0))(given).item() == pytest.approx(expected)
-    with pytest.raises(UserError, match=r"terms.group.views = \[0, 4\] is not possible: the views are 0 to 3"):
-        Group(views=(0, 4))(given)
-
-
-def test_the_views_are_named() -> None:
-    stack = draw(4, 5, 3)
-    found = Triplet(near=3, far=2, weight=0.5)(scores(stack))
-    assert found.item() == pytest.approx(0.5 * triplet(stack[0], stack[3], stack[2]).item())
-    with pytest.raises(UserError, match=r"terms\.triplet = \[0, 1, 2\] is not possible: the views are 0 to 1"):
-        Triplet()(scores(draw(2, 5, 3)))
+    assert term(given).item() == pytest.approx(expected(stack).item())
+    with pytest.raises(UserError, match=re.escape(f"{problem} is not possible: the views are 0 to 3")):
+        wrong(given)
 
 
 def test_the_soft_negative_is_a_view_or_a_column() -> None:

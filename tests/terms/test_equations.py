@@ -10,26 +10,22 @@ import torch
 from torch import Tensor
 
 from drawn import cosines_of, draw, scores
-from isotrope.terms.alignment import alignment
+from isotrope.terms.alignment import alignment, uniformity
 from isotrope.terms.arc import arc
 from isotrope.terms.consistency import consistency
 from isotrope.terms.ct import ct
 from isotrope.terms.diffcse import diffcse
-from isotrope.terms.distillation import distillation
-from isotrope.terms.group import group_contrast
+from isotrope.terms.group import group_contrast, peer_lists
 from isotrope.terms.infonce import infonce
 from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet
-from isotrope.terms.margin_band import margin_band
 from isotrope.terms.multi_positive_inside import multi_positive_inside
 from isotrope.terms.mutual_information import mutual_information
 from isotrope.terms.nt_xent import nt_xent
-from isotrope.terms.peer_lists import peer_lists
 from isotrope.terms.queue_kl import queue_kl
 from isotrope.terms.self_guided import self_guided
-from isotrope.terms.triplet import triplet
+from isotrope.terms.triplet import margin_band, triplet
 from isotrope.terms.tsdae import tsdae
-from isotrope.terms.uniformity import uniformity
 from isotrope.terms.vascl import neighbour_contrast
 from isotrope.terms.vector_match import vector_match
 from oracle import debiased, losses, ranking
@@ -55,7 +51,15 @@ for shape in SHAPES:
     for t in (2.0, 0.7):
         add("uniformity", uniformity, ranking.uniformity, [draw(*shape, seed=1)], [], t)
     add("consistency", consistency, ranking.consistency, [both], [], 0.3)
-    add("distillation", distillation, debiased.distillation, [taught], [cosines_of(*taught.shape)], 0.3)
+    add(
+        "distillation",
+        queue_kl,
+        lambda s, t, *tau: debiased.distillation(s, t, tau[0]),
+        [taught],
+        [cosines_of(*taught.shape)],
+        0.3,
+        0.3,
+    )
     for drop in (True, False):
         add("listnet", listnet, ranking.listnet, [both], [taught], 0.3, 0.2, drop)
         for order in (taught, taught.round()):  # the second has ties

@@ -14,11 +14,9 @@ from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
 from drawn import cosines_of, draw, scores
 from isotrope import component
 from isotrope.contract.context import BuildContext
-from isotrope.errors import UserError
 from isotrope.terms.consistency import consistency
 from isotrope.terms.listmle import listmle
 from isotrope.terms.listnet import listnet
-from isotrope.terms.peer_lists import PeerLists, peer_lists
 from isotrope.terms.queue_kl import queue_kl
 from isotrope.terms.vector_match import Distance
 
@@ -87,14 +85,6 @@ def test_the_batches_of_a_step_enter_after_it_and_the_oldest_leave() -> None:
     term.after_step(None)
     term.after_step(None)
     assert torch.equal(term.rows, larger.views.teachers["rank"][:SIZE]), "they enter once"
-
-
-def test_the_views_are_named() -> None:
-    given = scores(stack := draw(4, 5, 3))
-    expected = peer_lists(stack[[0, 2]], stack[[1, 3]], 0.05)
-    assert PeerLists(own=(0, 2), peer=(1, 3), weight=0.5)(given).item() == pytest.approx(0.5 * expected.item())
-    with pytest.raises(UserError, match=r"peer = \[1, 4\] is not possible"):
-        PeerLists(own=(0, 2), peer=(1, 4))(given)
 
 
 @pytest.mark.parametrize("measure", ["cosine", "l2"])

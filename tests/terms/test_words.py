@@ -158,16 +158,6 @@ def test_paser_by_hand(tiny_model: Path, left: bool) -> None:
 KINDS = ["Bert", "Roberta", "MPNet", "DistilBert", "ModernBert", "Electra"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_token_of_tsdae_sees_a_later_one(kind: str, tmp_path: Path) -> None:
-    term: Any = objective("tsdae", as_student(kind, tmp_path)).eval().terms["tsdae"]
-    ids, vectors = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 10]]), draw(2, term.sentence.in_features).float()
-    scores = term.said(vectors[[0, 0]], ids)
-    assert torch.allclose(scores[0, :4], scores[1, :4], atol=1e-5)
-    assert not torch.allclose(scores[0, 4], scores[1, 4], atol=1e-3)
-    assert not torch.allclose(scores[0], term.said(vectors[[1, 0]], ids)[0], atol=1e-3), "the vector is read"
-
-
 @pytest.mark.parametrize("left", [False, True])
 def test_every_token_is_told_from_the_vector_and_the_tokens_before(tiny_model: Path, left: bool) -> None:
     """The value is that of a loop which shows the decoder one prefix after another, of one sentence after another."""

@@ -12,8 +12,7 @@ from conftest import sentences
 from isotrope import Objective, component, load
 from isotrope.contract.features import LAYER_FEATURES, LAYER_TOKENS
 from isotrope.terms.infonce import InfoNCE
-from isotrope.tokens.cutoff import Cutoff, cutoff
-from isotrope.tokens.layer_cutoff import LayerCutoff
+from isotrope.tokens.cutoff import Cutoff, LayerCutoff, cutoff
 from token_batches import CLS, SEP, features, read, seeded
 
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=6)
@@ -26,12 +25,20 @@ def test_cutoff_erases_a_share(counts: list[int], left: bool, span: bool, ratio:
     after = Cutoff("span" if span else "token", ratio)(batch, seeded(seed))
     assert after["input_ids"].equal(batch["input_ids"])
     for tokens, count in zip(read(after), counts, strict=True):
-        assert tokens[0] == CLS
-        assert tokens[-1] == SEP
+        assert (tokens[0], tokens[-1]) == (CLS, SEP)
         gone = sorted(set(range(1, count + 1)) - set(tokens))
-        assert len(gone) == int(torch.tensor(ratio, dtype=torch.float32) * count)
+        assert len(gone) == int(ratio * count)
         if span and gone:
             assert gone == list(range(gone[0], gone[-1] + 1))
+
+
+def test_every_step_rounds_a_share_alike() -> None:
+    """0.29 of 100 are 28 in float64, as Python has it, and were 29 in float32."""
+    inner, whole = features([100]), features([98]) | {LAYER_TOKENS: torch.ones(1, 100)}
+    inner |= {"feature_keep": torch.ones(1, 1, 100)}
+    for unit, name in (("token", "attention_mask"), ("span", "attention_mask"), ("feature", "feature_keep")):
+        assert (Cutoff(unit, 0.29)(inner, seeded())[name] == 0).sum() == 28
+    assert (LayerCutoff("token", 0.29)(whole, seeded())[LAYER_TOKENS] == 0).sum() == 28
 
 
 @pytest.mark.parametrize("span", [False, True])

@@ -13,11 +13,8 @@ from isotrope import Objective, load
 from isotrope.contract.features import POSITIONS
 from isotrope.terms.infonce import InfoNCE
 from isotrope.tokens.cutoff import Cutoff
-from isotrope.tokens.delete import Delete, deleted
-from isotrope.tokens.position_shuffle import PositionShuffle
-from isotrope.tokens.repeat import Repeat, repeats
-from isotrope.tokens.reverse import Reverse
-from isotrope.tokens.shuffle import Shuffle
+from isotrope.tokens.repeat import Delete, Repeat, deleted, repeats
+from isotrope.tokens.shuffle import PositionShuffle, Reverse, Shuffle
 from isotrope.types import TokenStep
 from token_batches import CLS, SEP, features, read, seeded
 
@@ -32,8 +29,7 @@ def test_shuffling_keeps_the_words_and_the_frame(counts: list[int], left: bool, 
     assert after["attention_mask"].equal(batch["attention_mask"])
     assert after["input_ids"][batch["attention_mask"] == 0].eq(0).all()
     for tokens, count in zip(read(after), counts, strict=True):
-        assert tokens[0] == CLS
-        assert tokens[-1] == SEP
+        assert (tokens[0], tokens[-1]) == (CLS, SEP)
         assert sorted(tokens[1:-1]) == list(range(1, count + 1))
 
 
@@ -54,7 +50,7 @@ def test_the_tokens_of_a_prompt_are_left_alone(step: TokenStep) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.booleans())
+@given(lengths, st.booleans())
 def test_the_inner_tokens_are_turned_round(counts: list[int], left: bool) -> None:
     batch = features(counts, left)
     after = Reverse()(batch, seeded())
@@ -109,8 +105,7 @@ def test_what_stays_is_in_order_and_moves_together(counts: list[int], left: bool
     assert torch.equal(after["attention_mask"], after["attention_mask"].sort(dim=1, descending=True).values)
     assert after["attention_mask"].sum(dim=1).max() == after["input_ids"].shape[1]
     for tokens, count in zip(read(after), counts, strict=True):
-        assert tokens[0] == CLS
-        assert tokens[-1] == SEP
+        assert (tokens[0], tokens[-1]) == (CLS, SEP)
         assert tokens[1:-1] == sorted(set(tokens[1:-1]) & set(range(1, count + 1)))
         assert len(tokens) > 2 or not count, "one token of the sentence stays"
 
@@ -146,7 +141,7 @@ def test_repetition_keeps_the_order(counts: list[int], left: bool, ratio: float,
         assert said[CLS] == said[SEP] == 1
         assert max(said.values()) <= 2
         assert tokens == sorted(tokens, key=[CLS, *range(1, count + 1), SEP].index)
-        assert len(tokens) - count - 2 <= max(2, int(torch.tensor(ratio, dtype=torch.float32) * count))
+        assert len(tokens) - count - 2 <= max(2, int(ratio * count))
         assert len(tokens) <= max(counts) + room
 
 

@@ -20,8 +20,8 @@ from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
 from isotrope.objective.passes import encode_columns
 from isotrope.tokens._inner import inside
+from isotrope.tokens.hide import Phrase, phrases
 from isotrope.tokens.negate import Negate
-from isotrope.tokens.phrase import Phrase, phrases
 from isotrope.tokens.template import reframe
 from isotrope.views.denoised import Denoised
 from token_batches import features, read, seeded

@@ -6,32 +6,18 @@ import torch
 from drawn import draw, scores
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
-from isotrope.types import Batch, Views
-from isotrope.views.branches import Branches
-from isotrope.views.denoised import Denoised, denoise
-from isotrope.views.mean_positive import MeanPositive, mean_positive
+from isotrope.views.denoised import Denoised, MeanPositive, denoise, mean_positive
 from isotrope.views.mlp import MLP
-from isotrope.views.projector import Projector
-
-V, N, H, D = 3, 5, 2, 6
-
-
-def views(count: int = N, dim: int = D) -> Views:
-    drawn = torch.Generator().manual_seed(1)
-    stack, negatives = torch.randn(V, count, dim, generator=drawn), torch.randn(count, H, dim, generator=drawn)
-    return Views(Batch(torch.arange(count), torch.Generator()), stack, negatives, {"guide": torch.eye(count)})
+from isotrope.views.projector import Branches, Projector
 
 
 def test_it_is_a_matrix_product_and_a_tanh_on_every_embedding() -> None:
-    head, given = MLP(0.5).build(BuildContext(D)), views()
+    head, given = MLP(0.5).build(BuildContext(6)).double(), scores(draw(3, 5, 6), hard=2).views
     weight, bias = head.linear.weight, torch.nn.init.normal_(head.linear.bias)
     after = head(given)
-    for v in range(V):
-        for i in range(N):
-            assert torch.allclose(after.stack[v, i], torch.tanh(weight @ given.stack[v, i] + bias), atol=1e-6)
-    for i in range(N):
-        for h in range(H):
-            assert torch.allclose(after.negatives[i, h], torch.tanh(weight @ given.negatives[i, h] + bias), atol=1e-6)
+    for rows, found in ((given.stack, after.stack), (given.negatives, after.negatives)):
+        for row, other in zip(rows.flatten(0, 1), found.flatten(0, 1), strict=True):
+            assert torch.allclose(other, torch.tanh(weight @ row + bias))
     assert after.batch is given.batch
     assert after.teachers is given.teachers, "a teacher has its own space"
 
@@ -115,7 +101,7 @@ def test_equals_the_loop(dtype: torch.dtype) -> None:
 
 
 def test_further_texts_are_no_hard_negatives_any_more() -> None:
-    views = Views(Batch(torch.arange(4), torch.Generator()), draw(2, 4, 3), draw(4, 1, 3, seed=1), {})
+    views = scores(draw(2, 4, 3), hard=1).views
     after = MeanPositive()(views)
     assert torch.equal(after.stack[0], views.stack[0])
     assert torch.equal(after.stack[1], (views.stack[1] + views.negatives[:, 0]) / 2)

@@ -1,5 +1,6 @@
 """``isotrope data``: what the evaluation reads, from the web to a verified folder."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,14 +16,21 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Get the evaluation's data: list, fetch, check, prepare.")
 console, errors = plain_console(), plain_console(stderr=True)
 
+
+def _given(folder: str | None) -> str:
+    if not folder:
+        raise UserError("no data folder given", "name one, or set ISOTROPE_DATA")
+    return folder
+
+
 FOLDER = Word("The data folder.", variable="ISOTROPE_DATA")
-ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.")
+ONLY = Word("Data sets or groups (sts, transfer, …), several with commas.", many=False, read=lambda one: one.split(","))
 
 
 @app.command("list")
 @command(light=True, only=ONLY)
-def data_list(*, only: str = "all", addresses: bool = False) -> None:
-    """List the data sets.
+def data_list(*, only: Sequence[str] = (), addresses: bool = False) -> None:
+    """List all data sets, or some with --only.
 
     Each has its rows, its size in megabytes, its licence, and how a download is verified.
 
@@ -32,10 +40,10 @@ def data_list(*, only: str = "all", addresses: bool = False) -> None:
     from isotrope.datasets.sources import choose
     from isotrope.report.tables import Table, print_table
 
-    chosen = choose(_names(only))
+    chosen = choose(only or ["all"])
     header = ["name", "group", "what", "rows", "licence", "verified by", "MB"]
-    sizes = [f"{one.size / 1e6:.1f}" if one.size else "?" for one in chosen]
-    words = [[one.name, one.group, one.title, one.rows, one.licence, one.verified] for one in chosen]
+    sizes = (f"{one.size / 1e6:.1f}" if one.size else "?" for one in chosen)
+    words = ([one.name, one.group, one.title, one.rows, one.licence, one.verified] for one in chosen)
     rows = [[*row, size] for row, size in zip(words, sizes, strict=True)]
     print_table(Table("data sets", header, rows, words=6), console)
     for source in chosen if addresses else ():
@@ -46,7 +54,7 @@ def data_list(*, only: str = "all", addresses: bool = False) -> None:
 @app.command("fetch")
 @command(light=True, folder=FOLDER, only=ONLY)
 def data_fetch(
-    folder: str | None = None, *, only: str | None = None, mirror: str | None = None, official: bool = False
+    folder: str | None = None, *, only: Sequence[str] = (), mirror: str | None = None, official: bool = False
 ) -> None:
     """Download data sets, and verify each file.
 
@@ -61,14 +69,14 @@ def data_fetch(
 
     target = _given(folder)
     with progress("downloaded", None, errors, unit="bytes") as bar:
-        fetched = fetch_data(target, _names(only), mirror, official, _say, bar)
+        fetched = fetch_data(target, only, mirror, official, console.print, bar)
     if any(source.recipe for source in fetched):
-        _say(f"next: isotrope data prepare {target}")
+        console.print(f"next: isotrope data prepare {target}")
 
 
 @app.command("check")
 @command(light=True, folder=FOLDER, only=ONLY)
-def data_check(folder: str | None = None, *, only: str | None = None) -> None:
+def data_check(folder: str | None = None, *, only: Sequence[str] = ()) -> None:
     """Say which files are missing or wrong, and what to do.
 
     The exit code is 2 if a file is missing or wrong.
@@ -77,9 +85,9 @@ def data_check(folder: str | None = None, *, only: str | None = None) -> None:
     from isotrope.report.tables import Table, print_table
 
     target = _given(folder)
-    checked = check_data(target, _names(only))
+    checked = check_data(target, only)
     for one in checked:
-        _say(f"{one.source.name}: {one.state} ({one.source.rows}){_note(one)}")
+        console.print(f"{one.source.name}: {one.state} ({one.source.rows}){_note(one)}")
     wrong = [one for one in checked if one.findings]
     if not wrong:
         return
@@ -100,26 +108,12 @@ def _note(one: "Checked") -> str:
 
 @app.command("prepare")
 @command(light=True, folder=FOLDER, only=ONLY, output=Word("Where senteval/ is written; default: the data folder."))
-def data_prepare(folder: str | None = None, *, output: str | None = None, only: str | None = None) -> None:
+def data_prepare(folder: str | None = None, *, output: str | None = None, only: Sequence[str] = ()) -> None:
     """Make senteval/ from the official files of STS and SICK.
 
     The texts are then as SentEval has them. ISOTROPE_DATA may point to the folder.
     """
     from isotrope.datasets.prepare import prepare_data
 
-    prepare_data(_given(folder), output, _names(only), _say)
-    _say(f"point to it: export ISOTROPE_DATA={output or folder}")
-
-
-def _names(only: str | None) -> list[str]:
-    return only.split(",") if only is not None else []
-
-
-def _given(folder: str | None) -> str:
-    if not folder:
-        raise UserError("no data folder given", "name one, or set ISOTROPE_DATA")
-    return folder
-
-
-def _say(line: str) -> None:
-    console.print(line)
+    prepare_data(_given(folder), output, only, console.print)
+    console.print(f"point to it: export ISOTROPE_DATA={output or folder}")

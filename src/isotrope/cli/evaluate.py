@@ -17,10 +17,7 @@ from isotrope.store.disk import writing
 MODELS = Word("Folders, hub names, isotrope/small, MODEL@cls, MODEL+whitening:k=256, or a file of word vectors.")
 
 
-@command(
-    models=MODELS,
-    json_file=Word("Write all results to this .json file.", "json"),
-)
+@command(models=MODELS, json_file=Word("Write all results to this .json file.", "json"))
 def evaluate(
     models: list[str],
     *,
@@ -83,7 +80,7 @@ def evaluate(
     console = plain_console()
     for one in shown:
         tables.print_table(one, console)
-    for written in [*targets, *([results_file] if results_file else [])]:
+    for written in filter(None, (*targets, results_file)):
         console.print(f"written to {written}")
 
 
@@ -137,15 +134,13 @@ def case(
 
 def _write_json(results: Mapping[str, Mapping[str, Any]], target: Path) -> None:
     """All but the single cases, which would be a hundred times the rest."""
-    plain = {
-        model: {
-            suite: {
-                task: {key: value for key, value in result.items() if not key.startswith("per_")}
-                for task, result in of_suite.items()
-            }
-            for suite, of_suite in suites.items()
-        }
+
+    def plain(result: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in result.items() if not key.startswith("per_")}
+
+    kept = {
+        model: {suite: {task: plain(result) for task, result in of.items()} for suite, of in suites.items()}
         for model, suites in results.items()
     }
     with writing(target.parent, again="run the same command again; results are remembered"):
-        write_json(target, plain)
+        write_json(target, kept)

@@ -23,16 +23,13 @@ import typer
 from typer.core import TyperGroup
 
 from isotrope.cli.data import app as data_app
-from isotrope.cli.encode import encode
 from isotrope.cli.evaluate import case, evaluate
-from isotrope.cli.export import export
-from isotrope.cli.models import compress, improve, pretrain, quickstart, report, train, whiten
+from isotrope.cli.models import compress, encode, export, improve, pretrain, quickstart, report, train, whiten
 from isotrope.cli.presets import app as presets_app
 from isotrope.cli.search import search
 from isotrope.cli.study import study
 from isotrope.cli.words import OLD
 from isotrope.console.plain import plain_console
-from isotrope.console.threads import let_threads_sleep
 from isotrope.errors import Stopped, UserError
 
 
@@ -80,8 +77,8 @@ def main() -> None:
     """Run the command line; every outcome has its exit code."""
     _open_streams()
     several = os.environ.get("WORLD_SIZE", "1") != "1"
-    if several:
-        _hear_launcher()
+    if several:  # torchrun sends SIGTERM to the others when one process has ended
+        signal.signal(signal.SIGTERM, _told_to_end)
     with end_at_once() if several else nullcontext():
         _run()
 
@@ -109,11 +106,6 @@ def end_at_once() -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 1)
-
-
-def _hear_launcher() -> None:
-    """From now on SIGTERM, which torchrun sends to the others when one process has ended, is one clear exception."""
-    signal.signal(signal.SIGTERM, _told_to_end)
 
 
 def _told_to_end(number: int, frame: FrameType | None) -> None:
@@ -189,14 +181,12 @@ def _fail(line: str, code: int) -> None:
 
 
 def _quiet() -> None:
-    """Other libraries' chatter hides what the user has to read. Threads that wait shall not take the user's cores."""
-    let_threads_sleep()
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    """Other libraries' chatter hides what the user has to read. Threads that wait shall not take the user's cores.
+
+    All of it must be said before torch is imported; what the user has set stays.
+    """
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    for name, value in {"OMP_WAIT_POLICY": "PASSIVE", **quiet}.items():
+        os.environ.setdefault(name, value)
     logging.disable(logging.WARNING)
     warnings.filterwarnings("ignore")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,20 @@
-"""The commands that make a model and judge it. Each shows the result of the function of its name."""
+"""The commands that show the result of the function of their name: a model and its verdict, vectors, a page."""
 
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from isotrope.cli.options import command
-from isotrope.cli.words import Word
+from isotrope.cli.words import Word, named
 from isotrope.console.plain import plain_console
-from isotrope.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from isotrope.compression.compress import Compression
     from isotrope.improvement.improve import Improvement
     from isotrope.report.outcome import Outcome
+    from isotrope.report.tables import Table
     from isotrope.training.train import Run
 
 console = plain_console()
@@ -29,15 +31,11 @@ def quickstart(found: "Outcome") -> None:
     The pages ship with isotrope. Nothing is downloaded.
     """
     from isotrope.quickstart.run import advice, quickstart_tables
-    from isotrope.report.tables import print_table
 
-    for table in quickstart_tables(found.record):
-        print_table(table, console)
     minutes, seconds = divmod(round(found.record["seconds"]), 60)
-    for line in (f"verdict: {found.verdict.word}: {found.verdict.evidence}", advice(found.record)):
-        console.print(fill(line, 100))
-    console.print(f"took {minutes} min {seconds} s")
-    _show_folder(found)
+    told = (f"verdict: {found.verdict.word}: {found.verdict.evidence}", advice(found.record))
+    lines = (*(fill(line, 100) for line in told), f"took {minutes} min {seconds} s")
+    _show(found, quickstart_tables(found.record), *lines)
     console.print("your own model and your own documents:")
     console.print("  isotrope improve YOUR-MODEL YOUR-DOCUMENTS --output better")
     console.print("  isotrope encode better/model YOUR-DOCUMENTS --output index")
@@ -60,20 +58,10 @@ def improve(found: "Improvement") -> None:
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
     """
     from isotrope.improvement.page import candidates_table, general_lines, hybrid_line, teachers_line, what_to_do
-    from isotrope.report.tables import print_table
 
     record = found.record
-    if record["table"]:
-        print_table(candidates_table(record), console)
-    for line in (
-        f"verdict: {found.verdict}",
-        *general_lines(record),
-        *teachers_line(record),
-        *hybrid_line(record),
-        what_to_do(record),
-    ):
-        console.print(line)
-    _show_folder(found)
+    lines = [*general_lines(record), *teachers_line(record), *hybrid_line(record), what_to_do(record)]
+    _show(found, [candidates_table(record)] if record["table"] else [], f"verdict: {found.verdict}", *lines)
 
 
 @command("isotrope.improvement.whiten:whiten", sentences=Word("Fit on a random sample of so many texts.", low=2))
@@ -84,18 +72,15 @@ def whiten(found: "Improvement") -> None:
     """
     from isotrope.improvement.whiten import fitted_line
     from isotrope.report.comparison import before_after, of_run, with_average
-    from isotrope.report.tables import print_table
 
     record = found.record
     console.print(fitted_line(record))
+    tables = [of_run(record["pairs"])] if record["pairs"] else []
     if self_made := record["self_made"]:
         used = record["held_out"]["used"]
         title = f"{record['measure']} on tasks made from {used:,} texts that the fit has not seen"
-        print_table(before_after(title, with_average(self_made)), console)
-    if record["pairs"]:
-        print_table(of_run(record["pairs"]), console)
-    console.print(f"verdict: {found.verdict}")
-    _show_folder(found)
+        tables = [before_after(title, with_average(self_made)), *tables]
+    _show(found, tables, f"verdict: {found.verdict}")
 
 
 @command(
@@ -113,23 +98,14 @@ def compress(found: "Compression") -> None:
     The student is compared with its teacher and with itself before training: points kept, speed, size.
     """
     from isotrope.compression.page import compression_tables
-    from isotrope.report.tables import print_table
 
-    for table in compression_tables(found.record["compression"]):
-        print_table(table, console)
-    console.print(f"verdict: {found.verdict}")
-    console.print(f"model: {found.folder / 'model'}")
-    show_report(found.folder)
+    _show(found, compression_tables(found.record["compression"]), f"verdict: {found.verdict}")
 
 
-def teachers(given: list[str]) -> dict[str, list[str]]:
+def _teachers(given: list[str]) -> dict[str, list[str]]:
     """NAME=MODEL, several times -> name -> models."""
     found: dict[str, list[str]] = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not (name and sign and value):
-            problem = f"--teacher {text}: not of the form NAME=MODEL"
-            raise UserError(problem, "write, for example, --teacher guide=RUN/model")
+    for name, value in named("--teacher", given, "NAME=MODEL", "write, for example, --teacher guide=RUN/model"):
         found.setdefault(name, []).append(value)
     return found
 
@@ -139,7 +115,7 @@ def teachers(given: list[str]) -> dict[str, list[str]]:
     several=True,
     model=Word("Model to begin with: folder, hub name, isotrope/small; default: the preset's."),
     teachers=Word(
-        "NAME=MODEL: the model for the preset's teacher NAME; again for more.", "teacher", many=True, read=teachers
+        "NAME=MODEL: the model for the preset's teacher NAME; again for more.", "teacher", many=True, read=_teachers
     ),
     negatives=Word("In tables: a column of hard negatives; again for more.", "negative", many=True),
 )
@@ -148,13 +124,9 @@ def train(run: "Run") -> None:
     if not run.record:  # of several processes the first speaks
         return
     from isotrope.report.comparison import of_run
-    from isotrope.report.tables import print_table
 
-    if "comparison" in run.record:
-        print_table(of_run(run.record["comparison"]), console)
-    console.print(f"verdict: {run.verdict}")
-    console.print(f"model: {run.folder / 'model'}{' (with its training head)' if 'head' in run.record else ''}")
-    show_report(run.folder)
+    tables = [of_run(run.record["comparison"])] if "comparison" in run.record else []
+    _show(run, tables, f"verdict: {run.verdict}")
 
 
 @command(
@@ -200,8 +172,55 @@ def show_report(folder: Path) -> None:
         console.print(f"no report ({why}); the run itself is complete")
 
 
-def _show_folder(found: "Outcome") -> None:
+def _show(found: "Outcome", tables: "Iterable[Table]", *lines: str) -> None:
+    """Tables and lines, then where the model and its report are. The report of a run is drawn now."""
     from isotrope.report.outcome import MODEL, REPORT
+    from isotrope.report.tables import print_table
+    from isotrope.training.train import Run
 
-    console.print(f"model:  {found.folder / MODEL}")
-    console.print(f"report: {found.folder / REPORT}")
+    for table in tables:
+        print_table(table, console)
+    for line in lines:
+        console.print(line)
+    console.print(f"model: {found.folder / MODEL}{' (with its training head)' if 'head' in found.record else ''}")
+    if isinstance(found, Run):
+        show_report(found.folder)
+    else:
+        console.print(f"report: {found.folder / REPORT}")
+
+
+@command(
+    "isotrope.encoding.encode:encode",
+    hidden=("shard", "normalize", "device", "progress"),
+    model=Word("The model: a folder or a hub name, such as isotrope/small."),
+    texts=Word("Files, folders or URLs of text; each row gives one vector.", many=True),
+    output=Word("OUT.npy, OUT.parquet, or a folder or URL for Parquet files.", required=True),
+    batch_size=Word("Texts at a time, at most; fewer where they are long.", low=1),
+    keep=Word("Columns to write beside the vectors, such as id,title.", many=False),
+    engine=Word("one process, several processes, or ray (needs isotrope[ray])."),
+    workers=Word("Workers of processes or ray; default: one a core.", low=1),
+    address=Word("Of a Ray cluster; default: Ray on this machine."),
+)
+def encode(written: Path | str) -> None:
+    """Turn text of any size into vectors.
+
+    The memory does not grow with the text. After a stop, the same command goes on.
+    """
+    from isotrope.encoding.output import beside
+
+    kept = beside(Path(written))
+    columns = f", the kept columns to {kept}" if str(written).endswith(".npy") and kept.exists() else ""
+    console.print(f"written to {written}{columns}")
+
+
+@command(
+    "isotrope.training.onnx:export_onnx",
+    output=Word("A new folder.", required=True),
+    int8=Word("Also write a graph with int8 weights: smaller, less exact."),
+)
+def export(folder: Path) -> None:
+    """Write a model as an ONNX graph, for use without torch.
+
+    The graph is compared with torch before it is kept.
+    """
+    console.print(f"written to {folder}; {folder}/README.md shows how to use it")

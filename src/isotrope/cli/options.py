@@ -49,13 +49,12 @@ def command(
             if name not in (*hidden, "console"):
                 shown.append(_option(name, annotation, default, first, meant.get(name, Word()), described.get(name)))
         told = not several and any(name == "console" for name, *_ in signature(source))
+        readers = {name: word.read for name, word in meant.items() if word.read}
 
         def run(**given: Any) -> None:
             function = show if light else _loaded(target, show, several)
             given = {name: value for name, value in given.items() if value is not None and value != []}
-            for name, value in given.items():
-                if target and name in meant and (read := meant[name].read):
-                    given[name] = read(value)
+            given |= {name: read(given[name]) for name, read in readers.items() if name in given}
             found = function(**given, **({"console": plain_console(stderr=True)} if told else {}))
             if target:
                 show(found)
@@ -84,13 +83,8 @@ def signature(target: str) -> list[tuple[str, str, Any, bool]]:
     first = [*arguments.posonlyargs, *arguments.args]
     defaults = [*[None] * (len(first) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
     return [
-        (
-            one.arg,
-            ast.unparse(one.annotation or ast.Constant("")),
-            _value(default),
-            place < len(first) and one.arg != "output",
-        )
-        for place, (one, default) in enumerate(zip([*first, *arguments.kwonlyargs], defaults, strict=True))
+        (one.arg, ast.unparse(one.annotation or ast.Constant("")), _value(value), one in first and one.arg != "output")
+        for one, value in zip([*first, *arguments.kwonlyargs], defaults, strict=True)
     ]
 
 

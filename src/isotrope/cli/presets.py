@@ -27,7 +27,7 @@ def presets_list() -> None:
     from isotrope.report.tables import Table, print_table
 
     known = preset_descriptions()
-    published = [name for name in known if "bert-base" in name or "bert-large" in name or "roberta-" in name]
+    published = [name for name in known if any(model in name for model in ("bert-base", "bert-large", "roberta-"))]
     others = [name for name in known if name not in (*FIRST, *published)]
     groups = {"to begin with": FIRST, "other methods": others, "on the papers' models, as published": published}
     for title, names in groups.items():
@@ -53,12 +53,9 @@ def presets_diff(first: str, second: str) -> None:
     from isotrope.report.tables import Table, print_table
 
     left, right = (flat(read_preset(name)) for name in (first, second))
-    rows = [
-        (key, *(json.dumps(side[key]) if key in side else "" for side in (left, right)))
-        for key in sorted(left.keys() | right.keys())
-        if left.get(key) != right.get(key)
-    ]
-    if not rows:
+    differing = (key for key in sorted(left.keys() | right.keys()) if left.get(key) != right.get(key))
+    rows = [(key, *(json.dumps(side[key]) if key in side else "" for side in (left, right))) for key in differing]
+    if rows:
+        print_table(Table(f"{first} and {second}", ("key", first, second), rows, words=3), console)
+    else:
         console.print("nothing differs")
-        return
-    print_table(Table(f"{first} and {second}", ("key", first, second), rows, words=3), console)

@@ -1,18 +1,26 @@
 """``isotrope study``: many runs, one table, and what it shows."""
 
 import tomllib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from isotrope.cli.options import command
-from isotrope.cli.words import Word
+from isotrope.cli.words import Word, named
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 
-if TYPE_CHECKING:
-    from isotrope.study.study import Options
-
 console = plain_console()
+
+
+def _sweeps(given: list[str]) -> dict[str, list[Any]]:
+    """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
+    found: dict[str, list[Any]] = {}
+    for key, values in named("--sweep", given, "key=value,value", "write, for example, train.epochs=1,2"):
+        try:
+            found[key] = tomllib.loads(f"values = [{values}]")["values"]
+        except tomllib.TOMLDecodeError:
+            found[key] = [value.strip() for value in values.split(",")]
+    return found
 
 
 @command(
@@ -23,6 +31,7 @@ console = plain_console()
     model=Word("Model to begin with, in every row."),
     labels=Word("Labelled pairs that judge: sts, stsb, stsb-dev, dev-half, none."),
     seeds=Word("Seeds of each row: 0, 1, 2, …; default: the study's.", low=1),
+    sweep=Word("key=value,value: every row with each value.", read=_sweeps),
     threads=Word("Processor threads for each run.", low=1),
 )
 def study(
@@ -39,7 +48,7 @@ def study(
     labels: str | None = None,
     rows: Sequence[str] = (),
     overrides: Sequence[str] = (),
-    sweep: Sequence[str] = (),
+    sweep: Mapping[str, Sequence[Any]] | None = None,
     tuned: str | None = None,
     workers: int = 1,
     threads: int | None = None,
@@ -54,7 +63,6 @@ def study(
         file: A .toml file, or the name of a study that comes with isotrope.
         vectors: File of word vectors (GloVe, word2vec), for rows with vectors = true.
         rows: Only this row; several with commas, or again.
-        sweep: `key=value,value`: every row with each value.
         tuned: A search.toml, made by --search: use its best settings.
         search: Search for the best values of the keys in [search], on the dev pairs.
     """
@@ -66,9 +74,15 @@ def study(
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
     )  # fmt: skip
     if search:
-        _search(file, options, {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned})
+        from isotrope.study.search import search_settings
+
+        for name, value in {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned}.items():
+            if value:
+                remedy = "leave it out: a search has its own, and no test pairs"
+                raise UserError(f"{name} has no effect on --search", remedy)
+        console.print(f"best settings of each row: {search_settings(file, **options)}")
         return
-    done = run(file, seeds=seeds, labels=labels, sweep=_sweeps(sweep), tuned=tuned, **options)
+    done = run(file, seeds=seeds, labels=labels, sweep=sweep, tuned=tuned, **options)
     if not console.is_terminal:
         for page in done.pages:
             console.print(f"written to {page}")
@@ -86,35 +100,6 @@ def _rows(file: str, given: Sequence[str]) -> list[str]:
     from isotrope.study.rows import expand_rows
     from isotrope.study.spec import read_study
 
-    known = (
-        {name for entry in expand_rows(read_study(file)).values() for name in (entry.label, entry.base)}
-        if given
-        else ()
-    )
+    entries = expand_rows(read_study(file)).values() if given else ()
+    known = {name for entry in entries for name in (entry.label, entry.base)}
     return [name.strip() for text in given for name in ([text] if text in known else text.split(","))]
-
-
-def _search(file: str, options: "Options", idle: dict[str, Any]) -> None:
-    from isotrope.study.search import search_settings
-
-    for name, value in idle.items():
-        if value:
-            raise UserError(
-                f"{name} has no effect on --search", "leave it out: a search has its own, and no test pairs"
-            )
-    path = search_settings(file, **options)
-    console.print(f"best settings of each row: {path}")
-
-
-def _sweeps(given: Sequence[str]) -> dict[str, list[Any]]:
-    """``key=0.8,0.9`` -> {key: [0.8, 0.9]}; values that are not TOML are names."""
-    found: dict[str, list[Any]] = {}
-    for text in given:
-        key, sign, values = text.partition("=")
-        if not (key.strip() and sign and values.strip()):
-            raise UserError(f"--sweep {text}: not of the form key=value,value", "write, for example, train.epochs=1,2")
-        try:
-            found[key.strip()] = tomllib.loads(f"values = [{values}]")["values"]
-        except tomllib.TOMLDecodeError:
-            found[key.strip()] = [value.strip() for value in values.split(",")]
-    return found

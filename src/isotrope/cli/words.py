@@ -1,10 +1,11 @@
 """The words of all commands: what an option of this name means, wherever it occurs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isotrope.errors import UserError
 from isotrope.store.remote import is_url
 
 
@@ -14,12 +15,11 @@ class Word:
 
     Attributes:
         help: one sentence or two; "": the function's docstring says it.
-        option: its name, if it is not the parameter's own; of many values, one at a time.
+        option: its name, if it is not the parameter's own.
         many: it may be given several times; None: if the parameter takes several.
         required: it must be given, although the function can do without.
-        low, high: the range of a number.
         variable: of the environment.
-        read: makes the value of the texts that were given.
+        read: makes the value of what was given.
     """
 
     help: str = ""
@@ -29,12 +29,21 @@ class Word:
     low: float | None = None
     high: float | None = None
     variable: str | None = None
-    read: Callable[[list[str]], Any] | None = None
+    read: Callable[[Any], Any] | None = None
 
 
 def sources(given: list[str]) -> list[str | Path] | str:
     """Files, folders and URLs, none of which is a text."""
     return given[0] if len(given) == 1 else [one if is_url(one) or not one else Path(one) for one in given]
+
+
+def named(option: str, given: Iterable[str], form: str, remedy: str) -> Iterator[tuple[str, str]]:
+    """The names and values of an option that is given as NAME=VALUE."""
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not (name.strip() and sign and value.strip()):
+            raise UserError(f"{option} {text}: not of the form {form}", remedy)
+        yield name.strip(), value
 
 
 VOCABULARY = {

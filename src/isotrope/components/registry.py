@@ -1,17 +1,19 @@
-"""Components by name: ``terms/infonce.py`` is ``component("terms", "infonce")``, and nothing else has to know of it.
+"""Components by name: ``InfoNCE`` in ``terms/`` is ``component("terms", "infonce")``; nothing else has to know of it.
 
 A component is a class that declares its stage: ``stage = "terms"`` in its body. A preset names it by ``kind``, one of
 
-    infonce                 the file terms/infonce.py
-    released.softmax_bce    the file released/softmax_bce.py: what released code does instead of its paper
+    infonce                 InfoNCE, in the file terms/infonce.py
+    margin_band             MarginBand, in a file with others of its kind
+    released.softmax_bce    SoftmaxBCE, in a file of released/: what released code does instead of its paper
     package.module:Class    a third party's class, imported only when a run starts
 """
 
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, ValidationError, create_model
@@ -25,13 +27,11 @@ RELEASED = "released."
 
 
 def kinds(stage: str) -> list[str]:
-    """The names of a stage's components: its file names, then those of ``released/`` that belong to it."""
+    """The names of a stage's components, then those of ``released/`` that belong to it."""
     if stage not in (*STAGES, READING):
         raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join((*STAGES, READING))}")
-    departures = [RELEASED + name for name in _files("released")]
-    return _files(ROOMS.get(stage, stage)) + [
-        kind for kind in departures if stage_of(_class_in(f"isotrope.{kind}")) == stage
-    ]
+    departures = [RELEASED + kind for kind, place in _places("released").items() if stage_of(_class_at(place)) == stage]
+    return [*_places(ROOMS.get(stage, stage)), *departures]
 
 
 def is_third_party(kind: str) -> bool:
@@ -45,9 +45,8 @@ def component_class(stage: str, kind: str) -> type:
         if kind not in (known := kinds(stage)):
             remedy = one_of(kind, known, ", or name a module:Class")
             raise UserError(f"{stage} has no kind {kind!r}", remedy)
-        return _class_in(
-            f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{ROOMS.get(stage, stage)}.{kind}"
-        )
+        room = "released" if kind.startswith(RELEASED) else ROOMS.get(stage, stage)
+        return _class_at(_places(room)[kind.removeprefix(RELEASED)])
     cls = imported_class(kind, "kind")
     if stage_of(cls) != stage:
         raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
@@ -141,19 +140,25 @@ def _meant(key: str, value: object, keys: list[str]) -> str:
     return f"did you mean {same[0]!r}? " if same else nearest(key, keys)
 
 
-def _files(room: str) -> list[str]:
-    package = importlib.import_module(f"isotrope.{room}")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
+def _places(room: str) -> dict[str, str]:
+    """Kind -> ``module:Class`` of a room's components, sorted. The files are read, not imported.
+
+    A class is called as its file, or by its own words: ``NoMask`` is no_mask. A leading underscore hides either.
+    """
+    return _read(room, tuple(importlib.import_module(f"isotrope.{room}").__path__))
 
 
-def _class_in(path: str) -> type:
-    """The one public class of a component's file."""
-    module = importlib.import_module(path)
-    classes = [
-        member
-        for name, member in inspect.getmembers(module, inspect.isclass)
-        if member.__module__ == module.__name__ and not name.startswith("_")
-    ]
-    if len(classes) != 1:
-        raise TypeError(f"{module.__name__} must have one public class, has {len(classes)}")
-    return classes[0]
+@cache
+def _read(room: str, folders: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for file in (file for folder in folders for file in Path(folder).glob("[!_]*.py")):
+        for name in re.findall(r"^class ([A-Za-z]\w*)", file.read_text(encoding="utf-8"), re.MULTILINE):
+            own = name.lower() == file.stem.replace("_", "")
+            kind = file.stem if own else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+            found[kind] = f"isotrope.{room}.{file.stem}:{name}"
+    return dict(sorted(found.items()))
+
+
+def _class_at(place: str) -> type:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]

@@ -1,6 +1,6 @@
 """A console that prints any text as it is: no markup, no control codes, no failure on odd characters."""
 
-import unicodedata
+import re
 from collections.abc import Iterable
 from typing import IO, Any
 
@@ -8,8 +8,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-_LAYOUT = "\n\t"  # the control characters that lay out a text
-_TURNING = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # they reverse what follows
+# Control characters but \n and \t, lone surrogates, and what reverses the text that follows.
+_HARMFUL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 def plain_console(
@@ -20,12 +20,7 @@ def plain_console(
     Square brackets are no markup, ``:smile:`` is no picture, numbers get no colour, and long lines are not broken.
     Control characters and file names that are not UTF-8 are shown escaped (``\x1b``, ``\udcff``). What the encoding
     of the stream cannot hold becomes a question mark.
-
-    Args:
-        stderr: write to standard error.
-        quiet: write nothing.
-        file: write to this open file.
-        width: columns of a table; default: those of the terminal.
+    ``width`` is that of tables; by default the terminal's.
     """
     return _Plain(
         stderr=stderr, quiet=quiet, file=file, width=width, markup=False, highlight=False, emoji=False, soft_wrap=True
@@ -34,19 +29,12 @@ def plain_console(
 
 def escaped(text: str) -> str:
     r"""``text`` with control characters and lone surrogates as ``\x1b`` or ``\udcff``; line ends and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(_escape(c) if _harms(c) else c for c in text)
 
+    def escape(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-def _harms(character: str) -> bool:
-    category = unicodedata.category(character)
-    return (category in ("Cc", "Cs") and character not in _LAYOUT) or character in _TURNING
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return _HARMFUL.sub(escape, text)
 
 
 class _Plain(Console):

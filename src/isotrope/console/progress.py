@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from rich.console import Console
@@ -101,18 +101,14 @@ def tell(what: str, done: int = 0, total: int | None = None, unit: str = "senten
         bar.hear(what, done, total, unit)
 
 
-@contextmanager
-def watch(what: str, console: Console, note: str = "") -> Iterator[Bar]:
+def watch(what: str, console: Console, note: str = "") -> AbstractContextManager[Bar]:
     """Show what the work within tells by `tell`: loading, reading, encoding, one after the other.
 
-    Args:
-        what: what is shown until something is told.
-        console: as in `progress`.
-        note: stands behind it all the time.
+    Until something is told, ``what`` is shown; ``note`` stands behind it all the time.
     """
-    with _open(_Watching(what, None, console, ""), hears=True) as bar:
-        bar.update(note=note)
-        yield bar
+    bar = _Watching(what, None, console, "")
+    bar.update(note=note)
+    return _open(bar, hears=True)
 
 
 @contextmanager
@@ -126,10 +122,9 @@ def _open(bar: Bar, hears: bool) -> Iterator[Bar]:
         _hearing.reset(before)
 
 
-@contextmanager
 def progress(
     what: str, total: int | None, console: Console, unit: str = "rows", *, hears: bool = False
-) -> Iterator[Bar]:
+) -> AbstractContextManager[Bar]:
     """Show the progress of long work.
 
     In a terminal this is a bar with percent, count, time so far and time left. It disappears at the end. Elsewhere it
@@ -141,13 +136,12 @@ def progress(
 
     Args:
         what: what happens to the units, as a participle: ``encoded``, ``trained``, ``downloaded``.
-        total: how many there are; None if that is not known yet (`Bar.update` can set it later).
+        total: None if that is not known yet (`Bar.update` can set it later).
         console: from `isotrope.console.plain.plain_console`.
         unit: what is counted; ``bytes`` are shown in MB, or in kB where they are few.
         hears: show beside the count what the work within tells by `tell`.
     """
-    with _open(Bar(what, total, console, unit), hears) as bar:
-        yield bar
+    return _open(Bar(what, total, console, unit), hears)
 
 
 def duration(seconds: float) -> str:

@@ -1,18 +1,14 @@
-"""How many threads of the processor the command line uses, and how they wait for each other.
+"""How many threads of the processor the command line uses.
 
 torch starts a thread for each core, and a thread that waits for the others keeps its core busy. If other programs use
 the cores too, most of the time goes into this waiting. A training step then took 3.5 times as long as with one thread
-(`benchmarks/threads.py`). Threads that sleep while they wait cost nothing, and they change no result.
+(`benchmarks/threads.py`). So the command line sets OMP_WAIT_POLICY, if the user does not: threads that sleep while they
+wait cost nothing, and they change no result.
 """
 
 import os
 
-NUMBER, WAITING = "OMP_NUM_THREADS", "OMP_WAIT_POLICY"
-
-
-def let_threads_sleep() -> None:
-    """Threads that wait shall sleep, unless the user said otherwise. Call it before torch is imported."""
-    os.environ.setdefault(WAITING, "PASSIVE")
+NUMBER = "OMP_NUM_THREADS"
 
 
 def usable_cores() -> int:
@@ -35,7 +31,7 @@ def threads_line() -> str:
     import torch
 
     count = torch.get_num_threads()
-    threads = "1 thread" if count == 1 else f"{count} threads"
+    threads = f"{count} thread{'s' * (count > 1)} of the processor"
     if NUMBER in os.environ:
-        return f"{threads} of the processor, as {NUMBER} says"
-    return f"{threads} of the processor, for {usable_cores()} usable cores ({NUMBER} sets another number)"
+        return f"{threads}, as {NUMBER} says"
+    return f"{threads}, for {usable_cores()} usable cores ({NUMBER} sets another number)"

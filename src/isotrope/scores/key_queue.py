@@ -23,12 +23,8 @@ def pushed(queue: Tensor, keys: Tensor, size: int) -> Tensor:
 class KeyQueue(WithState):
     """The last ``size`` keys join every anchor's denominator. BibTeX: wu2022esimcse.
 
-    The queue begins empty. A batch's keys join it after the optimizer's step, so no batch meets its own. With several
-    processes, the keys are those of all of them.
-
-    Args:
-        size: the most keys in the queue.
-        keys: the view that gives keys.
+    The queue begins empty. A batch's keys, which the view ``keys`` gives, join it after the optimizer's step, so no
+    batch meets its own. With several processes, the keys are those of all of them.
     """
 
     stage = "scores"

@@ -12,12 +12,11 @@ from torch import Tensor
 from isotrope.types import Fraction, Scores
 
 
-def mix_negatives(
-    positive: Tensor,  # (N, D)
-    partner: Tensor,  # (N,) for each sentence, another one
-    share: float,
-) -> Tensor:
-    """λ p_i + (1 − λ) p_partner(i) of unit rows p, with λ = ``share``; (N, D) unit rows without gradient."""
+def mix_negatives(positive: Tensor, partner: Tensor, share: float) -> Tensor:
+    """λ p_i + (1 − λ) p_partner(i) of unit rows p, with λ = ``share``, as unit rows without gradient.
+
+    positive (N, D), partner (N,): for each sentence, another one -> (N, D).
+    """
     unit = F.normalize(positive.detach(), dim=-1)
     return F.normalize(share * unit + (1 - share) * unit[partner], dim=-1)
 
@@ -28,10 +27,7 @@ class Mixed:
 
     A sentence's partner is the one with the next row number in the batch; the last one's partner is the first. So the
     order of the batch does not matter. The partner itself does not see the mixture: it is mostly its own positive.
-    Mixtures are made of the first positives.
-
-    Args:
-        share: λ, of a sentence's own positive.
+    Mixtures are made of the first positives; λ = ``share`` is that of a sentence's own.
     """
 
     stage = "scores"

@@ -1,6 +1,7 @@
 """A random search over preset keys: every row gets the same number of trials, judged only by dev pairs.
 
-Bergstra and Bengio, Random Search for Hyper-Parameter Optimization (JMLR 2012), https://jmlr.org/papers/v13/bergstra12a.
+Bergstra and Bengio, Random Search for Hyper-Parameter Optimization (JMLR 2012),
+https://jmlr.org/papers/v13/bergstra12a.
 """
 
 import itertools

@@ -25,18 +25,29 @@ class Projection(nn.Linear):
         return super().forward(F.normalize(scores.views.stack[0].to(self.weight), dim=-1))
 
 
+def without_positive(lists: Tensor) -> Tensor:
+    """(…, N, N) -> (…, N, N - 1): each list without its diagonal element, the positive; the others in their order."""
+    count = lists.shape[-1]
+    others = ~torch.eye(count, dtype=torch.bool, device=lists.device)
+    return lists[..., others].reshape(*lists.shape[:-1], count - 1)
+
+
 class ListTerm:
     """A term over the lists of a batch, or of a queue: `of_lists` of cosines (N, K) of student and teacher -> ()."""
 
     one_view = True
     teacher: str
     queue: int
+    drop_positive = False  # in a queue there is none
 
     def build(self, context: BuildContext) -> Any:
         return OverQueue(self, context) if self.queue else self
 
     def __call__(self, scores: Scores) -> Tensor:
-        return self.of_lists(scores.pairs, scores.teacher(self.teacher))
+        student, teacher = scores.pairs, scores.teacher(self.teacher)
+        if self.drop_positive:
+            student, teacher = without_positive(student), without_positive(teacher)
+        return self.of_lists(student, teacher)
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         raise NotImplementedError

@@ -13,18 +13,16 @@ from isotrope.text.permutation import derive
 from isotrope.types import Reading, Views
 
 
-def noise_of_pass(views: Views, number: int) -> Tensor:
-    """Uniform (n, L, 3) for the tokens of a pass. A row's numbers depend on the step's seed and the row alone."""
-    seed = derive(views.batch.generator.initial_seed(), number)  # equal on all processes
-    seeds = [derive(seed, row) for row in own_rows(views.batch.rows).tolist()]
-    return noise_of_rows(views.readings[number].text["attention_mask"], seeds)
-
-
 def passes_with_gaps(views: Views, hiding: Hiding) -> Iterator[tuple[int, Reading, Tensor, Tensor]]:
-    """Of each pass: its number and reading, which of its tokens are hidden (n, L) bool, and what is shown (n, L)."""
+    """Of each pass: its number and reading, which of its tokens are hidden (n, L) bool, and what is shown (n, L).
+
+    What is hidden in a row depends on the step's seed and the row alone, so it is equal on all processes.
+    """
     for number, reading in views.readings.items():
         ids, mask = reading.text["input_ids"], reading.text["attention_mask"]
-        yield number, reading, *hiding(ids, mask, noise_of_pass(views, number))
+        seed = derive(views.batch.generator.initial_seed(), number)
+        noise = noise_of_rows(mask, [derive(seed, row) for row in own_rows(views.batch.rows).tolist()])
+        yield number, reading, *hiding(ids, mask, noise)
 
 
 def hidden_in(views: Views, number: int, term: str) -> Tensor:

@@ -23,15 +23,11 @@ def with_margin(cosine: Tensor, margin: float) -> Tensor:
     return cosine * math.cos(margin) - sine * math.sin(margin)
 
 
-def arc(
-    cosines: Tensor,  # (N, M) or (P, N, M), M >= N
-    temperature: float,
-    margin: float,  # radians
-    keep: Tensor | None = None,  # (N, M)
-) -> Tensor:
+def arc(cosines: Tensor, temperature: float, margin: float, keep: Tensor | None = None) -> Tensor:
     """-log e^{cos(θ_ii + m)/τ} / (e^{cos(θ_ii + m)/τ} + Σ_{j≠i} e^{cos θ_ij/τ}), mean over anchors i -> ().
 
-    It is summed over positives. ``keep`` is as in `isotrope.terms.infonce`.
+    It is summed over positives. cosines (N, M) or (P, N, M), M >= N, and keep (N, M) as in `isotrope.terms.infonce`;
+    the margin m in radians.
     """
     diagonal = torch.eye(*cosines.shape[-2:], dtype=torch.bool, device=cosines.device)  # (N, M)
     return infonce(torch.where(diagonal, with_margin(cosines, margin), cosines), temperature, keep)

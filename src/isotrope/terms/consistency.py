@@ -11,14 +11,12 @@ from torch import Tensor
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
-def consistency(
-    cosines: Tensor,  # (N, N) or (P, N, N)
-    temperature: float,
-) -> Tensor:
+def consistency(cosines: Tensor, temperature: float) -> Tensor:
     """½ Σ_j P_ij log 2P_ij / (P_ij + Q_ij) + Q_ij log 2Q_ij / (P_ij + Q_ij), mean over anchors i and positives -> ().
 
-    P_i is the softmax of anchor i's list cos(f(x_i), f(x_j)′) / τ over all sentences j, the positive included. Q_i is
-    that of the second list cos(f(x_i)′, f(x_j)) / τ, which is column i. In [0, log 2], and exactly 0 for equal lists.
+    cosines (N, N) or (P, N, N). P_i is the softmax of anchor i's list cos(f(x_i), f(x_j)′) / τ over all sentences j,
+    the positive included. Q_i is that of the second list cos(f(x_i)′, f(x_j)) / τ, which is column i. In [0, log 2],
+    and exactly 0 for equal lists.
     """
     p = (cosines / temperature).log_softmax(dim=-1)  # log P
     q = (cosines.mT / temperature).log_softmax(dim=-1)  # log Q

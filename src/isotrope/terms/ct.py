@@ -13,11 +13,8 @@ from torch import Tensor
 from isotrope.types import NonNegative, Scores
 
 
-def ct(
-    a: Tensor,  # (N, D)
-    b: Tensor,  # (N, D)
-) -> Tensor:
-    """Binary cross-entropy with logits a_i · b_j, whose target is 1 for i = j and else 0, mean over all N · N -> ()."""
+def ct(a: Tensor, b: Tensor) -> Tensor:
+    """Binary cross-entropy with logits a_i · b_j, target 1 for i = j and else 0, mean over all N · N. (N, D) -> ()."""
     logits = a @ b.T  # (N, N)
     return F.binary_cross_entropy_with_logits(logits, torch.eye(len(a), dtype=logits.dtype, device=logits.device))
 

@@ -1,6 +1,6 @@
-"""Peer-positive contrast: all positives of a sentence share one softmax (PCL: Wu et al., EMNLP 2022, Sec. 3).
+"""Peer-positive contrast and network cooperation (PCL: Wu et al., EMNLP 2022, Sec. 3).
 
-https://aclanthology.org/2022.emnlp-main.826
+https://aclanthology.org/2022.emnlp-main.826. The second is as its public code has it.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,17 @@ from pydantic import Field
 from torch import Tensor
 
 from isotrope.terms.infonce import infonce
+from isotrope.terms.queue_kl import divergence
 from isotrope.types import AboveZero, NonNegative, Scores, Whole
 
 Numbers = Annotated[tuple[Whole, ...], Field(min_length=2)]  # of an anchor and its positives
 
 
-def group_list(
-    anchor: Tensor,  # (N, D)
-    positives: Tensor,  # (P, N, D)
-    others: Tensor,  # (N, D) row j of another sentence is a negative
-    temperature: float,
-) -> Tensor:
+def group_list(anchor: Tensor, positives: Tensor, others: Tensor, temperature: float) -> Tensor:
     """A sentence among its positives and the others, as logarithms of probabilities (N, P + N − 1).
 
-    The softmax of cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
+    anchor a (N, D), positives p (P, N, D), others o (N, D), which are negatives of other sentences. The softmax of
+    cos(a_i, p_ri)/τ of P positives, then cos(a_i, o_j)/τ of all j ≠ i.
     """
     anchor, positives, others = (F.normalize(each, dim=-1) for each in (anchor, positives, others))
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
@@ -42,12 +39,22 @@ def group_contrast(stack: Tensor, temperature: float) -> Tensor:
     return -group_list(stack[0], stack[1:], stack[0], temperature)[:, : len(stack) - 1].mean()
 
 
+def peer_lists(own: Tensor, peer: Tensor, temperature: float) -> Tensor:
+    """KL(q′ ‖ q) of the lists within each encoder + KL(r′ ‖ r) of those across, mean over sentences -> ().
+
+    own, peer (V, N, D): anchors a, then positives, of each encoder. q and q′ are `group_list` of each encoder's anchors
+    with its own positives and anchors; r and r′ are those of its anchors with the other's.
+    """
+    within = [group_list(views[0], views[1:], views[0], temperature) for views in (own, peer)]
+    across = [group_list(a[0], b[1:], b[0], temperature) for a, b in ((own, peer), (peer, own))]
+    return divergence(*within) + divergence(*across)
+
+
 @dataclass(frozen=True)
 class Group:
-    """The group's contrast, and InfoNCE of its first two views. BibTeX: wu2022pcl.
+    """All positives of a sentence share one softmax; and InfoNCE of the first two views. BibTeX: wu2022pcl.
 
-    Args:
-        views: the anchor, a second copy, then the changed copies, counted as the passes.
+    ``views`` are the anchor, a second copy, then the changed copies, counted as the passes.
     """
 
     stage = "terms"
@@ -59,3 +66,24 @@ class Group:
         stack = scores.views.named(self.views, "terms.group.views")
         first, second = (F.normalize(each, dim=-1) for each in stack[:2])
         return self.weight * (infonce(first @ second.T, self.temperature) + group_contrast(stack, self.temperature))
+
+
+@dataclass(frozen=True)
+class PeerLists:
+    """Two encoders agree on their lists of positives and negatives; both get the gradient. BibTeX: wu2022pcl.
+
+    Args:
+        own: views of the student: the anchor, then positives, counted as the passes.
+        peer: those of the second encoder, as many.
+    """
+
+    stage = "terms"
+    own: Numbers
+    peer: Numbers
+    temperature: AboveZero = 0.05
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        named = {"terms.peer_lists.own": self.own, "terms.peer_lists.peer": self.peer}
+        own, peer = (scores.views.named(views, key) for key, views in named.items())
+        return self.weight * peer_lists(own, peer, self.temperature)

@@ -22,12 +22,11 @@ from isotrope.terms._words import Words, own_states, passes_with_gaps
 from isotrope.types import Count, Fraction, NonNegative, Scores
 
 
-def infocse(
-    states: Tensor,  # (n, L, H) of the frozen model
-    first: Tensor,  # (n, H) of the student
-    mask: Tensor,  # (n, L), 0 for padding
-) -> Tensor:
-    """What the new layers read (n, L, H): the frozen states, but for the student's at each first real token."""
+def infocse(states: Tensor, first: Tensor, mask: Tensor) -> Tensor:
+    """What the new layers read (n, L, H): the frozen states, but for the student's at each first real token.
+
+    states (n, L, H) of the frozen model, first (n, H) of the student, mask (n, L), 0 for padding.
+    """
     places = mask.argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
     return states.scatter(1, places, first[:, None])
 
@@ -37,12 +36,8 @@ class InfoCSE(WithState):
     """A first token that knows the sentence helps to fill its gaps. BibTeX: wu2022infocse.
 
     The frozen model is the first half of the student's layers, as they were before training. It reads a text with
-    gaps, the student the whole one. New layers read both, and are thrown away after training. The gradient reaches the
-    student through its first token alone.
-
-    Attributes:
-        masked: the probability that a token is hidden.
-        layers: new ones.
+    gaps, where each token is hidden with the probability ``masked``, the student the whole one. The new ``layers`` read
+    both, and are thrown away after training. The gradient reaches the student through its first token alone.
     """
 
     stage = "terms"

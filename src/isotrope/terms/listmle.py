@@ -7,31 +7,26 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from isotrope.terms._queue import ListTerm
-from isotrope.terms.listnet import without_positive
+from isotrope.terms._queue import ListTerm, without_positive
 from isotrope.types import AboveZero, NonNegative, Whole
 
 
-def listmle(
-    cosines: Tensor,  # (N, N) or (P, N, N): the student's; over a queue (N, K)
-    teacher: Tensor,  # (N, N), or (N, K)
-    temperature: float,
-    drop_positive: bool = False,
-) -> Tensor:
+def listmle(cosines: Tensor, teacher: Tensor, temperature: float, drop_positive: bool = False) -> Tensor:
     """-Σ_k log e^{s_π(k)} / Σ_{l ≥ k} e^{s_π(l)}, s = S_i / τ₂; sum over ranks k, mean over anchors, positives -> ().
 
-    π is the teacher's order of anchor i's list, the most similar first; nothing else of the teacher counts. What it
-    scores equally keeps the order of the columns. ``drop_positive`` takes the diagonal out of both lists.
+    The student's cosines (N, N) or (P, N, N), the teacher's (N, N); over a queue (N, K). π is the teacher's order of
+    anchor i's list, the most similar first; nothing else of the teacher counts. What it scores equally keeps the order
+    of the columns. ``drop_positive`` takes the diagonal out of both lists.
     """
-    ranked = in_order(cosines, teacher, drop_positive) / temperature
+    if drop_positive:
+        cosines, teacher = without_positive(cosines), without_positive(teacher)
+    ranked = in_order(cosines, teacher) / temperature
     rest = ranked.flip(-1).logcumsumexp(dim=-1).flip(-1)  # log Σ over what is not yet placed
     return (rest - ranked).sum(dim=-1).mean()
 
 
-def in_order(cosines: Tensor, teacher: Tensor, drop_positive: bool) -> Tensor:
-    """The student's lists, each in the teacher's order, without the diagonal or with it. As `listmle` -> (…, N, M)."""
-    if drop_positive:
-        cosines, teacher = without_positive(cosines), without_positive(teacher)
+def in_order(cosines: Tensor, teacher: Tensor) -> Tensor:
+    """The student's lists, each in the teacher's order. As `listmle` -> (…, N, M)."""
     order = teacher.argsort(dim=-1, descending=True, stable=True)  # (N, M)
     return cosines.gather(-1, order.expand_as(cosines))
 
@@ -52,4 +47,4 @@ class ListMLE(ListTerm):
     queue: Whole = 0  # the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        return self.weight * listmle(student, teacher, self.temperature, self.drop_positive and not self.queue)
+        return self.weight * listmle(student, teacher, self.temperature)

@@ -5,18 +5,10 @@ Liu et al., ACL 2023, Sec. 4.4, https://aclanthology.org/2023.acl-long.771, afte
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from isotrope.terms._queue import ListTerm
+from isotrope.terms._queue import ListTerm, without_positive
 from isotrope.types import AboveZero, NonNegative, Whole
-
-
-def without_positive(lists: Tensor) -> Tensor:
-    """(…, N, N) -> (…, N, N - 1): each list without its diagonal element, the positive; the others in their order."""
-    count = lists.shape[-1]
-    others = ~torch.eye(count, dtype=torch.bool, device=lists.device)
-    return lists[..., others].reshape(*lists.shape[:-1], count - 1)
 
 
 def listnet(
@@ -55,5 +47,4 @@ class ListNet(ListTerm):
     queue: Whole = 0  # the batch
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
-        drop = self.drop_positive and not self.queue
-        return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, drop)
+        return self.weight * listnet(student, teacher, self.temperature, self.teacher_temperature, drop_positive=False)

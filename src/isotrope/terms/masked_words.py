@@ -4,11 +4,10 @@ Giorgi et al., ACL 2021, Sec. 3, after Devlin et al., NAACL 2019. https://aclant
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import averaged, mean_of_all
@@ -21,11 +20,8 @@ from isotrope.types import NonNegative, Scores, Whole
 class MaskedWords(WithState):
     """-log of the probability of each word that the token step ``hide`` has changed, mean. BibTeX: giorgi2021declutr.
 
-    A hidden word that is shown as it is does not count. The layer that says words is new, and thrown away after
-    training; the table of words is the student's.
-
-    Attributes:
-        view: the pass whose words are hidden.
+    A hidden word that is shown as it is does not count; ``view`` is the pass whose words are hidden. The layer that
+    says words is new, and thrown away after training; the table of words is the student's.
     """
 
     stage = "terms"
@@ -36,8 +32,8 @@ class MaskedWords(WithState):
 
     def begin(self, context: BuildContext) -> None:
         student = context.needed("student")
-        table, model = token_table(student), cast(PreTrainedModel, language_model(student))
-        self.words = Words(model.config.hidden_size, table)
+        model: Any = language_model(student)
+        self.words = Words(model.config.hidden_size, token_table(student))
         averaged(self)
 
     def forward(self, scores: Scores) -> Tensor:

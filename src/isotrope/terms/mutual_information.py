@@ -28,12 +28,8 @@ def mutual_information(products: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
 class MutualInformation(WithState):
     """Windows of words against whole sentences. BibTeX: zhang2020unsupervised.
 
-    Convolutions over the token states of the first pass give the windows; their mean is the sentence. They are thrown
-    away after training.
-
-    Attributes:
-        widths: of the windows, in tokens.
-        channels: of each width.
+    Convolutions over the token states of the first pass give the windows, of ``widths`` tokens and ``channels`` each;
+    their mean is the sentence. They are thrown away after training.
     """
 
     stage = "terms"

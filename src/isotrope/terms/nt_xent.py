@@ -12,12 +12,8 @@ from torch import Tensor
 from isotrope.types import AboveZero, NonNegative, Scores
 
 
-def nt_xent(
-    a: Tensor,  # (N, D)
-    b: Tensor,  # (N, D)
-    temperature: float,
-) -> Tensor:
-    """-log e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ}, mean over all 2N anchors i -> ().
+def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
+    """-log e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ}, mean over all 2N anchors i. a, b (N, D) -> ().
 
     s are the cosines of all 2N rows, a before b. j is the other view of anchor i's sentence. So the negatives are the
     2N - 2 views of other sentences, in both views.

@@ -21,20 +21,16 @@ from isotrope.types import Count, NonNegative, Scores
 HEAD_WIDTH = 64  # dimensions of an attention head, as in BERT
 
 
-def signals(
-    whole: Tensor,  # (n, D)
-    rest: Tensor,  # (n, D) behind the projection
-) -> Tensor:
-    """What the decoder sees of a sentence (n, 4, D): product, difference, and the two vectors."""
+def signals(whole: Tensor, rest: Tensor) -> Tensor:
+    """What the decoder sees of a sentence: product, difference, and the two vectors. (n, D), (n, D) -> (n, 4, D)."""
     return torch.stack([whole * rest, whole - rest, whole, rest], dim=1)
 
 
-def said(
-    text: Tensor,  # (n, L) token ids
-    mask: Tensor,  # (n, L), 0 for padding
-    hidden: Tensor,  # (n, L) bool
-) -> tuple[Tensor, Tensor]:
-    """[CLS], the hidden tokens and [SEP], from the left (n, L'), and their mask; nothing where nothing is hidden."""
+def said(text: Tensor, mask: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """[CLS], the hidden tokens and [SEP], from the left (n, L'), and their mask; nothing where nothing is hidden.
+
+    Token ids, their mask (0 for padding) and which are hidden (bool), (n, L) each.
+    """
     number = mask.cumsum(dim=1)
     ends = (mask > 0) & ((number == 1) | (number == number[:, -1:]))
     stay = (hidden | ends) & hidden.any(dim=1, keepdim=True)
@@ -47,10 +43,7 @@ class PaSeR(WithState):
     """What a phrase says is the difference of two vectors. BibTeX: wu2022sentence.
 
     The first pass reads the whole text. The token step ``phrase`` hides words in the second. The vector of the second
-    goes through a projection. That and the decoder are thrown away after training.
-
-    Attributes:
-        layers: of the decoder.
+    goes through a projection. That and the decoder, which has so many ``layers``, are thrown away after training.
     """
 
     stage = "terms"

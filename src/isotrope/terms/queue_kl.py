@@ -1,7 +1,12 @@
-"""Distillation of the similarities to a queue of other texts: ConGen (Limkonchotiwat et al., Findings of EMNLP 2022).
+"""Distillation of similarities: the student's distribution over other texts follows the teacher's.
 
-Sec. 3, https://aclanthology.org/2022.findings-emnlp.483, after SEED (Fang et al., ICLR 2021) for images. SCT
-(Limkonchotiwat et al., TACL 2023) has it for training without a larger teacher.
+Over a queue of texts it is ConGen (Limkonchotiwat et al., Findings of EMNLP 2022, Sec. 3,
+https://aclanthology.org/2022.findings-emnlp.483), after SEED (Fang et al., ICLR 2021) for images. SCT (Limkonchotiwat
+et al., TACL 2023) has it for training without a larger teacher. Over the batch it is the variant in DCLR's Table 2
+(Zhou et al., ACL 2022, Sec. 6.2), which says no more than "Hinton et al., 2015 (https://arxiv.org/abs/1503.02531), with
+SimCSE as the teacher". The classes are the texts, the logits their cosines. Hinton's factor T² makes up for a
+temperature other than the contrast's; at equal temperatures, the default, it is 1, and ``weight`` takes its place
+otherwise.
 """
 
 from dataclasses import dataclass
@@ -12,13 +17,11 @@ from isotrope.terms._queue import ListTerm
 from isotrope.types import AboveZero, Count, NonNegative
 
 
-def queue_kl(
-    student: Tensor,  # (…, N, K) cosines of the student's vectors with the queue
-    teacher: Tensor,  # (N, K) cosines of the teacher's vectors with the queue
-    temperature: float,
-    teacher_temperature: float,
-) -> Tensor:
-    """KL(p^T ‖ p), p^T = softmax_k(S^T_ik / τ_T) and p = softmax_k(S_ik / τ), mean over anchors i -> ()."""
+def queue_kl(student: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float) -> Tensor:
+    """KL(p^T ‖ p), p^T = softmax_k(S^T_ik / τ_T) and p = softmax_k(S_ik / τ), mean over anchors i -> ().
+
+    S (…, N, K) and S^T (N, K) are the cosines of the student's and the teacher's vectors with the queue.
+    """
     log_p = (student / temperature).log_softmax(dim=-1)
     log_target = (teacher / teacher_temperature).log_softmax(dim=-1)
     return divergence(log_p, log_target)
@@ -34,13 +37,8 @@ class QueueKL(ListTerm):
     """The student is as near to each text of a queue as its teacher is. BibTeX: limkonchotiwat2022congen.
 
     See `isotrope.terms._queue.OverQueue` for the queue and the projection. ConGen's student reads a second text, a
-    back-translation or the same sentence with another dropout mask; here student and teacher read one text.
-
-    Attributes:
-        teacher: whose similarities are followed. Its vectors must have a fixed width.
-        queue: K, texts in the queue.
-        temperature: τ, of the student.
-        teacher_temperature: τ_T.
+    back-translation or the same sentence with another dropout mask; here student and teacher read one text. The
+    teacher's vectors must have a fixed width.
     """
 
     stage = "terms"
@@ -52,3 +50,17 @@ class QueueKL(ListTerm):
 
     def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
         return self.weight * queue_kl(student, teacher, self.temperature, self.teacher_temperature)
+
+
+@dataclass(frozen=True)
+class Distillation(ListTerm):
+    """The same over the batch, the sentence itself included; one temperature. BibTeX: hinton2015distilling."""
+
+    stage = "terms"
+    queue = 0  # the batch
+    teacher: str
+    temperature: AboveZero = 0.05
+    weight: NonNegative = 1.0
+
+    def of_lists(self, student: Tensor, teacher: Tensor) -> Tensor:
+        return self.weight * queue_kl(student, teacher, self.temperature, self.temperature)

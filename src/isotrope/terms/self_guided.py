@@ -1,6 +1,7 @@
-"""A sentence's vector against the inner layers of the model as it was before training (SG-OPT).
+"""A sentence's vector against the inner layers of the model as it was before training (SG-OPT), or a translation.
 
-Kim et al., ACL 2021, Sec. 3. https://aclanthology.org/2021.acl-long.197
+Kim et al., ACL 2021, Sec. 3; "Contrastive (BT)" is in Sec. 4, after Fang and Xie, 2020.
+https://aclanthology.org/2021.acl-long.197
 """
 
 from dataclasses import dataclass
@@ -13,17 +14,15 @@ from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.distributed import rank_count
 from isotrope.contract.layers import as_new
 from isotrope.errors import UserError
+from isotrope.terms.nt_xent import nt_xent
 from isotrope.types import AboveZero, Count, NonNegative, Scores
 
 
-def self_guided(
-    anchor: Tensor,  # (N, F)
-    layers: Tensor,  # (K, N, F)
-    temperature: float,
-) -> Tensor:
+def self_guided(anchor: Tensor, layers: Tensor, temperature: float) -> Tensor:
     """−log e^{s_iki/τ} / (e^{s_iki/τ} + Σ_{m, j≠i} e^{s_imj/τ}), mean over sentences i and layers k -> ().
 
-    s_ikj is the cosine of the anchor i and layer k of sentence j. So a sentence's other layers are no negatives.
+    anchor (N, F), layers (K, N, F). s_ikj is the cosine of the anchor i and layer k of sentence j. So a sentence's
+    other layers are no negatives.
     """
     logits = F.normalize(anchor, dim=-1) @ F.normalize(layers, dim=-1).transpose(1, 2) / temperature  # (K, N, N)
     own = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
@@ -65,8 +64,8 @@ class SelfGuided(WithState):
 
     def forward(self, scores: Scores) -> Tensor:
         stack = self.projector(scores.views.stack.to(next(self.projector.parameters())))  # (V, N, F)
-        contrast = self.contrast(stack)
-        return self.weight * (contrast + self.drift * self.moved() if self.drift else contrast)
+        loss = self.contrast(stack)
+        return self.weight * (loss + self.drift * self.moved() if self.drift else loss)
 
     def moved(self) -> Tensor | int:
         """‖θ − θ₀‖², as () or 0 where nothing is trained."""
@@ -76,3 +75,15 @@ class SelfGuided(WithState):
     def contrast(self, stack: Tensor) -> Tensor:
         """Projected views (V, N, F) -> ()."""
         return self_guided(stack[0], stack[1:], self.temperature)
+
+
+class Translated(SelfGuided):
+    """`nt_xent` of the data's texts and positives, both projected as in `SelfGuided`. BibTeX: kim2021selfguided.
+
+    The translations there and back are the user's, in a column of positives.
+    """
+
+    needs_positives = True
+
+    def contrast(self, stack: Tensor) -> Tensor:
+        return nt_xent(stack[0], stack[1], self.temperature)

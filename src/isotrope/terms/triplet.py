@@ -1,6 +1,7 @@
-"""ArcCSE's triplets: a copy that lacks less is nearer than one that lacks more (Zhang et al., ACL 2022).
+"""Two views in their order of nearness to the anchor, by hinges on the difference of two cosines.
 
-https://aclanthology.org/2022.acl-long.336
+ArcCSE's triplets: Zhang et al., ACL 2022, https://aclanthology.org/2022.acl-long.336. SNCSE's soft negatives: Wang and
+Dou, ICIC 2023, Eqs. 4–5, https://arxiv.org/abs/2201.05979.
 """
 
 from dataclasses import dataclass
@@ -8,23 +9,32 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.types import Count, NonNegative, Scores
+from isotrope.errors import UserError
+from isotrope.types import Count, NonNegative, Scores, Whole
 
 
-def triplet(
-    anchor: Tensor,  # (N, D)
-    near: Tensor,  # (N, D)
-    far: Tensor,  # (N, D)
-    margin: float = 0.0,
-) -> Tensor:
-    """max(0, cos(a_i, far_i) − cos(a_i, near_i) + m), mean over sentences i -> ()."""
-    closeness = [F.cosine_similarity(anchor, other, dim=-1) for other in (near, far)]  # (N,) each
-    return (closeness[1] - closeness[0] + margin).clamp(min=0).mean()
+def difference(anchor: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    """Δ_i = cos(a_i, far_i) − cos(a_i, near_i). (N, D) each -> (N,)."""
+    return F.cosine_similarity(anchor, far, dim=-1) - F.cosine_similarity(anchor, near, dim=-1)
+
+
+def triplet(anchor: Tensor, near: Tensor, far: Tensor, margin: float = 0.0) -> Tensor:
+    """max(0, Δ_i + m), mean over sentences i; Δ is their `difference`. (N, D) each -> ()."""
+    return (difference(anchor, near, far) + margin).clamp(min=0).mean()
+
+
+def margin_band(anchor: Tensor, positive: Tensor, soft: Tensor, least: float, most: float) -> Tensor:
+    """max(0, Δ_i + α) + max(0, −Δ_i − β), α = ``least``, β = ``most``, mean over sentences i. (N, D) each -> ().
+
+    Δ is the `difference` of soft negative and positive. The loss is 0 where −β ≤ Δ ≤ −α.
+    """
+    apart = difference(anchor, positive, soft)
+    return ((apart + least).clamp(min=0) + (-apart - most).clamp(min=0)).mean()
 
 
 @dataclass(frozen=True)
 class Triplet:
-    """Two views in their order of nearness to the anchor. BibTeX: zhang2022arccse.
+    """A copy that lacks less is nearer than one that lacks more. BibTeX: zhang2022arccse.
 
     Args:
         near: the view that is to be nearer, counted as the passes: 0 is the anchor.
@@ -41,3 +51,31 @@ class Triplet:
     def __call__(self, scores: Scores) -> Tensor:
         anchor, near, far = scores.views.named([0, self.near, self.far], "the views of terms.triplet")
         return self.weight * triplet(anchor, near, far, self.margin)
+
+
+@dataclass(frozen=True)
+class MarginBand:
+    """A soft negative is less alike than the positive, view 1, by a margin with two ends. BibTeX: wang2023sncse.
+
+    Args:
+        view: of the soft negative, counted as the passes. 0: the first column of negatives that came with the data.
+        least: by how much the soft negative is less alike, as a cosine; ``most``: by how much at most.
+    """
+
+    stage = "terms"
+    view: Whole = 2
+    least: NonNegative = 0.1
+    most: NonNegative = 0.3
+    weight: NonNegative = 1e-3
+
+    @property
+    def reads_negatives(self) -> bool:
+        return self.view == 0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        views = scores.views
+        if not self.view and not views.negatives.shape[1]:
+            raise UserError("terms.margin_band.view = 0, and the data has no negatives", "give --negative COLUMN")
+        anchor, positive, soft = views.named([0, 1, self.view], "the views of terms.margin_band")
+        soft = soft if self.view else views.negatives[:, 0].to(anchor)
+        return self.weight * margin_band(anchor, positive, soft, self.least, self.most)

@@ -22,14 +22,8 @@ def neighbourhood(rows: Tensor, count: int) -> Tensor:
     return torch.zeros_like(products, dtype=torch.bool).scatter(1, near, True)
 
 
-def neighbour_contrast(
-    a: Tensor,  # (N, F) unit rows
-    b: Tensor,  # (N, F) unit rows
-    near: Tensor,  # (N, N) bool
-    temperature: float,
-    both: bool = True,
-) -> Tensor:
-    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean -> ().
+def neighbour_contrast(a: Tensor, b: Tensor, near: Tensor, temperature: float, both: bool = True) -> Tensor:
+    """−log e^{a_i·b_i/τ} / (e^{a_i·b_i/τ} + Σ), mean. a, b (N, F) unit rows, near (N, N) bool -> ().
 
     For a_i, Σ is over e^{a_i·a_j/τ} and e^{a_i·b_j/τ} of the neighbours j of i; the mean is over all a_i and b_i. If
     not ``both``, it is over b_i alone, and Σ over e^{b_i·a_j/τ}.

@@ -28,12 +28,7 @@ def vector_match(student: Tensor, teacher: Tensor, measure: Distance) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class VectorMatch(WithState):
-    """The student's vector, through a learnt projection, is its teacher's. BibTeX: kim2023embeddistill.
-
-    Attributes:
-        teacher: whose vectors are followed. They must have a fixed width.
-        measure: of the distance.
-    """
+    """The student's vector, projected, is its teacher's, which has a fixed width. BibTeX: kim2023embeddistill."""
 
     stage = "terms"
     one_view = True

@@ -1,6 +1,7 @@
-"""Token, span and feature cutoff (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1), in the input.
+"""Token, span and feature cutoff (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1).
 
-https://aclanthology.org/2021.acl-long.393
+https://aclanthology.org/2021.acl-long.393. ``cutoff`` erases in the input, as the paper has it: no layer sees what is
+cut off. ``layer_cutoff`` erases in the output of the embedding layer, as ConSERT's code does.
 """
 
 from dataclasses import dataclass
@@ -9,20 +10,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isotrope.contract.features import KEEP
-from isotrope.tokens._inner import inner, random_order
+from isotrope.contract.features import KEEP, LAYER_FEATURES, LAYER_TOKENS
+from isotrope.tokens._inner import chosen, inner, share
 from isotrope.types import Fraction
 
 
 def cutoff(among: Tensor, ratio: float, span: bool, generator: torch.Generator) -> Tensor:
     """Which are erased: ⌊ratio·n⌋ of the n tokens ``among``, one by one or as a span. (N, L) bool -> (N, L) bool."""
-    count = among.sum(dim=1, keepdim=True)  # (N, 1)
-    erased = (ratio * count).long()
-    if span:
-        start = torch.rand(len(among), 1, generator=generator).to(among.device) * (count - erased + 1)
-        place = among.cumsum(dim=1) - 1 - start.long()  # (N, L) counted from the span's first token
-    else:
-        place = random_order(among, generator).argsort(dim=1)  # (N, L) a random rank for every token
+    erased = share(ratio, among)  # (N, 1)
+    if not span:
+        return chosen(among, erased, generator)
+    room = among.sum(dim=1, keepdim=True) - erased + 1  # (N, 1) where the span may begin
+    start = torch.rand(len(among), 1, generator=generator).to(among.device) * room
+    place = among.cumsum(dim=1) - 1 - start.long()  # (N, L) counted from the span's first token
     return among & (place >= 0) & (place < erased)
 
 
@@ -58,3 +58,26 @@ class Cutoff:
             generator = torch.Generator().manual_seed(generator.initial_seed())
         erased = cutoff(inner(features), self.ratio, self.unit != "token", generator)
         return {**features, "attention_mask": features["attention_mask"].masked_fill(erased, 0)}
+
+
+@dataclass(frozen=True)
+class LayerCutoff:
+    """What is cut off is 0 behind positions, norm and dropout. BibTeX: yan2021consert.
+
+    A token that is cut off, which [CLS] and [SEP] may be too, keeps its place in attention and in the pooling. A
+    feature is cut off in all tokens of a sentence. What stays is not scaled up.
+    """
+
+    stage = "tokens"
+    unit: Literal["token", "feature"] = "token"
+    ratio: Fraction = 0.15
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (LAYER_TOKENS,) if self.unit == "token" else (LAYER_FEATURES,)
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        if self.unit == "feature":
+            return {**features, LAYER_FEATURES: feature_cutoff(features[LAYER_FEATURES], self.ratio, generator)}
+        erased = cutoff(features["attention_mask"].bool(), self.ratio, False, generator)
+        return {**features, LAYER_TOKENS: features[LAYER_TOKENS].masked_fill(erased, 0)}

@@ -1,16 +1,22 @@
-"""Words hidden from the student in BERT's way, for a term that asks for them (`isotrope.terms.masked_words`).
+"""Words hidden from the student, for a term that asks for them: single ones, or a phrase between two stop words.
 
-Devlin et al., NAACL 2019, Sec. 3.1. https://aclanthology.org/N19-1423
+``hide`` is BERT's way (Devlin et al., NAACL 2019, Sec. 3.1, https://aclanthology.org/N19-1423), for
+`isotrope.terms.masked_words`. ``phrase`` is PaSeR's (Wu and Zhao, EMNLP 2022, Sec. 3,
+https://arxiv.org/abs/2210.08474).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from isotrope.contract.context import Begun, BuildContext
-from isotrope.contract.hiding import Hiding
-from isotrope.types import Fraction
+from isotrope.contract.hiding import Hiding, mask_id
+from isotrope.tokens._inner import inner, random_order
+from isotrope.types import Count, Fraction
 
 
 @dataclass(eq=False, repr=False)
@@ -32,3 +38,58 @@ class Hide(Begun):
         ids = features["input_ids"]
         noise = torch.rand(*ids.shape, 3, generator=generator).to(ids.device)
         return {**features, "input_ids": self.hiding(ids, features["attention_mask"], noise)[1]}
+
+
+def phrases(content: Tensor, longest: int) -> Tensor:
+    """Numbers the runs of tokens that may be in a phrase, from 1; 0 for the others. (N, L) bool -> (N, L).
+
+    A run of more than ``longest`` tokens is several phrases.
+    """
+    column = torch.arange(content.shape[1], device=content.device).expand_as(content)
+    before = column.masked_fill(content, -1).cummax(dim=1).values  # (N, L) the last token that is in none
+    return (content & ((column - before - 1) % longest == 0)).cumsum(dim=1) * content
+
+
+@dataclass(eq=False, repr=False)
+class Phrase(Begun):
+    """Each token of one phrase, of at most ``longest`` tokens, is shown as [MASK]. BibTeX: wu2022sentence.
+
+    A phrase has neither stop words nor punctuation: a candidate of RAKE. The stop words are scikit-learn's, of English.
+    A token is drawn, and the phrase is the one that it stands in. A text of stop words alone stays as it is.
+    """
+
+    stage = "tokens"
+    longest: Count = 8
+
+    def begin(self, context: BuildContext) -> None:
+        tokenizer = context.needed("tokenizer")
+        self.mask_id, (self.breaks, self.later) = mask_id(tokenizer), _kinds(tokenizer)
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        ids = features["input_ids"]
+        number = phrases(self.content(ids, inner(features)), self.longest)  # (N, L)
+        drawn = random_order(number > 0, generator)[:, :1]  # (N, 1) a token of some phrase, if there is one
+        chosen = (number > 0) & (number == number.gather(1, drawn))
+        return {**features, "input_ids": ids.masked_fill(chosen, self.mask_id)}
+
+    def content(self, ids: Tensor, among: Tensor) -> Tensor:
+        """Which of these tokens may be in a phrase. (N, L), (N, L) bool -> (N, L) bool.
+
+        The first part of a longer word is no stop word.
+        """
+        breaks, later = (table.to(ids.device)[ids] for table in (self.breaks, self.later))
+        later = later & among & F.pad(among[:, :-1], (1, 0))  # a text begins with the first part of a word
+        return among & ~(breaks & ~later & ~F.pad(later[:, 1:], (0, 1)))
+
+
+def _kinds(tokenizer: Any) -> tuple[Tensor, Tensor]:
+    """Of each token (W,) bool: is it a stop word or punctuation; does it go on with a word?"""
+    tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))]
+    words = [token.removeprefix("##").lstrip("Ġ▁") for token in tokens]
+    letters = [any(map(str.isalnum, word)) for word in words]
+    later = [token.startswith("##") for token in tokens]
+    if not any(later):  # other tokenizers mark the first part of a word, or nothing
+        first = [token.startswith(("Ġ", "▁")) for token in tokens]
+        later = [has and any(first) and not one for one, has in zip(first, letters, strict=True)]
+    breaks = [not has or word.lower() in ENGLISH_STOP_WORDS for word, has in zip(words, letters, strict=True)]
+    return torch.tensor(breaks), torch.tensor(later)

@@ -31,18 +31,15 @@ def negate(
     features = {**features, **{name: F.pad(value, (0, 1)) for name, value in per_token(features).items()}}
     ids, mask = features["input_ids"], features["attention_mask"]
     said, helped = (inside(mask, *frame) & torch.isin(ids, which) for which in (negations, auxiliaries))
-    gone, start = said.any(dim=1, keepdim=True), _first(mask)
-    first = torch.where(helped.any(dim=1, keepdim=True), _first(helped) + 1, start + frame[0])
-    at = torch.where(gone, _first(said), first)  # (N, 1) where a token goes, or comes
+    start, place, behind = (marks.long().argmax(dim=1, keepdim=True) for marks in (mask, said, helped))  # (N, 1) each
+    gone = said.any(dim=1, keepdim=True)
+    first = torch.where(helped.any(dim=1, keepdim=True), behind + 1, start + frame[0])
+    at = torch.where(gone, place, first)  # (N, 1) where a token goes, or comes
     change = torch.where(gone, -1, 1) * (mask.sum(dim=1, keepdim=True) < max_length)
     made = copies(features, mask.scatter_add(1, at, change))
     at = (at - start).clamp(max=made["input_ids"].shape[1] - 1)  # behind the padding at the left, which is gone
     put = torch.where(change > 0, negations[0], made["input_ids"].gather(1, at))
     return {**made, "input_ids": made["input_ids"].scatter(1, at, put)}
-
-
-def _first(marks: Tensor) -> Tensor:
-    return marks.long().argmax(dim=1, keepdim=True)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,16 +1,30 @@
-"""Token shuffling (ConSERT: Yan et al., ACL 2021, Sec. 3.2; DCLR Sec. 6.1). https://aclanthology.org/2021.acl-long.393."""
+"""The tokens of a sentence in another order: at random, or from its end to its beginning.
+
+ConSERT: Yan et al., ACL 2021, Sec. 3.2, https://aclanthology.org/2021.acl-long.393; DCLR Sec. 6.1. PCL: Wu et al.,
+EMNLP 2022, Sec. 3, https://aclanthology.org/2022.emnlp-main.826.
+"""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from isotrope.contract.features import POSITIONS
 from isotrope.tokens._inner import inner, places, random_order
 
 
-def shuffle(input_ids: Tensor, among: Tensor, generator: torch.Generator) -> Tensor:
-    """Each sentence's tokens ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N, L)."""
-    return input_ids.scatter(1, places(among), input_ids.gather(1, random_order(among, generator)))
+def shuffle(values: Tensor, among: Tensor, generator: torch.Generator) -> Tensor:
+    """Each sentence's values ``among`` (N, L) bool in random order; the others stay. (N, L) -> (N, L)."""
+    return values.scatter(1, places(among), values.gather(1, random_order(among, generator)))
+
+
+def reverse(input_ids: Tensor, among: Tensor) -> Tensor:
+    """Each sentence's tokens ``among`` (N, L) bool from the last to the first; the others stay. (N, L) -> (N, L)."""
+    order = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+    back = among.sum(dim=1, keepdim=True) - 1 - order  # negative behind the inner ones
+    forward = places(among)
+    turned = forward.gather(1, torch.where(back >= 0, back, order))
+    return input_ids.scatter(1, forward, input_ids.gather(1, turned))
 
 
 @dataclass(frozen=True)
@@ -21,3 +35,29 @@ class Shuffle:
 
     def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
         return {**features, "input_ids": shuffle(features["input_ids"], inner(features), generator)}
+
+
+@dataclass(frozen=True)
+class PositionShuffle:
+    """As ConSERT's code has it: the positions (N, L) of all tokens, [CLS] and [SEP] among them. BibTeX: yan2021consert.
+
+    The tokens stay in their columns. So a pooling that takes the first token still takes [CLS], whose position may now
+    be any.
+    """
+
+    stage = "tokens"
+    needs = (POSITIONS,)
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        real = features["attention_mask"].bool()
+        return {**features, POSITIONS: shuffle(features[POSITIONS], real, generator)}
+
+
+@dataclass(frozen=True)
+class Reverse:
+    """The same (sub)words in the opposite order. BibTeX: wu2022pcl."""
+
+    stage = "tokens"
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        return {**features, "input_ids": reverse(features["input_ids"], inner(features))}

@@ -14,13 +14,11 @@ from isotrope.encoder.pooling import frame_ids, frame_size
 from isotrope.tokens._inner import copies, inside, per_token
 
 
-def reframe(
-    features: dict[str, Tensor],  # (N, L) token ids, mask, …
-    text: Tensor,  # (N, L) bool: what is not the old frame
-    before: Tensor,  # (A,) ids
-    behind: Tensor,  # (B,) ids
-) -> dict[str, Tensor]:
-    """Other tokens around each text -> (N, L') each, from the left; L' is that of the longest."""
+def reframe(features: dict[str, Tensor], text: Tensor, before: Tensor, behind: Tensor) -> dict[str, Tensor]:
+    """Token ids, mask, … (N, L) with the ids ``before`` (A,) and ``behind`` (B,) around each text -> (N, L') each.
+
+    ``text`` (N, L) bool is what is not the old frame. All begin at the left; L' is that of the longest.
+    """
     frame = (len(before), len(behind))
     wide = {name: F.pad(value, frame) for name, value in per_token(features).items()}
     ids = [before.expand(len(text), -1), features["input_ids"], behind.expand(len(text), -1)]
@@ -31,9 +29,8 @@ def reframe(
 class Template(Begun):
     """The words around a text, with the text or without it. BibTeX: jiang2022promptbert.
 
-    Args:
-        words: such as 'This sentence of "{text}" means {mask}.'; "" leaves what the tokenizer puts there.
-        hidden: whether no token sees the text. What is left is what the words alone say.
+    ``words`` are such as 'This sentence of "{text}" means {mask}.'; "" leaves what the tokenizer puts there. If the
+    text is ``hidden``, no token sees it, and what is left is what the words alone say.
     """
 
     stage = "tokens"

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import pairwise_cos_sim
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from isotrope.console.progress import tell
+from isotrope.console.plain import plain_console
+from isotrope.console.progress import tell, watch
 from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
@@ -56,7 +58,7 @@ def export_onnx(
     *,
     int8: bool = False,
     pooling: str | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    console: Console | None = None,
 ) -> Path:
     """Write a model as an ONNX graph with pooling, post steps and normalisation inside, and its tokenizer beside it.
 
@@ -73,7 +75,7 @@ def export_onnx(
         output: a new folder.
         int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
-        say: called with a line at each stage.
+        console: where a line is shown at each stage; None: nowhere.
 
     Returns:
         ``output``.
@@ -82,7 +84,7 @@ def export_onnx(
         UserError: the extra ``onnx`` is not installed; no such model, or not one that can be written as a graph; its
             vectors differ from torch's; ``output`` holds something.
     """
-    folder = Path(output)
+    folder, shown = Path(output), console or plain_console(quiet=True)
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise UserError(f"{' and '.join(missing)} cannot be imported", "pip install 'isotrope[onnx]'")
     if folder.is_dir() and any(folder.iterdir()):
@@ -92,10 +94,11 @@ def export_onnx(
     tokenizer = _tokenizer(encoder, str(model))
 
     def stage(doing: str) -> None:
-        say(f"{doing} …")
+        shown.print(f"{doing} …")
         tell(doing)
 
-    with writing(folder.parent, again="run the same command again"), new_folder(folder, "onnx") as draft:
+    bar = watch("writing", shown if shown.is_interactive else plain_console(quiet=True))  # elsewhere the lines tell
+    with bar, writing(folder.parent, again="run the same command again"), new_folder(folder, "onnx") as draft:
         write_text(draft / "tokenizer.json", tokenizer.to_str())
         stage("writing the graph")
         _write_graph(encoder, str(model), draft / FLOAT32)
@@ -125,11 +128,11 @@ def export_onnx(
             quantize_dynamic(draft / FLOAT32, draft / INT8, weight_type=QuantType.QInt8, per_channel=True)
             cosines = pairwise_cos_sim(run_onnx(draft / INT8, _TEXTS, prompt), expected)
             facts["int8_cosine"] = {"mean": float(cosines.mean()), "least": float(cosines.min())}
-            say(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
+            shown.print(f"int8: cosine to torch {cosines.mean():.4f} on average, {cosines.min():.4f} at least")
         write_json(draft / "export.json", facts)
         source = Card.of(model) if pooling is None else Card.of(model).model_copy(update={"verdict": None})
         write_text(draft / "README.md", graph_card(facts, source))
-    say(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
+    shown.print(f"equal to torch: the largest difference is {apart:.1g} of a vector's length")
     return folder
 
 

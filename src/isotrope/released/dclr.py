@@ -1,0 +1,86 @@
+"""DCLR as its public code computes it, where that is not its paper.
+
+The paper (Zhou et al., ACL 2022; https://aclanthology.org/2022.acl-long.423) says nothing of a missing attention mask
+(Sec. 3), has noise alone in the denominator of Eq. 2 (``scores/noise.py``), removes a false negative in Eq. 5
+(``scores/instance_weight.py``), and has cross-entropy in Eq. 6 (``terms/infonce.py``).
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.scores.instance_weight import InstanceWeight
+from isotrope.scores.noise import Noise, pulled
+from isotrope.types import AboveZero, NonNegative, Scores
+
+
+def gradient_against_batch(noise: Tensor, anchor: Tensor, batch: Tensor, temperature: float) -> Tensor:
+    """The gradient of Eq. 2 whose denominator holds noise and batch, in closed form -> (K, D).
+
+    noise (K, D), anchor (N, D), batch (N, N): cosines of the anchors and the first positives.
+    """
+    near = F.normalize(anchor, dim=-1) @ F.normalize(noise, dim=-1).T  # (N, K)
+    share = (torch.cat([near, batch], dim=1) / temperature).softmax(dim=1)[:, : len(noise)]
+    return pulled(share, noise, anchor, temperature)
+
+
+def softmax_bce(cosines: Tensor, temperature: float, keep: Tensor | None = None) -> Tensor:
+    """-[log p_ii + Σ_{j≠i} log (1 - p_ij)] / M, p_i = softmax(s_i / τ); mean over anchors, summed over positives -> ().
+
+    A softmax, then binary cross-entropy on every entry of it. cosines (N, M) or (P, N, M), M >= N, keep (N, M). In log
+    space, where the public code can give NaN; a candidate that is not kept has p = 0. The positive is pulled M times
+    more weakly than by InfoNCE.
+    """
+    logits = cosines / temperature
+    if keep is not None:
+        logits = logits.masked_fill(keep == 0, -torch.inf)
+    diagonal = torch.eye(*logits.shape[-2:], dtype=torch.bool, device=logits.device)
+    log_p = logits.log_softmax(dim=-1)
+    tiny = torch.finfo(log_p.dtype).eps
+    log_not_p = torch.log(-torch.expm1(log_p.masked_fill(diagonal, -torch.inf).clamp(max=-tiny)))  # log (1 - p)
+    return -torch.where(diagonal, log_p, log_not_p).mean(dim=(-2, -1)).sum()
+
+
+@dataclass(frozen=True)
+class NoMask:
+    """Padding counts as tokens: the attention mask (N, L) is 1 everywhere. BibTeX: zhou2022dclr.
+
+    How much padding a sentence has depends on the longest one of its batch.
+    """
+
+    stage = "tokens"
+
+    def __call__(self, features: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        return {**features, "attention_mask": torch.ones_like(features["attention_mask"])}
+
+
+class AgainstBatch(Noise):
+    """Noise negatives that also flee the batch, with the first positives. BibTeX: zhou2022dclr."""
+
+    def moved(self, noise: Tensor, step_size: float | Tensor, scores: Scores) -> Tensor:
+        anchor, batch = scores.views.stack[0].detach(), scores.pairs[0].detach()
+        for _ in range(self.steps):
+            slope = gradient_against_batch(noise, anchor, batch, self.temperature)
+            noise = noise + step_size * F.normalize(slope, dim=-1)
+        return noise
+
+
+class ZeroLogit(InstanceWeight):
+    """The *cosine* of a false negative becomes 0: its term is e⁰, not none. All terms see it. BibTeX: zhou2022dclr."""
+
+    def __call__(self, scores: Scores) -> Scores:
+        return replace(scores, cosines=scores.cosines * self.weights(scores))
+
+
+@dataclass(frozen=True)
+class SoftmaxBCE:
+    """`softmax_bce`, for comparison with runs of the public code. BibTeX: zhou2022dclr."""
+
+    stage = "terms"
+    temperature: AboveZero = 0.05
+    weight: NonNegative = 1.0
+
+    def __call__(self, scores: Scores) -> Tensor:
+        return self.weight * softmax_bce(scores.cosines, self.temperature, scores.keep)
