@@ -131,6 +131,7 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     return write_report(
         run,
         output,
+        title=f"Compress: {found['teacher']}",
         verdict=compression_verdict(found),
         lead=[f"{student_advice(found)} It {kept_line(found)}."],
         tables=[
