@@ -146,9 +146,8 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
 def test_text_that_the_tokenizer_does_not_know_is_one_warning(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = [
-        f"第{i}条河流过城市，人们早上去市场，晚上在家里读书。这是第{i * 7}个故事，讲的是老人和猫。" for i in range(120)
-    ]
+    letters = list("河流过城市人们早上去场晚在家里读书故事讲的是老和猫狗马鸟山水春夏秋冬")
+    texts = ["".join(row) for row in np.random.default_rng(0).choice(letters, (120, 60))]
     (tmp_path / "chinese.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     assert types(monkeypatch, tiny_model, tmp_path / "chinese.jsonl", "--output", tmp_path / "out", "--minutes", 1) == 0
     said = capsys.readouterr()

@@ -49,6 +49,7 @@ from isotrope.store.records import Record, read_record
 from isotrope.text import Opened
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.opened import Given
+from isotrope.text.permutation import evenly
 from isotrope.training.processes import environment
 
 KIND = "improvement"
@@ -169,9 +170,10 @@ class _Work:
         encoder = load(self.model, asked["pooling"])  # first: it may be damaged
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
-        race, judges = self._prepared(raw, budget)
-        if warning := unknown_warning(encoder, race.basis.documents[:UNKNOWN_IN]):
+        found = self.opened.documents()
+        if warning := unknown_warning(encoder, found.texts(np.array(evenly(len(found), UNKNOWN_IN)))):
             self.console.print(warning)
+        race, judges = self._prepared(raw, budget)
         self.console.print(threads_line())
         enough = bool(asked["plan"]) or race.plan_size(
             speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
