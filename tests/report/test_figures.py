@@ -59,4 +59,5 @@ def test_a_map_has_neighbours_together_and_groups_of_words() -> None:
     shown = map_figure(found, ("<old>", "new"))
     assert shown.svg.count("<circle") == 2 * 100 + GROUPS
     assert "&lt;old&gt;" in shown.svg
-    assert text_map(texts[:20], apart, apart) is None
+    assert text_map(texts[:20], apart[:20], apart[:20]) is None
+    assert text_map(texts, apart, np.ones((100, 16))) is None, "texts that a model cannot tell apart"

@@ -71,16 +71,17 @@ def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[T
 
 
 def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) -> Record | None:
-    """Where two models place some of the texts (N,) on a plane; None if there are too few. Vectors are (N, D).
+    """Where two models place some of the texts (N,) on a plane; None if too few differ. Vectors are (N, D).
 
     The second map begins with the first and is turned to it (Procrustes). Groups are made from words alone.
 
     Returns:
         "before" and "after", (x, y) from 0 to 1 for each text; "group" of each; and "words" of each group.
     """
-    if len(texts) < FEWEST_MAPPED:
-        return None
     some = evenly(len(texts), MAPPED)
+    spaces = {time: unit(vectors)[some] for time, vectors in (("before", before), ("after", after))}
+    if any(len(np.unique(rows.round(6), axis=0)) < FEWEST_MAPPED for rows in spaces.values()):
+        return None
     words = Bm25Index.of(texts[place] for place in some)
     weights, names = unit(words.weights.toarray()), words.words.get_feature_names_out()
     group = KMeans(GROUPS, n_init=10, random_state=0).fit_predict(weights)
@@ -90,9 +91,9 @@ def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) 
         "words": [", ".join(names[place] for place in np.argsort(-each)[:3]) for each in telling],
     }
     first = None
-    for time, vectors in (("before", before), ("after", after)):
+    for time, rows in spaces.items():
         begin = "pca" if first is None else 1e-4 * first / first.std()
-        plane = TSNE(metric="cosine", init=begin, random_state=0).fit_transform(np.asarray(vectors, np.float64)[some])
+        plane = TSNE(metric="cosine", init=begin, random_state=0, method="exact").fit_transform(rows)
         plane = plane - plane.mean(axis=0)
         first = plane if first is None else first
         plane = plane @ orthogonal_procrustes(plane, first)[0]
