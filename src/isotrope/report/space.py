@@ -93,7 +93,7 @@ def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) 
     first = None
     for time, rows in spaces.items():
         begin = "pca" if first is None else 1e-4 * first / first.std()
-        plane = TSNE(metric="cosine", init=begin, random_state=0, method="exact").fit_transform(rows)
+        plane = TSNE(metric="cosine", init=begin, random_state=0).fit_transform(rows)
         plane = plane - plane.mean(axis=0)
         first = plane if first is None else first
         plane = plane @ orthogonal_procrustes(plane, first)[0]
