@@ -327,16 +327,16 @@ def test_14_a_killed_run_goes_on(user: User) -> None:
 
 
 @pytest.mark.slow
-def test_15_a_study_of_two_presets(user: User) -> None:
+def test_15_a_study_of_two_methods(user: User) -> None:
     Path("mine.toml").write_text(
         'title = "Mine"\n[run]\ncorpus = ["notes.txt"]\nbackbone = "model"\nsentences = 160\nseeds = 2\n'
         'dev = ["pairs.tsv"]\ntest = "dev-half"\nset = ["train.batch_size=16", "encoder.pooling=mean"]\n'
-        '[rows.SimCSE]\n[rows.WhitenedCSE]\npreset = "whitenedcse"\n[rows."Three views"]\nset = ["views.passes=3"]\n',
+        '[rows.SimCSE]\n[rows."Three views"]\nset = ["views.passes=3"]\n',
         encoding="utf-8",
     )
     said = user.types("study mine.toml --output study")
-    assert "0 of 6 cells left" in said or "nothing is left" in said
-    assert "WhitenedCSE" in Path("study/table.md").read_text(encoding="utf-8")
+    assert "0 of 4 cells left" in said or "nothing is left" in said
+    assert "Three views" in Path("study/table.md").read_text(encoding="utf-8")
     began = time.monotonic()
     assert "written to study/table.md" in user.types("study mine.toml --output study")  # finished cells are only read
     assert time.monotonic() - began < 30
