@@ -42,6 +42,8 @@ def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
         "choice": choice,
         "finished": True,
         "seconds": 90.0,
+        "minutes": 2.0,
+        "documents": 300,
         "judged_by": ["a: 60 documents"],
         "left_out": {},
         "made": {"keep": {"step": ""}, "soft": {"step": "soft whitening"}, "<b>odd": {"step": ""}},

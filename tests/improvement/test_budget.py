@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.improvement.budget import FEWEST_QUERIES, GOOD_QUERIES, NOTES, Amount, Budget, Size, measurement_size
+from isotrope.improvement.budget import (
+    FEWEST_QUERIES,
+    FIRST_SHARE,
+    GOOD_QUERIES,
+    NOTES,
+    PAIR_WORDS,
+    STEP_COST,
+    Amount,
+    Budget,
+    Size,
+    measurement_size,
+)
 from isotrope.store.atomic import write_json
 
 FITTED, TASKS = Amount(1500, 95.0), [Amount(300, 107.0), Amount(300, 190.0), Amount(260, 155.0)]  # long abstracts
@@ -47,6 +58,15 @@ def test_a_slow_model_gets_no_post_steps_and_a_very_slow_one_is_refused() -> Non
 def test_few_documents_are_taken_as_they_are() -> None:
     assert measurement_size(60 * 5000, Amount(40, 20.0), [Amount(55, 30.0)], 384) == Size(55, 40)
     assert measurement_size(60 * 5000, Amount(0, 0.0), [Amount(55, 30.0)], 384) == Size(55, 0)
+
+
+@pytest.mark.parametrize(("seconds", "plan"), [(1200, [5440] * 6), (450, [1216] * 6), (200, [1984] * 2), (40, [384])])
+def test_trainings_become_shorter_before_they_become_fewer(tmp_path: Path, seconds: float, plan: list[int]) -> None:
+    """Once, 1,014 pairs fitted of 1,024, and all six were left out."""
+    clock = Budget(tmp_path, seconds, now=lambda: 0.0)
+    clock.kept |= {"speed": 100 * PAIR_WORDS * STEP_COST, "measuring": 5.0}  # 100 pairs a second
+    found = clock.pairs_in("first", list("abcdef"), FIRST_SHARE, 1, 10**6)
+    assert found == dict(zip("abcdef", plan, strict=False))
 
 
 def test_it_counts_what_an_earlier_call_has_used(tmp_path: Path) -> None:

@@ -167,6 +167,19 @@ def test_a_better_model_teaches_rankings(
 
 
 @pytest.mark.usefixtures("_untrained")
+def test_text_that_the_tokenizer_does_not_know_is_one_warning(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    letters = list("河流过城市人们早上去场晚在家里读书故事讲的是老和猫狗马鸟山水春夏秋冬")
+    texts = ["".join(row) for row in np.random.default_rng(0).choice(letters, (120, 60))]
+    (tmp_path / "chinese.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    assert types(monkeypatch, tiny_model, tmp_path / "chinese.jsonl", "--output", tmp_path / "out", "--minutes", 1) == 0
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("unknown to the model's tokenizer") == 1
+    assert "take a multilingual model" in " ".join((said.out + said.err).split())
+
+
+@pytest.mark.usefixtures("_untrained")
 def test_without_time_it_says_how_much_is_needed(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,6 +185,8 @@ def test_a_mistake_is_named_as_it_stands_in_the_preset(preset: str, override: st
         ("batch_size=32", "train.batch_size"),
         ("trains.batch_size=32", "train.batch_size"),
         ("max_len=64", "train.max_length"),
+        ("lr=1e-3", "train.learning_rate"),
+        ("train.lr=1e-3", "train.learning_rate"),
         ("encoder.drop=0.1", "encoder.dropout"),
         ("terms.infonce.temp=0.1", "terms.infonce.temperature"),
         ("temperature=0.1", "terms.infonce.temperature"),

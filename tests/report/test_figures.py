@@ -7,7 +7,8 @@ import pytest
 
 from isotrope.evaluation.geometry import unit
 from isotrope.report import figures
-from isotrope.report.space import Space
+from isotrope.report.bars import map_figure
+from isotrope.report.space import GROUPS, Space, text_map
 
 
 def test_a_histogram_clips_what_lies_outside() -> None:
@@ -38,3 +39,25 @@ def test_a_space_is_what_plain_loops_say() -> None:
     nearest = max((j for j in range(12) if j != 2), key=lambda j: rows[2] @ rows[j])
     assert space.nearest[2][0] == (nearest, pytest.approx(rows[2] @ rows[nearest]))
     assert [len(found) for found in space.nearest] == [3] * 6
+
+
+def test_a_map_has_neighbours_together_and_groups_of_words() -> None:
+    generator = np.random.default_rng(0)
+    topics = [[f"word{topic}x{place}" for place in range(6)] for topic in range(GROUPS)]
+    of = np.arange(100) % GROUPS
+    texts = [" ".join([*generator.choice(topics[topic], 4, replace=False), "the", "<b>"]) for topic in of]
+    apart = np.eye(GROUPS, 16)[of] + 0.05 * generator.normal(size=(100, 16))
+    found = text_map(texts, generator.normal(size=(100, 16)), apart)
+    assert found is not None
+    assert len({(topic, group) for topic, group in zip(of, found["group"], strict=True)}) == GROUPS
+    assert all(len({word[4] for word in words.split(", ")}) == 1 for words in found["words"])
+    mixed, plane = np.array(found["before"]), np.array(found["after"])
+    for places, enough in ((plane, 0.95), (mixed, 0.0)):
+        far = ((places[:, None] - places) ** 2).sum(axis=2) + 9 * np.eye(100)
+        assert enough <= np.mean(of[far.argmin(axis=1)] == of) <= enough + 0.5
+        assert (places.min(), places.max()) == (0, 1)
+    shown = map_figure(found, ("<old>", "new"))
+    assert shown.svg.count("<circle") == 2 * 100 + GROUPS
+    assert "&lt;old&gt;" in shown.svg
+    assert text_map(texts[:20], apart[:20], apart[:20]) is None
+    assert text_map(texts, apart, np.ones((100, 16))) is None, "texts that a model cannot tell apart"

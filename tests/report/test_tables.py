@@ -36,7 +36,7 @@ def test_formats_escape_and_mark() -> None:
     assert r"n & \textbf{2.00} \\" in tex
     shown = Page("t", tables=[TABLE]).html()
     assert "<h3>a &amp; b</h3>" in shown
-    assert '<td>m|&lt;1&gt;</td><td class="number second">1.00</td>' in shown
+    assert '<td>m|&lt;1&gt;</td><td class="number second" data-name="x_1">1.00</td>' in shown
 
 
 def test_words_notes_and_a_missing_header_in_every_format() -> None:

@@ -1,6 +1,8 @@
 """Whole runs: what they take, what they leave behind, seeds, kills."""
 
+import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 import isotrope
 from conftest import sentences
 from datasets import Dataset
+from isotrope.console.plain import plain_console
 from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.training.train import Run
@@ -135,7 +138,10 @@ def test_each_file_is_opened_once(tiny_model: Path, corpus_file: Path, cached: P
 def test_a_teacher_that_is_a_preset_is_trained_first(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
     """As if it had been trained by itself and named; the same call goes on with both."""
     given = {"preset": "rankcse-listnet", "labels": "none", "dev": "none", "sentences": 64}
-    run = small_run(tiny_model, corpus_file, tmp_path / "run", train_teachers=True, **given)
+    said = io.StringIO()
+    console = plain_console(file=said)
+    run = small_run(tiny_model, corpus_file, tmp_path / "run", train_teachers=True, console=console, **given)
+    assert re.search(r"2 trainings, of simcse first, take about \d+ s\n", said.getvalue())
     teacher = tmp_path / "run.teachers" / "simcse" / "model"
     assert json.loads((teacher.parent / "result.json").read_text())["preset"] == "simcse"
     named = small_run(tiny_model, corpus_file, tmp_path / "named", teachers={"simcse": teacher}, **given)

@@ -20,6 +20,7 @@ from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
 from isotrope.encoder.student import STATIC, check_student, student_of
 from isotrope.errors import UserError
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.sts import similarities
 from isotrope.preset.preset import Preset, read_preset
@@ -190,13 +191,14 @@ def _measured(
         ),
         encoder.student,
     )  # fmt: skip
+    asked = inputs.settings.labels if isinstance(inputs.settings.labels, Domain) else None
     with watch("judging", console):
         known = similarities(start, inputs.judging) if inputs.judging else {}, only_cosines(folder.cosines("after"))
-        quality = compare_quality(large, start, small, held_out, inputs.judging, known)
+        quality, shown = compare_quality(large, start, small, held_out, inputs.judging, known, asked)
     texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):
         cost = costs(large, small, [teacher, str(folder.model)], texts)
     return {
         "teacher": public_name(teacher), "student": encoder.student or public_name(encoder.backbone),
-        "kept": kept_share(quality), "quality": quality, "cost": cost,
+        "kept": kept_share(quality), "quality": quality, "cost": cost, "searched": shown,
     }  # fmt: skip

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.compression.quality import PAIRS, PARTS
+from isotrope.compression.quality import PAIRS, PARTS, QUERIES
 from isotrope.evaluation.significance import Comparison
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.bars import interval_bars
+from isotrope.report.bars import interval_bars, map_figure
 from isotrope.report.comparison import SHORT_NAMES, signed
+from isotrope.report.examples import examples_table
 from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import PageFigure
 from isotrope.report.tables import Table
@@ -18,12 +19,16 @@ from isotrope.training.page import write_report
 
 _MB = 1e6
 FASTER = 1.05  # a smaller ratio of speeds is noise
-_JUDGES = {PARTS: "your own documents that were held out", PAIRS: "graded pairs of English"}
+_JUDGES = {
+    QUERIES: "your labelled queries",
+    PARTS: "your own documents that were held out",
+    PAIRS: "graded pairs of English",
+}
 HOW = (
     "Parts of texts: MRR@10 × 100 of finding the rest of a text by a part of it, on texts that were held out of "
-    "training; nobody graded them. Pairs: Spearman × 100. Kept is the student's score over its teacher's. A paired "
-    "bootstrap tests what training changed and how far the student is from its teacher. It covers the choice of texts "
-    "and pairs, not the training seed."
+    "training; nobody graded them. Pairs: Spearman × 100. Labelled queries: nDCG@10 × 100. Kept is the student's score "
+    "over its teacher's. A paired bootstrap tests what training changed and how far the student is from its teacher. "
+    "It covers the choice of texts and pairs, not the training seed."
 )
 HOW_MEASURED = (
     "{texts} texts of at most 128 tokens, on this machine, with one thread of the processor. The models took turns. "
@@ -122,13 +127,22 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     tasks = {task: far for kind in found["quality"].values() for task, far in kind["teacher"]["per_task"].items()}
     drawn = interval_bars({SHORT_NAMES.get(t, t): (f["difference"], f["low"], f["high"]) for t, f in tasks.items()})
     caption = "The student's points less its teacher's; the line is the 95 % interval."
+    searched, names = found.get("searched") or {"shown": [], "map": None}, ("teacher", "student")
     return write_report(
         run,
         output,
+        title=f"Compress: {found['teacher']}",
         verdict=compression_verdict(found),
         lead=[f"{student_advice(found)} It {kept_line(found)}."],
-        tables=[*compression_tables(found), *([how_to_switch()] if _gains(found) else [])],
-        figures=[PageFigure("kept", "How far the student is from its teacher", drawn, caption)],
+        tables=[
+            *compression_tables(found),
+            *([examples_table(searched["shown"], names=names)] if searched["shown"] else []),
+            *([how_to_switch()] if _gains(found) else []),
+        ],
+        figures=[
+            PageFigure("kept", "How far the student is from its teacher", drawn, caption),
+            *([map_figure(searched["map"], names)] if searched["map"] else []),
+        ],
     )
 
 

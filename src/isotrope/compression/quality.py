@@ -8,15 +8,19 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from isotrope.compression.cost import COST_LENGTH
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.embed import cut, search_vectors, vectors_of
 from isotrope.evaluation.document_tasks import tasks_of_texts
 from isotrope.evaluation.embed import Known
+from isotrope.evaluation.retrieval import OwnTask
 from isotrope.evaluation.self_made import SelfMadeTask, compare_on_documents
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.sts import Cosines, Sets, main_pairs, similarities
+from isotrope.report.examples import searched
+from isotrope.store.records import Record
 
-PARTS, PAIRS = "parts of texts", "graded pairs"
+QUERIES, PARTS, PAIRS = "labelled queries", "parts of texts", "graded pairs"
 SIMILARITY = "English, 330 pairs"
 
 
@@ -27,7 +31,8 @@ def compare_quality(
     held_out: Sequence[str],
     sets: Sets,
     known: tuple[Cosines, Cosines],
-) -> dict[str, Any]:
+    asked: Domain | None = None,
+) -> tuple[dict[str, Any], Record | None]:
     """The student against its teacher and against itself before training, by a paired bootstrap.
 
     Args:
@@ -38,18 +43,24 @@ def compare_quality(
             are enough.
         sets: graded pairs beside the 330 that ship with isotrope.
         known: the cosines of ``sets`` by the start and by the student.
+        asked: labelled queries, which then come first.
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
-        "after" is the student.
+        "after" is the student; and what `isotrope.report.examples.searched` says of searches by teacher and student.
     """
-    models, found = (teacher, start, student), dict[str, Any]()
+    models, found, shown = (teacher, start, student), dict[str, Any](), None
+    if asked is not None:
+        large, first, small = ({asked.name: OwnTask(asked).score(model)} for model in models)
+        found[QUERIES] = {"teacher": asdict(compare(large, small)), "start": asdict(compare(first, small))}
     if tasks := tasks_of_texts(held_out):
         old, begun, new = (_known(model, tasks) for model in models)
         found[PARTS] = {
             "teacher": asdict(compare_on_documents(old, new, tasks)),
             "start": asdict(compare_on_documents(begun, new, tasks)),
         }
+        domain = max(tasks, key=lambda task: task.size).domain
+        shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in (old, new)))
     own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
     of_sets = [similarities(teacher, sets) if sets else {}, *known]
     cosines = [{**similarities(model, own), **more} for model, more in zip(models, of_sets, strict=True)]
@@ -58,7 +69,7 @@ def compare_quality(
         "teacher": asdict(compare(old_pairs, new_pairs)),
         "start": asdict(compare(begun_pairs, new_pairs)),
     }
-    return found
+    return found, shown
 
 
 def kept_share(quality: dict[str, Any]) -> float:

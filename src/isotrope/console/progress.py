@@ -92,7 +92,7 @@ class _Watching(Bar):
 _hearing: ContextVar[Bar | None] = ContextVar("hearing", default=None)
 
 
-def tell(what: str, done: int = 0, total: int | None = None, unit: str = "sentences") -> None:
+def tell(what: str, done: int = 0, total: int | None = None, unit: str = "texts") -> None:
     """Say how far a work is that knows of no bar: ``tell("encoded", 64, 3_000)``.
 
     The bar of the caller shows it, if there is one: see `watch`.

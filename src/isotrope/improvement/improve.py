@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from sentence_transformers import SentenceTransformer
 
 from isotrope import text as text_room
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import watch
+from isotrope.console.progress import duration, watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
+from isotrope.encoder.embed import Vectors, cut, search_vectors
 from isotrope.encoder.locate import check_hub, is_bare, locate
 from isotrope.encoder.origin import Base
 from isotrope.encoder.pooling import check_pooling
@@ -24,7 +26,6 @@ from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, raw_poolings, recipes
 from isotrope.improvement.decide import AS_IS, judging, mean_score, race_verdict
-from isotrope.improvement.examples import MOST, searched
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
     Judges,
@@ -36,10 +37,11 @@ from isotrope.improvement.judges import (
     judges_of,
     shipped_pairs,
 )  # fmt: skip
-from isotrope.improvement.measure import speed_of, words_read
+from isotrope.improvement.measure import JUDGED_LENGTH, speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import WHITENINGS, Basis
+from isotrope.report.examples import MOST, searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
@@ -47,6 +49,7 @@ from isotrope.store.records import Record, read_record
 from isotrope.text import Opened
 from isotrope.text.coverage import unknown_warning
 from isotrope.text.opened import Given
+from isotrope.text.permutation import evenly
 from isotrope.training.processes import environment
 
 KIND = "improvement"
@@ -173,9 +176,10 @@ class _Work:
         encoder = load(self.model, asked["pooling"])  # first: it may be damaged
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
-        race, judges = self._prepared(raw, budget)
-        if warning := unknown_warning(encoder, race.basis.documents[:UNKNOWN_IN]):
+        found = self.opened.documents()
+        if warning := unknown_warning(encoder, found.texts(np.array(evenly(len(found), UNKNOWN_IN)))):
             self.console.print(warning)
+        race, judges = self._prepared(raw, budget)
         self.console.print(threads_line())
         enough = bool(asked["plan"]) or race.plan_size(
             speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
@@ -226,6 +230,8 @@ class _Work:
         pooling = race.poolings(poolings)
         self._keep_back(race)
         start = race.starts()
+        done, more, left = len(race.scores) - 1, len(race.makers[start].recipes), duration(max(0.0, race.budget.left))
+        self.console.print(f"{done} candidates are done; {more} kinds of training follow, as far as {left} allow")
         race.trainings(None if start else pooling, [name for name in WHITENINGS if _helps(race, name)], start)
         race.widen()
 
@@ -261,7 +267,8 @@ class _Work:
         record: Record = {
             "model": name, **{key: asked[key] for key in ("seed", "minutes", "pooling")},
             "choice": choice, "verdict": verdict.record(), "finished": finished, "seconds": race.budget.spent,
-            "left_out": race.left_out, "judged_by": [*judges.told, *race.told], "held_out": race.maker.held_out,
+            "left_out": race.left_out, "judged_by": [*judges.told, *race.told],
+            "documents": len(self.opened.documents()), "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
             "teachers": {name: teacher.score for name, teacher in race.teachers.items()}, "taught_by": race.taught_by,
@@ -272,13 +279,22 @@ class _Work:
                 general_change(before, after, self.guards if finished else shipped_pairs())
                 if choice != AS_IS else None
             ),
-            "searched": searched(before, after, search) if search and finished and choice != AS_IS else None,
+            "searched": (
+                searched(search, *(_found_by(model, search) for model in (before, after)))
+                if search and finished and choice != AS_IS else None
+            ),
             "environment": environment(),
         }  # fmt: skip
         card = choice_card(race, record, after)
         save(after, self.job.folder / MODEL, card=card.markdown(self.job.folder / MODEL))
         write_text(self.job.folder / REPORT, choice_page(record).html())
         return self.job.finish(record) if finished else record
+
+
+def _found_by(model: SentenceTransformer, search: Domain) -> tuple[Vectors, Vectors]:
+    """The vectors of a search's queries and texts."""
+    with cut(model, JUDGED_LENGTH):
+        return search_vectors(model, search.queries, search.corpus)
 
 
 def _helps(race: Race, step: str) -> bool:

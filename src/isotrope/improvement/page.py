@@ -9,14 +9,14 @@ from sentence_transformers import SentenceTransformer
 from isotrope.evaluation.verdict import Verdict
 from isotrope.improvement.candidates import RANKINGS, Trial
 from isotrope.improvement.decide import AS_IS, judging
-from isotrope.improvement.examples import examples_table
 from isotrope.improvement.judges import GRADED
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import QUERY_MAP, cites_of
 from isotrope.improvement.teachers import HYBRIDS
-from isotrope.report.bars import interval_bars
+from isotrope.report.bars import interval_bars, map_figure
 from isotrope.report.card import Card, Data, Step
 from isotrope.report.comparison import signed
+from isotrope.report.examples import examples_table
 from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import Page, PageFigure
 from isotrope.report.tables import Table, best_marks
@@ -58,12 +58,6 @@ def candidates_table(record: Mapping[str, Any], title: str = "All candidates, th
 def choice_page(record: Mapping[str, Any]) -> Page:
     """The page of a race: what to do, a bar and a row for every candidate, and how to switch."""
     verdict = Verdict.from_record(record["verdict"])
-    gains = sorted(record["gains"].items(), key=lambda found: found[1]["gain"], reverse=True)
-    bars = {name: (found["gain"], found["low"], found["high"]) for name, found in gains}
-    caption = "Change against your model in points; the line is the 95 % interval."
-    if record["choice"] in bars:
-        caption += " Blue is the choice."
-    drawn = interval_bars(bars, record["choice"])
     return Page(
         title=f"Improve: {record['model']}",
         lead=[what_to_do(record), *hybrid_line(record), *_lead(record), *teachers_line(record)],
@@ -73,9 +67,24 @@ def choice_page(record: Mapping[str, Any]) -> Page:
             *([how_to_switch()] if verdict.word == "better" else []),
             *([candidates_table(record)] if record["table"] else []),
         ],
-        figures=[PageFigure("gains", "Gain of every candidate", drawn, caption)] if bars else [],
+        figures=choice_figures(record),
         details=_left_out(record),
     )
+
+
+def choice_figures(record: Mapping[str, Any]) -> list[PageFigure]:
+    """A bar for every candidate, and a map of the texts before and after; what there is nothing of is left out."""
+    gains = sorted(record["gains"].items(), key=lambda found: found[1]["gain"], reverse=True)
+    bars = {name: (found["gain"], found["low"], found["high"]) for name, found in gains}
+    caption = "Change against your model in points; the line is the 95 % interval."
+    if record["choice"] in bars:
+        caption += " Blue is the choice."
+    drawn = interval_bars(bars, record["choice"])
+    mapped = (record["searched"] or {}).get("map")
+    return [
+        *([PageFigure("gains", "Gain of every candidate", drawn, caption)] if bars else []),
+        *([map_figure(mapped)] if mapped else []),
+    ]
 
 
 def what_to_do(record: Mapping[str, Any]) -> str:
@@ -178,8 +187,13 @@ def _evidence(record: Mapping[str, Any]) -> Table:
 
 
 def _lead(record: Mapping[str, Any]) -> list[str]:
+    within = f" within {record['minutes']:g} minutes" if record["minutes"] else ""
+    for_these = f"for these {record['documents']:,} documents"
+    asked = f"Asked: is another model better than {record['model']} {for_these}{within}?"
     count = len(record["gains"])
-    lead = [f"{count} candidates were compared with the model as it is, in {record['seconds'] / 60:.1f} minutes."]
+    were = "1 candidate was" if count == 1 else f"{count} candidates were"
+    done = f"Done: {were} compared with it in {record['seconds'] / 60:.1f} minutes."
+    lead = [f"{asked} {done}"]
     if not record["finished"]:
         lead.append("The race was stopped before its end. This is the best so far.")
     if left := len(record["left_out"]):

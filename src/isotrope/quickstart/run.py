@@ -27,11 +27,11 @@ from isotrope.evaluation.retrieval import CUTOFF, rank_corpus, reciprocal_rank
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.significance import compare_means
 from isotrope.evaluation.verdict import Verdict
-from isotrope.improvement.examples import examples, examples_table, first_hits
 from isotrope.improvement.improve import improve
-from isotrope.improvement.page import candidates_table
+from isotrope.improvement.page import candidates_table, choice_figures
 from isotrope.improvement.steps import WHITENINGS, linear_step
-from isotrope.report.outcome import MODEL, REPORT, Outcome
+from isotrope.report.examples import examples, examples_table, first_hits
+from isotrope.report.outcome import MODEL, REPORT, Outcome, how_to_switch
 from isotrope.report.page import Page
 from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text
@@ -121,16 +121,22 @@ def advice(record: Mapping[str, Any]) -> str:
 
 def quickstart_page(record: Mapping[str, Any]) -> Page:
     """The page: what to do, all models, questions, and the candidates of `improve` for the good model."""
+    raw, verdict = (Verdict.from_record(record[name]) for name in ("raw", "verdict"))
     return Page(
         title=f"Quickstart: {GOOD} for {record['documents']:,} pages about commands",
         lead=[
             advice(record),
             f"{record['questions']:,} questions, each written for a page by its authors, searched all pages. No model "
             "was trained on them or chosen by them.",
-            f"The raw model: {Verdict.from_record(record['raw'])}",
+            f"The raw model: {raw.word}: {raw.evidence}. {raw.advice}",
         ],
-        verdict=Verdict.from_record(record["verdict"]),
-        tables=[*quickstart_tables(record), candidates_table(record["improved"])],
+        verdict=verdict,
+        tables=[
+            *quickstart_tables(record),
+            *([how_to_switch()] if verdict.word == "better" else []),
+            candidates_table(record["improved"]),
+        ],
+        figures=choice_figures(record["improved"]),
     )
 
 

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.encoder import load, save
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.page import Page
-from isotrope.report.tables import Table
+from isotrope.report.tables import Mark, Table
 from isotrope.store.atomic import write_text
 from isotrope.store.job import Job
 
@@ -78,4 +78,5 @@ def how_to_switch() -> Table:
         "vectors = model.encode_document(documents)",
     ]
     cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
-    return Table("How to switch", [""], [[line] for line in code], notes=[cost])
+    marks: dict[tuple[int, int], Mark] = {(row, 0): "code" for row in range(len(code))}
+    return Table("How to switch", [""], [[line] for line in code], marks, notes=[cost])

@@ -1,16 +1,27 @@
-"""A model's vectors of a sample of the corpus: similarity, spectrum, nearest neighbours."""
+"""A model's vectors of a sample of the corpus: similarity, spectrum, nearest neighbours, and a map of two models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import orthogonal_procrustes
+from sklearn.cluster import KMeans
+from sklearn.manifold import TSNE
 
 from isotrope.evaluation.geometry import unit, variance_shares
 from isotrope.report.tables import Table
+from isotrope.store.records import Record
+from isotrope.text.bm25 import Bm25Index
+from isotrope.text.permutation import evenly
 from isotrope.types import Vector
 
 ASKED, NEAREST = 6, 3  # sentences whose neighbours are shown, neighbours each
+MAPPED, FEWEST_MAPPED, GROUPS = 300, 50, 5  # texts on a map, groups of texts
+MAP_CAPTION = (
+    "Each point is one of {count} texts, and near points have similar vectors (t-SNE, cosine). Texts of one colour "
+    "share words, which no model decided: below are the words that mark each colour."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +68,35 @@ def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[T
         "nearest others in the sample and their cosine."
     )
     return [Table("Nearest neighbours", ["sentence", *seen], rows, words=3, notes=[note])]
+
+
+def text_map(texts: Sequence[str], before: npt.ArrayLike, after: npt.ArrayLike) -> Record | None:
+    """Where two models place some of the texts (N,) on a plane; None if too few differ. Vectors are (N, D).
+
+    The second map begins with the first and is turned to it (Procrustes). Groups are made from words alone.
+
+    Returns:
+        "before" and "after", (x, y) from 0 to 1 for each text; "group" of each; and "words" of each group.
+    """
+    some = evenly(len(texts), MAPPED)
+    spaces = {time: unit(vectors)[some] for time, vectors in (("before", before), ("after", after))}
+    if any(len(np.unique(rows.round(6), axis=0)) < FEWEST_MAPPED for rows in spaces.values()):
+        return None
+    words = Bm25Index.of(texts[place] for place in some)
+    weights, names = unit(words.weights.toarray()), words.words.get_feature_names_out()
+    group = KMeans(GROUPS, n_init=10, random_state=0).fit_predict(weights)
+    telling = [weights[group == one].mean(axis=0) - weights.mean(axis=0) for one in range(GROUPS)]
+    found: Record = {
+        "group": group.tolist(),
+        "words": [", ".join(names[place] for place in np.argsort(-each)[:3]) for each in telling],
+    }
+    first = None
+    for time, rows in spaces.items():
+        begin = "pca" if first is None else 1e-4 * first / first.std()
+        plane = TSNE(metric="cosine", init=begin, random_state=0).fit_transform(rows)
+        plane = plane - plane.mean(axis=0)
+        first = plane if first is None else first
+        plane = plane @ orthogonal_procrustes(plane, first)[0]
+        low, high = plane.min(axis=0), plane.max(axis=0)
+        found[time] = np.round((plane - low) / np.maximum(high - low, 1e-12), 3).tolist()
+    return found

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from isotrope.console.plain import escaped
 
-Mark = Literal["best", "second"]
+Mark = Literal["best", "second", "code"]
 WIDE = 10_000  # characters: no table is wider
 _TEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
@@ -29,7 +29,7 @@ class Table:
         title: stands above the table.
         header: one name a column; all empty: the table is shown without a header.
         rows: one text a column. A text of several lines keeps them in HTML and on the terminal.
-        marks: (row, column) -> "best" or "second", which stand out.
+        marks: (row, column) -> "best" or "second", which stand out, or "code".
         words: how many columns, from the left, hold words. The others hold numbers and are aligned right.
         notes: sentences below the table.
     """
@@ -42,7 +42,7 @@ class Table:
     notes: Sequence[str] = ()
 
     def mark(self, row: int, column: int) -> str:
-        """How one cell stands out: "best", "second" or ""."""
+        """How one cell stands out; "" if it does not."""
         return self.marks.get((row, column), "")
 
 

@@ -128,7 +128,8 @@ def _preset(settings: RunSettings) -> Preset:
     backbone = preset.encoder.backbone
     for name in (backbone, *(teacher for table in preset.teachers.values() for teacher in _models(table))):
         if name in preset_names():
-            remedy = f"add --train-teachers to train it first, or --teacher {name}=RUN/model if you have it"
+            remedy = "add --train-teachers to train it first, which takes as long again, "
+            remedy += f"or --teacher {name}=RUN/model if you have it"
             remedy = "train it, then add --model RUN/model" if name == backbone else remedy
             raise UserError(f"{name} is a preset, which is not trained yet", remedy)
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)

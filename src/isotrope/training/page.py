@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from isotrope.console.progress import duration
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder.locate import public_name
 from isotrope.errors import UserError, needs
 from isotrope.evaluation.geometry import by_gold_band, effective_rank
 from isotrope.evaluation.verdict import Verdict
@@ -34,6 +35,7 @@ def write_report(
     run: str | Path,
     output: str | Path | None = None,
     *,
+    title: str = "",
     verdict: Verdict | None = None,
     lead: Sequence[str] = (),
     tables: Sequence[Table] = (),
@@ -45,6 +47,7 @@ def write_report(
         run: the folder that ``isotrope train`` wrote.
         output: the .html file; None takes ``run/report.html``. Its figures lie beside it as .svg and .png, in a folder
             of the same name (``run/report/``).
+        title: of the page; "": the model and the method.
         verdict: instead of the one on the training.
         lead: sentences above all others.
         tables: shown before all others.
@@ -73,7 +76,7 @@ def write_report(
         except UserError as error:  # they cannot be drawn
             drawn, missing = [], [f"Figures: {error}.", *missing]
         shown = Page(
-            title=folder.path.resolve().name,
+            title=title or f"Train: {public_name(preset.encoder.backbone)} with {method}",
             lead=[*lead, preset.description or method, *([] if result else [UNFINISHED])],
             verdict=verdict or (Verdict.from_record(result["verdict"]) if result else None),
             tables=[*tables, *([of_run(comparison)] if comparison else []), _facts(folder, method, identity)],
@@ -128,14 +131,15 @@ def _plots(run: RunFolder, kept: Mapping[str, TaskCosines], seen: Mapping[str, S
         points = [[100 * change[key] for change in tasks.values()] for key in ("difference", "low", "high")]
         words = "Dot: the change. Line: its 95 % interval. If the line does not cross 0, the change is significant."
         yield Plot("changes", "Change on each set", words, figures.changes(list(tasks), *points))
-    if losses := loss_curves(run.metrics):
+    losses = loss_curves(run.metrics)
+    if any(len(steps) > 1 for steps, _ in losses.values()):
         words = "What training makes smaller. Each point is the mean over the steps since the point before."
         yield Plot("loss", "Loss over the steps", words, figures.loss_terms(losses))
     if scores := dev_curves(run.metrics):
         words = "How well the model agrees with the scores of the dev pairs. Higher is better. The best step is kept."
         yield Plot("dev", "Dev score over the steps", words, figures.dev_scores(scores, best))
     (steps, uniformity), (_, alignment) = _series(run.metrics, "uniformity", "alignment")
-    if steps:
+    if len(steps) > 1:
         pairs = "dev pairs with a gold score above 4/5 of the highest" if scores else "two dropout views of a sentence"
         words = (
             f"Alignment: the mean squared distance between two texts of the same meaning (here: {pairs}). "
@@ -222,6 +226,8 @@ def _missing(run: RunFolder, judged: TaskCosines) -> Iterator[str]:
     """What the page leaves out of the training, and why."""
     if not judged:
         yield "Before and after, cosine by gold score: no labelled pairs judged this run."
+    if all(len(steps) < 2 for steps, _ in loss_curves(run.metrics).values()):
+        yield "Loss over the steps: the run was too short for a curve."
     if not any("score" in record for record in run.metrics):
         yield "Dev score: no evaluation on dev pairs so far."
 

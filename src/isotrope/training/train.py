@@ -1,31 +1,39 @@
 """A whole run: preset and text in; a model, its record and a verdict out."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import isotrope.text
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import watch
-from isotrope.encoder import save
+from isotrope.console.progress import duration, watch
+from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, located
+from isotrope.encoder.embed import cut, vectors_of
 from isotrope.errors import UserError
+from isotrope.preset.preset import read_preset
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
+from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
-from isotrope.training.inputs import RunSettings, read_inputs, untrained_teachers
+from isotrope.training.inputs import RunSettings, fitting_preset, read_inputs, training_text, untrained_teachers
 from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
 from isotrope.training.prepare import prepare
 from isotrope.training.processes import process_count, process_number, with_others
+
+PROBED = 64  # texts that say how fast a model reads
+STEP_COST = 8  # a training step on a text, read twice, costs about as much as encoding it so many times
 
 
 class Run(Outcome):
@@ -133,6 +141,9 @@ def _trained_teachers(settings: RunSettings, console: Console | None) -> dict[st
     names, trained = untrained_teachers(settings), dict[str, SentenceTransformer]()
     shown = console or plain_console()
     shared = tuple(setting for setting in settings.overrides if setting.startswith(("train.", "encoder.")))
+    if names:
+        seconds = (len(names) + 1) * _seconds(settings)
+        shown.print(f"{len(names) + 1} trainings, of {', '.join(names)} first, take about {duration(seconds)}")
     for place, name in enumerate(names, start=1):
         shown.print(f"training {place} of {len(names) + 1}: the teacher {name}")
         output = settings.output and Path(f"{settings.output}.teachers", name)
@@ -141,6 +152,19 @@ def _trained_teachers(settings: RunSettings, console: Console | None) -> dict[st
     if names:
         shown.print(f"training {len(names) + 1} of {len(names) + 1}: the student")
     return trained
+
+
+def _seconds(settings: RunSettings) -> float:
+    """About how long a training takes on this machine, by how long it takes to encode some of its texts."""
+    preset = read_preset(settings.preset or fitting_preset(settings.model), settings.overrides)
+    corpus, model = training_text(settings, preset), load(settings.model or preset.encoder.backbone)
+    some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
+    with cut(model, preset.train.max_length):
+        vectors_of(model, some[:2])  # the first call is slower
+        began = time.monotonic()
+        vectors_of(model, some, batch_size=PROBED, progress=lambda _: None)
+    texts = preset.train.epochs * min(settings.sentences or len(corpus), len(corpus))
+    return STEP_COST * texts * (time.monotonic() - began) / len(some)
 
 
 def _located(teachers: Mapping[str, GivenModel | Sequence[GivenModel]]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.improvement.examples import examples, examples_table, first_hits
+from isotrope.report.examples import examples, examples_table, first_hits
 
 
 def test_searches_are_shown_that_one_model_answers_and_changed_hits_are_marked() -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.embed import Vectors, cut, search_vectors
+from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.sets.domain import Domain
-from isotrope.improvement.measure import JUDGED_LENGTH
+from isotrope.report.space import text_map
 from isotrope.report.tables import Mark, Table
 from isotrope.store.records import Record
 from isotrope.text.permutation import evenly
@@ -22,14 +21,20 @@ QUERY, TEXT = 90, 60  # characters that are shown
 Hits = npt.NDArray[np.int64]  # (Q, HITS) places of texts, the best first
 
 
-def searched(before: SentenceTransformer, after: SentenceTransformer, domain: Domain) -> Record:
-    """How often each model finds a right text first, and some queries: ``first``, ``queries``, ``shown``."""
-    hits = []
-    for model in (before, after):
-        with cut(model, JUDGED_LENGTH):
-            hits.append(first_hits(*search_vectors(model, domain.queries, domain.corpus), own=domain.own))
-    first = [float(np.mean(_right(domain, found)[:, 0])) for found in hits]
-    return {"queries": len(domain.queries), "first": first, "shown": examples(domain, *hits)}
+def searched(domain: Domain, before: tuple[Vectors, Vectors], after: tuple[Vectors, Vectors]) -> Record:
+    """How often each finds a right text first, some queries, and a map if texts moved: ``queries, first, shown, map``.
+
+    Args:
+        domain: what is searched.
+        before: the vectors that a model gives to its queries (Q, D) and texts (M, D).
+        after: those of the other model.
+    """
+    hits = [first_hits(*vectors, own=domain.own) for vectors in (before, after)]
+    return {
+        "queries": len(domain.queries), "first": [float(np.mean(_right(domain, found)[:, 0])) for found in hits],
+        "shown": examples(domain, *hits),
+        "map": None if np.array_equal(before[1], after[1]) else text_map(domain.corpus, before[1], after[1]),
+    }  # fmt: skip
 
 
 def first_hits(queries: Vectors, texts: Vectors, own: bool = False) -> Hits:
@@ -65,11 +70,16 @@ def examples(domain: Domain, old: Hits, new: Hits) -> list[Record]:
     ]
 
 
-def examples_table(shown: Sequence[Mapping[str, Any]], between: str = "\n") -> Table:
-    """Three rows a query; ``between`` stands between two hits."""
+def examples_table(
+    shown: Sequence[Mapping[str, Any]], between: str = "\n", names: tuple[str, str] = ("before", "after")
+) -> Table:
+    """Three rows a query; ``between`` stands between two hits, and the models have these names."""
     rows = []
     for of in shown:
-        rows += [["search", of["query"]], *([when, between.join(of[when])] for when in ("before", "after"))]
+        rows += [
+            ["search", of["query"]],
+            *([name, between.join(of[when])] for when, name in zip(("before", "after"), names, strict=True)),
+        ]
     marks: dict[tuple[int, int], Mark] = {(row, 1): "best" for row in range(0, len(rows), 3)}
     notes = ["✓ is a right text, → one that was not found before."]
     return Table("Searches that only one of the two models answers", ["", ""], rows, marks, words=2, notes=notes)
