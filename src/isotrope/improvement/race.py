@@ -263,7 +263,9 @@ class Race:
                 self._leave_out(", ".join(MAPS), NO_TEACHER)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in known.scores}
         self.trials.append(trial)
-        self.console.print(f"{trial.name}: {100 * mean_score(known.scores[trial.name]):.2f}")
+        left = f", {max(0, self.budget.left) / 60:.0f} min left" if self.budget.seconds < float("inf") else ""
+        done = f"{len(self.scores)} candidates are done{left}"
+        self.console.print(f"{trial.name}: {100 * mean_score(known.scores[trial.name]):.2f} ({done})")
         return True
 
     def _rankings(self, trial: Trial) -> Rankings | None:
