@@ -50,6 +50,30 @@ def test_the_parts_are_those_of_a_folder(rows: Path, memory: AbstractFileSystem,
     assert again.calls <= 2, "only the first sentence, which shows the dimension"
 
 
+def test_what_is_finished_is_known_on_every_machine(
+    rows: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what stands in the output: another machine has nothing else. A part that was lost is made again."""
+    encode(Hashes(), rows, "memory://out", shard=100)
+    before = contents(memory)
+    for machine, lost in (("second", ""), ("third", "part-00001.parquet")):
+        monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / machine))
+        if lost:
+            memory.rm(f"/out/{lost}")
+        again = Hashes()
+        assert encode(again, rows, "memory://out", shard=100) == "memory://out"
+        assert again.calls == (101 if lost else 1), "the first sentence shows the dimension"
+        assert contents(memory) == before
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "fourth"))
+    with pytest.raises(UserError, match="memory://out was begun with shard = 100, not 99"):
+        encode(Hashes(), rows, "memory://out", shard=99)
+    with pytest.raises(UserError, match="memory://out holds files: delete them"):
+        encode(Hashes(), rows, "memory://out", shard=99, restart=True)
+    memory.pipe_file("/out/_manifest.json", b"[]")
+    with pytest.raises(UserError, match=r"holds a _manifest\.json that isotrope did not write"):
+        encode(Hashes(), rows, "memory://out", shard=100)
+
+
 def test_a_stopped_call_goes_on(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="the machine is gone"):
         encode(Hashes(breaks_after=220), rows, "memory://out", shard=100)
