@@ -28,7 +28,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 from isotrope import load
-from isotrope.encoder.fast.compiled import compile_layers, layers
+from isotrope.encoder.fast.packed import compile_layers, layers
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.teachers.mixture import mix
 from isotrope.types import Batch

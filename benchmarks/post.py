@@ -27,8 +27,7 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.domains import load_domain, scifact_abstracts
 from isotrope.evaluation.significance import compare, compare_means
 from isotrope.post.fitted import LinearStep
-from isotrope.post.removal import Removal
-from isotrope.post.whitening import Whitening
+from isotrope.post.whitening import Removal, Whitening
 from isotrope.text.corpus import Document
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "results" / "post" / "result.json"

@@ -17,9 +17,9 @@ from isotrope import load
 from isotrope.cli.main import app
 from isotrope.encoder import save
 from isotrope.encoder.adapters import adapter_weights, add_adapter, merge
-from isotrope.encoder.causal import sees_ahead
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.export import NEEDS_5
+from isotrope.encoder.load import sees_ahead
 from isotrope.errors import UserError
 from isotrope.report.space import Space
 from isotrope.training.folder import RunFolder

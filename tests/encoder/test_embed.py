@@ -18,8 +18,7 @@ from transformers import AlbertConfig, AlbertModel
 from conftest import WORDS
 from isotrope import load
 from isotrope.encoder.checksum import model_checksum
-from isotrope.encoder.embed import cut, vectors_of
-from isotrope.encoder.memory import give_back
+from isotrope.encoder.embed import cut, freed_memory, vectors_of
 from isotrope.encoding.encode import opened
 from isotrope.encoding.tasks import WorkerModel, encoder_checksum
 from isotrope.errors import UserError
@@ -133,7 +132,7 @@ def test_pieces_between_what_is_kept_are_given_back() -> None:
     kept = pieces[::30]
     del pieces
     before = psutil.Process().memory_info().rss
-    give_back()
+    freed_memory.give_back()
     assert psutil.Process().memory_info().rss < before - 50e6
     assert len(kept) == 100
 

@@ -17,8 +17,7 @@ from conftest import sentences
 from isotrope import load
 from isotrope.encoder import locate as room
 from isotrope.encoder.checksum import files_checksum, located, model_checksum
-from isotrope.encoder.locate import check_hub, is_bare, locate, public_name
-from isotrope.encoder.origin import UNNAMED, Base, metadata_of, short_name
+from isotrope.encoder.locate import UNNAMED, Base, check_hub, is_bare, locate, metadata_of, public_name, short_name
 from isotrope.errors import UserError
 
 

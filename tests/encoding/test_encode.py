@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -31,8 +30,8 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 import datasets
-import hashes
 from forks import code, fork
+from hashes import Hashes
 from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding.encode import encode
@@ -42,19 +41,6 @@ from isotrope.store.mark import DRAFT
 from small_shards import KINDS, read, write
 
 OURS = {".isotrope", ".lock"}  # in each folder of ours
-
-
-class Hashes(hashes.Hashes):
-    """An encoder without a model that counts its sentences."""
-
-    def __init__(self, seed: int = 0, pause: float = 0) -> None:
-        super().__init__(seed)
-        self.pause, self.calls = pause, 0
-
-    def encode(self, sentences: list[str]) -> Any:
-        self.calls += len(sentences)
-        time.sleep(self.pause)
-        return super().encode(sentences)
 
 
 def entries(folder: Path) -> set[str]:
@@ -231,11 +217,6 @@ def _die(step: int, file: Path, output: Path) -> None:
     encode(Hashes(), file, output, shard=4, keep="id")
 
 
-def _python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
 def test_two_processes_at_once_are_killed_and_gone_on_with(tmp_path: Path) -> None:
     """Issue 13: kills at random moments, two in one folder. One writes, the other is refused; the end is whole."""
     lines = [f"sentence {i}" for i in range(400)]
@@ -335,7 +316,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """A file twenty times as long, whose vectors are 102 MB, takes little more memory than one shard of 5,000 rows."""
     short = write(tmp_path / "short.txt", [f"sentence number {i}" for i in range(5_000)])
     long = write(tmp_path / "long.txt", [f"sentence number {i}" for i in range(100_000)])
-    process = _python(
+    code = textwrap.dedent(
         """
         import resource, sys
         import numpy as np
@@ -351,12 +332,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         for output in outputs:
             encode(Lengths(), long, output, shard=5_000, batch_size=512, restart=True)
             print(output, peak() - before)
-        """,
-        short,
-        long,
-        *(tmp_path / name for name in KINDS),
+        """
     )
-    output, _ = process.communicate(timeout=120)
+    command = [sys.executable, "-c", code, short, long, *(tmp_path / name for name in KINDS)]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
     grown = [float(line.split()[1]) for line in output.splitlines()]  # MB
     assert len(grown) == 3, output
     assert max(grown) < 50, output

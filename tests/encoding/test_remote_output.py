@@ -2,28 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 from fsspec import AbstractFileSystem
 
-import hashes
+from hashes import Hashes
 from isotrope.encoding.encode import encode
 from isotrope.errors import UserError
-
-
-class Hashes(hashes.Hashes):
-    """The connection breaks after so many texts."""
-
-    def __init__(self, breaks_after: int = 10**9) -> None:
-        super().__init__()
-        self.calls, self.breaks_after = 0, breaks_after
-
-    def encode(self, sentences: list[str]) -> Any:
-        self.calls += len(sentences)
-        if self.calls > self.breaks_after:
-            raise ConnectionError("the machine is gone")
-        return super().encode(sentences)
 
 
 @pytest.fixture
@@ -50,9 +36,43 @@ def test_the_parts_are_those_of_a_folder(rows: Path, memory: AbstractFileSystem,
     assert again.calls <= 2, "only the first sentence, which shows the dimension"
 
 
-def test_a_stopped_call_goes_on(rows: Path, memory: AbstractFileSystem, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="the machine is gone"):
-        encode(Hashes(breaks_after=220), rows, "memory://out", shard=100)
+def test_what_is_finished_is_known_on_every_machine(
+    rows: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what stands in the output: another machine has nothing else. A part that was lost is made again."""
+    encode(Hashes(), rows, "memory://out", shard=100)
+    before = contents(memory)
+    for machine, lost in (("second", ""), ("third", "part-00001.parquet")):
+        monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / machine))
+        if lost:
+            memory.rm(f"/out/{lost}")
+        again = Hashes()
+        assert encode(again, rows, "memory://out", shard=100) == "memory://out"
+        assert again.calls == (101 if lost else 1), "the first sentence shows the dimension"
+        assert contents(memory) == before
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "fourth"))
+    with pytest.raises(UserError, match="memory://out was begun with shard = 100, not 99"):
+        encode(Hashes(), rows, "memory://out", shard=99)
+    with pytest.raises(UserError, match="memory://out holds files: delete them"):
+        encode(Hashes(), rows, "memory://out", shard=99, restart=True)
+    memory.pipe_file("/out/_manifest.json", b"[]")
+    with pytest.raises(UserError, match=r"holds a _manifest\.json that isotrope did not write"):
+        encode(Hashes(), rows, "memory://out", shard=100)
+
+
+def test_a_stopped_call_goes_on(
+    rows: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Hashes()
+
+    def breaks(sentences: list[str]) -> np.ndarray:
+        if first.calls + len(sentences) > 220:
+            raise ConnectionError("the machine is gone")
+        return Hashes.encode(first, sentences)
+
+    monkeypatch.setattr(first, "encode", breaks)
+    with pytest.raises(ConnectionError, match="the machine is gone"):
+        encode(first, rows, "memory://out", shard=100)
     assert sorted(contents(memory)) == ["part-00000.parquet", "part-00001.parquet"]
     memory.rm("/out/part-00000.parquet")  # lost: made again
     rest = Hashes()

@@ -217,25 +217,6 @@ def numbered(tmp_path: Path) -> Path:
     return tmp_path / "rows.csv"
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_vectors_and_fields(tmp_path: Path, numbered: Path, name: str) -> None:
-    stored = Stored(encode(Hashes(), numbered, tmp_path / name, text="text", keep="id", shard=11))
-    assert (stored.rows, stored.dimension) == (30, 16)
-    pieces = list(stored.pieces(4))
-    assert max(map(len, pieces)) == 4
-    np.testing.assert_array_equal(np.concatenate(pieces), Hashes().encode(LINES))
-    pieces[0] += 1  # its own memory
-    np.testing.assert_array_equal(next(stored.pieces(4)), Hashes().encode(LINES[:4]))
-    text = {} if name == "v.npy" else {"text": "22 rivers"}
-    assert stored.fields([22, 3])[22] == {**text, "id": "22"}
-    assert list(stored.fields([22, 3, 3])) == [3, 22]
-    if name == "v.npy":
-        assert stored.manifest is None
-    else:
-        assert stored.manifest is not None
-        assert (stored.manifest["rows"], stored.manifest["model"]) == (30, f"{Hashes.__module__}.Hashes")
-
-
 def unfinished(folder: Path) -> Path:
     """Stopped after a shard."""
 

@@ -94,11 +94,15 @@ def test_equal_seeds_give_equal_maps() -> None:
     assert not np.array_equal(ranking_map(*given, seed=3), ranking_map(*given, seed=4))
 
 
+def matrix_for(model: SentenceTransformer) -> np.ndarray:
+    dim = model.get_embedding_dimension() or 0
+    return 0.01 * RANDOM.standard_normal((dim, dim))
+
+
 @pytest.mark.parametrize("name", ["isotrope/small", "isotrope/tiny"])  # with unit length, and without
 def test_a_route_for_queries_leaves_documents_as_they_are_to_the_last_bit(tmp_path: Path, name: str) -> None:
     model = load(name)
-    dim = model.get_embedding_dimension() or 0
-    matrix = 0.01 * RANDOM.standard_normal((dim, dim))
+    matrix = matrix_for(model)
     before = np.asarray(model.encode(TEXTS))
     new = with_map(model, matrix)
     save(new, tmp_path / "model")
@@ -113,8 +117,7 @@ def test_a_route_for_queries_leaves_documents_as_they_are_to_the_last_bit(tmp_pa
 
 def test_a_map_of_both_sides_is_a_layer() -> None:
     model = load("isotrope/small")
-    dim = model.get_embedding_dimension() or 0
-    matrix = 0.01 * RANDOM.standard_normal((dim, dim))
+    matrix = matrix_for(model)
     before, after = (np.asarray(one.encode(TEXTS)) for one in (model, with_map(model, matrix, both=True)))
     np.testing.assert_allclose(after, unit(before + before @ matrix), atol=1e-5)
 
@@ -135,15 +138,13 @@ def test_a_model_that_cuts_its_vectors_cuts_them_after_the_map(tmp_path: Path) -
 def test_queries_keep_the_prompt_of_all_texts() -> None:
     """sentence-transformers would read queries with an empty prompt of their own."""
     model = load("isotrope/small", prompt="passage about: ")
-    dim = model.get_embedding_dimension() or 0
     before = np.asarray(model.encode(TEXTS))
-    new = with_map(model, np.zeros((dim, dim)))
+    new = with_map(model, 0 * matrix_for(model))
     np.testing.assert_allclose(new.encode_query(TEXTS), before, atol=1e-6)
     assert np.array_equal(new.encode_document(TEXTS), before)
 
 
-def test_a_model_with_routes_gets_no_other(tmp_path: Path) -> None:
+def test_a_model_with_routes_gets_no_other() -> None:
     model = load("isotrope/small")
-    dim = model.get_embedding_dimension() or 0
     with pytest.raises(UserError, match="cannot get another one for queries: map both sides"):
-        with_map(with_map(model, np.zeros((dim, dim))), np.zeros((dim, dim)))
+        with_map(with_map(model, matrix_for(model)), matrix_for(model))

@@ -12,9 +12,8 @@ from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.post.names import EncoderName, open_encoder
 from isotrope.post.ranks import ranks
-from isotrope.post.removal import removal
 from isotrope.post.shortened import Shortened, shortened, shortenings
-from isotrope.post.whitening import whitening
+from isotrope.post.whitening import removal, whitening
 from oracle import baselines as naive
 from oracle import losses as oracle
 from toy_vectors import anisotropic

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.origin import Base
+from isotrope.encoder.locate import Base
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.card import Card, Data, Step, graph_card, save_card
 from isotrope.report.comparison import COMPARED

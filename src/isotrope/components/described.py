@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerModelC
 from torch import nn
 
 from isotrope.components.citations import TAGS, bibtex, cited_keys
-from isotrope.encoder.origin import Base
+from isotrope.encoder.locate import Base
 
 TEXTS = ("examples", "examples_table", "_example_columns")  # of a data set, in sentence-transformers' card
 

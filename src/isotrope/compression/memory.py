@@ -13,8 +13,7 @@ import torch
 
 from isotrope.compression.cost import COST_BATCH, COST_LENGTH
 from isotrope.encoder import load
-from isotrope.encoder.embed import cut, vectors_of
-from isotrope.encoder.memory import freed_memory
+from isotrope.encoder.embed import cut, freed_memory, vectors_of
 
 WARM_UP = "isotrope/tiny"
 _PAUSE = 0.002  # seconds between two looks

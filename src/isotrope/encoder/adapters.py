@@ -50,10 +50,7 @@ def has_adapter(model: SentenceTransformer) -> bool:
 
 
 def merge_adapter(encoder: SentenceTransformer) -> None:
-    """Add an adapter's changes to the weights: what remains is a plain model, whole wherever it is saved.
-
-    Hu et al., ICLR 2022 (LoRA), Section 4.1: https://arxiv.org/abs/2106.09685
-    """
+    """Add an adapter's changes to the weights (LoRA, Sec. 4.1): what remains is a plain model."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, layer in list(encoder.named_modules()):
@@ -72,12 +69,8 @@ def add_adapter(
 
     A's first weights are drawn from torch's generator. An adapter is in float32; the frozen weights stay as they are.
 
-    Args:
-        model: begins with a Transformer.
-        rank: r.
-        alpha: α; the change is multiplied by α / r.
-        dropout: of x, before A.
-        targets: how the names of the layers end, or ``all-linear`` alone. None: what peft takes for the architecture.
+    The change is multiplied by α / r, and dropout is that of x, before A. ``targets`` are how the names of the layers
+    end, or ``all-linear`` alone; None: what peft takes for the architecture.
     """
     peft = needs("lora", "peft")
     encoder: Any = language_model(model)
@@ -91,14 +84,11 @@ def add_adapter(
     except ValueError as error:
         kind = encoder.config.model_type
         problem = f"targets = {targets!r} are not layers of a {kind}" if asked else f"peft has no targets for a {kind}"
-        layers = dict.fromkeys(name.rpartition(".")[2] for name, each in encoder.named_modules() if _linear(each))
+        linear = (name for name, m in encoder.named_modules() if hasattr(m, "in_features") and hasattr(m, "weight"))
+        layers = dict.fromkeys(name.rpartition(".")[2] for name in linear)
         raise UserError(f"encoder.lora: {problem}", f"choose from: {', '.join(layers)}, or all-linear") from error
     for weight in adapter_weights(model).values():
         weight.data = weight.data.float()
-
-
-def _linear(module: Any) -> bool:
-    return hasattr(module, "in_features") and hasattr(module, "weight")
 
 
 def adapter_weights(model: SentenceTransformer) -> dict[str, Tensor]:

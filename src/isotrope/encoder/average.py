@@ -14,13 +14,8 @@ from sentence_transformers import SentenceTransformer
 def average(start: SentenceTransformer, trained: SentenceTransformer, alpha: float) -> SentenceTransformer:
     """A new model with the weights (1 − α) · start + α · trained. No training is needed. BibTeX: xiao2023cocktail.
 
-    The sums are in float32, or in float64 where the weights are. Everything that is no weight (tokenizer, prompts,
-    settings, buffers of whole numbers) is that of ``trained``.
-
-    Args:
-        start: the model before training.
-        trained: the same model after training.
-        alpha: the share of ``trained``: 0 gives the weights of ``start``, 1 those of ``trained``, exactly.
+    Both ends are exact. The sums are in float32, or in float64 where the weights are. Everything that is no weight
+    (tokenizer, prompts, settings, buffers of whole numbers) is that of ``trained``.
     """
     found = deepcopy(trained)
     before = start.state_dict()

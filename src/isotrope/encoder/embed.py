@@ -1,5 +1,8 @@
-"""The one loop that turns texts into vectors, and checks what an encoder gives back."""
+"""The one loop that turns texts into vectors, checks what an encoder gives back, and gives freed memory back."""
 
+import ctypes
+import gc
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -7,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from isotrope.console.progress import tell
-from isotrope.encoder.memory import freed_memory
 from isotrope.encoder.prompts import Role, has_roles, role_prompt
 from isotrope.errors import UserError
 from isotrope.types import Encoder
@@ -22,7 +25,36 @@ TOKENS = 1024  # of a forward pass, for each thread of the processor: twice as m
 _BYTES = 4  # of a token, about
 _BATCHES = 16  # that sentence-transformers gets in one call, so that it can sort them by length
 
+_GROWTH = 100e6  # bytes: less costs time, more costs memory
+
 Vectors = npt.NDArray[np.floating[Any]]  # (N, D) float32; float64 where the encoder gives float64
+
+
+class FreedMemory:
+    """Gives freed memory back to the system: glibc keeps what batches of many lengths have left in pieces."""
+
+    def __init__(self) -> None:
+        self._held: int | None = None  # by this process, after the first batch since the last time
+
+    def give_back(self) -> None:
+        """Call this where one kind of work ends, such as training: its objects go too."""
+        gc.collect()
+        self._trim()
+
+    def check(self) -> None:
+        """Call this between batches. It gives back if this process has grown by 100 MB."""
+        held = psutil.Process().memory_info().rss
+        self._held = self._held or held
+        if held > self._held + _GROWTH:
+            self._trim()
+
+    def _trim(self) -> None:
+        self._held = None
+        if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # musl has none
+            trim(0)  # other systems do this by themselves, or cannot be asked
+
+
+freed_memory = FreedMemory()  # one for the process: trainings and encodings share its memory
 
 
 def vectors_of(

@@ -37,7 +37,7 @@ def save(model: SentenceTransformer, folder: Path, records: Mapping[str, Any] | 
         model: any.
         folder: new, empty, or an earlier model of ours, which is replaced.
         records: JSON files to lie beside it: name -> value.
-        card: the text of its README.md; none is written if it is empty.
+        card: the text of its README.md, if it has one.
 
     Raises:
         UserError: ``folder`` holds something that is not ours.

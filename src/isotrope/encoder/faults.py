@@ -36,9 +36,8 @@ def loading_fault(error: Exception, where: str, model: str) -> UserError:
     if isinstance(error, ImportError):  # quantised weights, flash attention
         return UserError(f"{model} needs a package ({first})", "install it, or take that setting out of config.json")
     if (kind := first_module(where)) not in ("Transformer", "StaticEmbedding"):
-        return UserError(
-            f"{model} begins with a {kind}, not with a Transformer", "name a model that is a language model"
-        )
+        problem = f"{model} begins with a {kind}, not with a Transformer"
+        return UserError(problem, "name a model that is a language model")
     if isinstance(error, SafetensorError) or ("safetensor" in text.lower() and "header" in text.lower()):
         return UserError(f"{model}: model.safetensors is broken ({text})", "copy or download the model again")
     if not any((Path(where) / name).is_file() for name in TOKENIZER_FILES):

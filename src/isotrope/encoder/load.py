@@ -9,11 +9,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 from isotrope.console.progress import tell
+from isotrope.contract.features import language_model
 from isotrope.encoder.adapters import base_model, merge_adapter
-from isotrope.encoder.causal import give_padding, read_both_ways
 from isotrope.encoder.fast.packed import BEHIND_PADDING_INDEX, pack, supports
 from isotrope.encoder.faults import (
     loading_fault,
@@ -33,7 +34,6 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 LARGEST_SIZE = 1 << 24  # of any size in a configuration
 _ROUTES = "Router"  # the first module of a model that has an encoder for queries and another one for documents
 _WORDS = "StaticEmbedding"  # the first module of a model that has one vector a token, and no language model
-_HALVES = (torch.float16, torch.bfloat16)
 _ROWS = 1024  # of a table that are looked at together: all at once need as much memory again
 SHORTEST = 3  # tokens: the first mark, a word, the last mark
 # What configurations call an encoder's dropout: hidden_dropout_prob, resid_pdrop, dropout_rate, …; and those of heads.
@@ -130,7 +130,7 @@ def load(
     if frozen:
         encoder.requires_grad_(False)
         if supports(config):  # others look at the type of their weights
-            keep_16_bits(encoder)
+            _keep_16_bits(encoder)
     for module in encoder.modules() if packed else ():
         if isinstance(module, Transformer):
             pack(module.auto_model)
@@ -211,16 +211,48 @@ def _open(
         raise loading_fault(error, where, model) from error
 
 
-def keep_16_bits(encoder: SentenceTransformer) -> None:
-    """Hold word embeddings, most of a small model's weights, in 16 bits if that loses nothing, in place.
-
-    So it is if the model's file stores them in 16 bits. Rows are widened when a text reads them, so no vector changes.
-    """
+def _keep_16_bits(encoder: SentenceTransformer) -> None:
+    """Hold word embeddings in 16 bits if their file does, which loses nothing. Rows are widened when they are read."""
     table = encoder[0].auto_model.get_input_embeddings()
     weights = table.weight.data
-    for kind in _HALVES if weights.dtype == torch.float32 else ():
+    for kind in (torch.float16, torch.bfloat16) if weights.dtype == torch.float32 else ():
         if all(torch.equal(part.to(kind).float(), part) for part in weights.split(_ROWS)):
             table.weight.data = weights.to(kind)
             table.register_forward_hook(lambda module, inputs, output: output.float())
             encoder.widened = True
             return
+
+
+def sees_ahead(encoder: nn.Module) -> bool:
+    """Whether the state of a text's first token depends on the tokens behind it."""
+    ids = torch.tensor([[0, 1, 2], [0, 1, 3]], device=next(encoder.parameters()).device)
+    with torch.no_grad():
+        states = encoder(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state  # (2, 3, H)
+    first, other = states[:, 0].float()
+    return bool((first - other).abs().max() > 1e-6 * first.abs().max())
+
+
+def read_both_ways(model: SentenceTransformer, name: str) -> None:
+    """Let every token of a decoder see the tokens behind it too, in place; a saved model says so in config.json.
+
+    BehnamGhader et al., COLM 2024 (LLM2Vec), Sec. 2.1. https://arxiv.org/abs/2404.05961. Most decoders give worse
+    vectors until they are trained so.
+    """
+    encoder: Any = language_model(model)
+    already = encoder is None or sees_ahead(encoder.eval())
+    if not already:
+        encoder.config.is_causal = False
+    if already or not sees_ahead(encoder):
+        why = "sees all others already" if already else "cannot be told to look ahead"
+        raise UserError(f"bidirectional = true: every token of {name} {why}", "leave it out")
+
+
+def give_padding(model: SentenceTransformer, name: str) -> None:
+    """Let a tokenizer without a padding token, as many decoders have it, pad with its end token; the mask hides it."""
+    tokenizer = getattr(model, "tokenizer", None)
+    if not isinstance(tokenizer, PreTrainedTokenizerBase) or tokenizer.pad_token is not None:
+        return
+    if tokenizer.eos_token is None:
+        problem = f"the tokenizer of {name} has neither a padding token nor an end token"
+        raise UserError(problem, "name a pad_token in tokenizer_config.json")
+    tokenizer.pad_token = tokenizer.eos_token

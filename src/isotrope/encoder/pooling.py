@@ -139,11 +139,11 @@ def split_layers(modules: list[nn.Module]) -> list[nn.Module]:
     weights[-1] = 0.0
     chain = [
         Pooling(dim, "mean", pooling.include_prompt),
-        _linear(one, output=CARRIED),
-        _linear(torch.zeros(1, dim), "token_embeddings"),
+        dense(one, module_output_name=CARRIED),
+        dense(torch.zeros(1, dim), module_input_name="token_embeddings"),
         WeightedLayerPooling(dim, average.num_hidden_layers, average.layer_start, nn.Parameter(weights)),
         Pooling(dim, ("cls", "mean"), pooling.include_prompt),
-        _linear(torch.cat([share * one, (1 - share) * one], dim=1)),
+        dense(torch.cat([share * one, (1 - share) * one], dim=1)),
     ]
     return [*modules[:at], *chain, *modules[at + 2 :]]
 
@@ -163,16 +163,12 @@ def join_layers(encoder: SentenceTransformer) -> None:
     encoder.insert(kept, chain[0])
 
 
-def _linear(weight: torch.Tensor, read: str = "sentence_embedding", output: str | None = None) -> Dense:
-    """Multiply by ``weight`` (K, D) what ``read`` names."""
-    names = {"module_input_name": read, "module_output_name": output}
-    return Dense(weight.shape[1], weight.shape[0], False, nn.Identity(), init_weight=weight, **names)
-
-
-def dense(weight: torch.Tensor, bias: torch.Tensor, activation: nn.Module | None = None) -> nn.Module:
-    """A layer with copies of W (K, D) and b (K,): x Wᵀ + b, then the activation, if any."""
-    layer: nn.Module = Dense(weight.shape[1], weight.shape[0], activation_function=activation or nn.Identity())
-    layer.get_submodule("linear").load_state_dict({"weight": weight, "bias": bias})
+def dense(
+    weight: torch.Tensor, bias: torch.Tensor | None = None, activation: nn.Module | None = None, **names: str
+) -> nn.Module:
+    """A layer with copies of W (K, D) and b (K,) in float32: x Wᵀ + b, then the activation; ``names`` as in `Dense`."""
+    copies = [None if values is None else values.detach().to(torch.float32, copy=True) for values in (weight, bias)]
+    layer: nn.Module = Dense(*weight.T.shape, bias is not None, activation, *copies, **names)
     return layer.to(weight.device)
 
 

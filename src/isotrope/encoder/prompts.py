@@ -25,19 +25,13 @@ ADDED = "prompt"  # the name of a prompt that the user gives in words
 class Prompts:
     """The prompts that a user asks for. None: as the model has it.
 
-    Attributes:
-        text: the words before every text; "" for none.
-        name: the same, by the name of one of the model's own prompts.
-        query: the words before a query, in a search.
-        document: the words before a document, in a search.
-
     Raises:
         UserError: both text and name are given, or words that are not UTF-8.
     """
 
-    text: str | None = None
-    name: str | None = None
-    query: str | None = None
+    text: str | None = None  # the words before every text; "" for none
+    name: str | None = None  # the same, by the name of one of the model's own prompts
+    query: str | None = None  # the words before a query, in a search
     document: str | None = None
 
     def __post_init__(self) -> None:
@@ -46,11 +40,6 @@ class Prompts:
         for words in filter(None, (self.text, self.name, self.query, self.document)):
             if printable(words) != words:  # bytes from the command line
                 raise UserError(f"the prompt {words!r} is not UTF-8", "write it in a terminal that uses UTF-8")
-
-    @property
-    def given(self) -> bool:
-        """Whether the user asks for anything."""
-        return self != NO_PROMPTS
 
     def check(self, where: str, model: str) -> None:
         """Refuse a name that the model's files lack, before it is loaded. ``where`` is its folder or hub name."""
@@ -79,7 +68,7 @@ class Prompts:
 
         ``where`` says where none is used: " outside searches".
         """
-        if self.given or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name is not None:
+        if self != NO_PROMPTS or not isinstance(encoder, SentenceTransformer) or encoder.default_prompt_name:
             return ""
         names = [name for name, words in encoder.prompts.items() if words]
         return f"{model} has prompts ({', '.join(names)}); none is used{where}: see --prompt-name" if names else ""

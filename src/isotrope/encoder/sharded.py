@@ -29,15 +29,12 @@ def shard(model: nn.Module, device: torch.device) -> None:
     """
     encoder: Any = language_model(model)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for part in (*_layers(encoder), encoder):
+    count = getattr(encoder.config, "num_hidden_layers", None)
+    layers = [each for m in encoder.modules() if isinstance(m, nn.ModuleList) and len(m) == count for each in m]
+    for part in (*layers, encoder):
         fully_shard(part, mesh=mesh, reshard_after_forward=True)
     register_fsdp_forward_method(encoder, "forward")  # sentence-transformers calls it by this name
     average_gradients([weight for weight in model.parameters() if not isinstance(weight, DTensor)])
-
-
-def _layers(encoder: Any) -> list[nn.Module]:
-    count = getattr(encoder.config, "num_hidden_layers", None)
-    return [each for m in encoder.modules() if isinstance(m, nn.ModuleList) and len(m) == count for each in m]
 
 
 @contextmanager

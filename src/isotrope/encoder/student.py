@@ -7,30 +7,47 @@ that follows are kept.
 The vocabularies of BERT and its kin begin with their most common tokens. A word without a token of its own is read in
 pieces, as rare words always are. Units that neither read nor write much are those to leave out: Li et al., Pruning
 Filters for Efficient ConvNets, ICLR 2017, https://arxiv.org/abs/1608.08710, Sec. 3.1, there for channels.
+
+A static student is the mean of one vector a token, which is what its teacher says of the token alone. The recipe is
+model2vec's (Tulkens and van Dongen, 2024, https://github.com/MinishLab/model2vec): each token through the teacher, PCA,
+and weights by the token's frequency, which its place in the vocabulary tells (Zipf).
 """
 
 import json
 import re
 from copy import deepcopy
 from string import ascii_lowercase
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer, WeightedLayerPooling
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding, Transformer, WeightedLayerPooling
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
+from isotrope.console.progress import tell
 from isotrope.encoder.adapters import has_adapter, merge_adapter
+from isotrope.encoder.checksum import model_checksum
 from isotrope.encoder.fast.packed import pack
-from isotrope.encoder.token_vectors import static_model
 from isotrope.errors import UserError
+from isotrope.store.cache import cache_folder, cached
 
 STATIC = "static"
 PLACES = ("spread", "first", "last")
 _COUNT = r"([1-9]\d{0,6})"
 _LAYERS = re.compile(rf"layers:{_COUNT}(?::({'|'.join(PLACES)}))?(?:,vocabulary:{_COUNT})?(?:,inner:{_COUNT})?")
+WIDTH = 256  # model2vec's
+SMOOTH = 1e-4  # model2vec's sif_coefficient
+_LAYOUT = 2  # version of the vectors; part of the key
+_AT_ONCE = 512  # tokens a forward pass
+_VECTORS = "vectors.npy"
+_NO_WORD = re.compile(r"\[\w+\]|<[^<>]+>")  # [CLS], [unused5], <s>: they have no rank, and their vectors are zero
+
+Rows = npt.NDArray[np.float64]
 
 
 def check_student(student: str) -> None:
@@ -43,11 +60,9 @@ def check_student(student: str) -> None:
 def student_of(model: SentenceTransformer, student: str | None) -> SentenceTransformer:
     """What ``student`` makes of a model; the model itself for None. Call it with a model that nothing else uses.
 
-    Args:
-        model: the teacher.
-        student: ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
-            ``layers:N,vocabulary:V,inner:U`` also keeps only the first V tokens, and U units within each layer; either
-            may stand without the other. ``static`` gives each token one vector: `isotrope.encoder.token_vectors`.
+    ``layers:N`` keeps N layers, spread evenly; ``layers:N:first`` and ``layers:N:last`` keep those.
+    ``layers:N,vocabulary:V,inner:U`` also keeps only the first V tokens, and U units within each layer; either may
+    stand without the other. ``static`` gives each token one vector: `static_model`.
     """
     if student is None:
         return model
@@ -85,10 +100,8 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
         raise UserError(f"layers:{count}: the model has {total} layers", f"choose 1 to {total}")
     stacks = [name for name, m in whole.named_modules() if isinstance(m, nn.ModuleList) and len(m) == total]
     if len(stacks) != 1:
-        raise UserError(
-            f"layers:{count}: {kind} has no plain list of {total} layers",
-            "choose another student, such as tiny or static",
-        )
+        problem = f"layers:{count}: {kind} has no plain list of {total} layers"
+        raise UserError(problem, "choose another student, such as tiny or static")
     kept = chosen_layers(total, count, place)
     config = deepcopy(whole.config)
     config.num_hidden_layers = count
@@ -112,10 +125,7 @@ def keep_layers(model: SentenceTransformer, count: int, place: str = "spread") -
 
 
 def keep_tokens(model: SentenceTransformer, count: int) -> SentenceTransformer:
-    """The given model, which from now on knows only the first ``count`` tokens of its vocabulary.
-
-    Tokens keep their numbers.
-    """
+    """The given model, which from now on knows only the first ``count`` tokens of its vocabulary, by their ids."""
     what, whole = f"vocabulary:{count}", model.tokenizer
     state = json.loads(whole.backend_tokenizer.to_str()) if hasattr(whole, "backend_tokenizer") else {}
     kind = state.get("model", {}).get("type", "")
@@ -136,16 +146,11 @@ def keep_tokens(model: SentenceTransformer, count: int) -> SentenceTransformer:
     return model
 
 
-def unit_norms(reads: Tensor, writes: Tensor) -> Tensor:
-    """How much each of U inner units does: ‖what it reads‖ · ‖what it writes‖. (U, D), (D, U) -> (U,)."""
-    return torch.mul(torch.linalg.vector_norm(reads, dim=1), torch.linalg.vector_norm(writes, dim=0))
-
-
 @torch.no_grad()
 def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
-    """The given model, which from now on has ``count`` inner units in each layer: those with the largest `unit_norms`.
+    """The given model, which from now on has ``count`` inner units in each layer's feed-forward part.
 
-    Inner units stand between the two matrices of a layer's feed-forward part.
+    They are those that do most: with the largest product of the norms of what a unit reads and of what it writes.
     """
     what, whole = f"inner:{count}", model[0].auto_model
     config = whole.config
@@ -159,10 +164,82 @@ def keep_units(model: SentenceTransformer, count: int) -> SentenceTransformer:
     if not len(reading) == len(writing) == config.num_hidden_layers:
         raise UserError(f"{what}: a {config.model_type} has no two matrices of {total} units a layer", "leave it out")
     for up, down in zip(reading, writing, strict=True):
-        kept = unit_norms(up.weight, down.weight).topk(count).indices.sort().values
+        norms = up.weight.norm(dim=1) * down.weight.norm(dim=0)  # (U,)
+        kept = norms.topk(count).indices.sort().values
         up.weight, down.weight = nn.Parameter(up.weight[kept]), nn.Parameter(down.weight[:, kept])
         if up.bias is not None:
             up.bias = nn.Parameter(up.bias[kept])
         up.out_features = down.in_features = count
     setattr(config, key, count)
     return model
+
+
+def zipf_weights(count: int, a: float = SMOOTH) -> Rows:
+    """The weights a / (a + p) of ``count`` tokens (V,), where p ∝ 1 / rank is Zipf's law: common tokens weigh little.
+
+    The vocabularies of tokenizers begin with their most common tokens. Ranks begin with 2, as in model2vec. The weights
+    are Arora et al.'s, ICLR 2017, https://openreview.net/forum?id=SyK00v5xx.
+    """
+    p = 1 / np.arange(2, count + 2)
+    return np.asarray(a / (a + p / p.sum()))
+
+
+def stand_for_text(tokenizer: Tokenizer, count: int) -> npt.NDArray[np.bool_]:
+    """Which of ``count`` tokens stand for text (V,)."""
+    names = (tokenizer.id_to_token(token) for token in range(count))
+    return np.array([name is not None and not _NO_WORD.fullmatch(name) for name in names])
+
+
+def principal(vectors: Rows, width: int) -> Rows:
+    """Vectors (V, D), centred, in their ``width`` directions of largest variance, the largest first: (V, min(D, K))."""
+    centred = vectors - vectors.mean(axis=0)
+    directions = np.linalg.eigh(centred.T @ centred)[1]  # rising variances
+    return np.asarray(centred @ directions[:, ::-1][:, :width])
+
+
+def static_model(model: SentenceTransformer, width: int = WIDTH) -> SentenceTransformer:
+    """A model of sentence-transformers' `StaticEmbedding` with what ``model`` says of every token of its vocabulary.
+
+    It ends with unit length where ``model`` does. The pass over the vocabulary is kept in the cache.
+    """
+    own: Any = model.tokenizer
+    backend = own if isinstance(own, Tokenizer) else getattr(own, "backend_tokenizer", None)
+    if isinstance(model[0], StaticEmbedding) or not isinstance(backend, Tokenizer):
+        problem = f"static: the teacher begins with a {type(model[0]).__name__} and a {type(own).__name__}"
+        raise UserError(problem, "choose a language model with a fast tokenizer, or another student")
+    tokenizer = Tokenizer.from_str(backend.to_str())
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    folder = cache_folder("static", model_checksum(model, _LAYOUT))
+    cached(folder, lambda draft: np.save(draft / _VECTORS, _of_tokens(model, tokenizer)))
+    vectors = np.load(folder / _VECTORS).astype(np.float64)  # (V, D)
+    is_word = stand_for_text(tokenizer, len(vectors))
+    found = principal(vectors[is_word], width) * zipf_weights(int(is_word.sum()))[:, None]
+    rows = np.zeros((len(vectors), found.shape[1]))  # (V, K)
+    rows[is_word] = found
+    words = StaticEmbedding(tokenizer, embedding_weights=torch.from_numpy(rows).float())
+    modules = [words, *([Normalize()] if isinstance(model[-1], Normalize) else [])]
+    return SentenceTransformer(modules=modules, device=str(model.device))
+
+
+@torch.no_grad()
+def _of_tokens(model: SentenceTransformer, tokenizer: Tokenizer) -> npt.NDArray[np.float32]:
+    """The teacher's vector of each token between its first and its last mark, before unit length: (V, D).
+
+    At unit length, the vectors would no longer tell how much the teacher makes of a token.
+    """
+    modules = [module for module in model if not isinstance(module, Normalize)]
+    example = tokenizer.encode("a")
+    words = np.flatnonzero(np.array(example.special_tokens_mask) == 0)
+    before, after = example.ids[: words[0]], example.ids[words[-1] + 1 :]
+    count, parts = max(tokenizer.get_vocab().values()) + 1, list[Tensor]()
+    model.eval()
+    for start in range(0, count, _AT_ONCE):
+        tell("tokens", start, count)
+        tokens = range(start, min(start + _AT_ONCE, count))
+        ids = torch.tensor([[*before, token, *after] for token in tokens], device=model.device)  # (n, L)
+        read = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        for module in modules:
+            read = module(read)
+        parts.append(read["sentence_embedding"].float().cpu())
+    return torch.cat(parts).numpy()

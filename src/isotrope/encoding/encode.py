@@ -195,17 +195,14 @@ def check_counts(**counts: int | None) -> None:
 
 def _several(engine: str, workers: int | None, address: str | None, loadable: bool) -> int:
     """The number of workers, by default one a usable core; 0: this process encodes. Refuse what does not fit."""
-    fault = ("", "")
     if engine not in ENGINES:
-        fault = f"engine = {engine!r} is unknown", one_of(engine, ENGINES)
-    elif address is not None and engine != "ray":
-        fault = f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out"
-    elif engine == "one" and workers not in (None, 1):
-        fault = f"workers = {workers} needs several processes", "add --engine processes or --engine ray"
-    elif engine != "one" and not loadable:
-        fault = f"the engine {engine} needs a sentence-transformers model", "leave the engine out"
-    if fault[0]:
-        raise UserError(*fault)
+        raise UserError(f"engine = {engine!r} is unknown", one_of(engine, ENGINES))
+    if address is not None and engine != "ray":
+        raise UserError(f"address = {address!r} needs the engine ray", "add --engine ray, or leave the address out")
+    if engine == "one" and workers not in (None, 1):
+        raise UserError(f"workers = {workers} needs several processes", "add --engine processes or --engine ray")
+    if engine != "one" and not loadable:
+        raise UserError(f"the engine {engine} needs a sentence-transformers model", "leave the engine out")
     if engine == "ray":
         needs("ray", "ray")
     return 0 if engine == "one" else workers or usable_cores()
@@ -227,7 +224,6 @@ def opened(model: str | Path | Encoder, options: dict[str, Any], query_prompt: s
 def _go_on(
     work: Engine, sizes: Sequence[int], todo: Sequence[int], progress: Callable[[int], None] | None, shown: Console
 ) -> None:
-    """Encode the shards that are missing."""
     done = sum(sizes) - sum(sizes[number] for number in todo)
     with progress_bar("encoded", sum(sizes), shown) as bar:
 

@@ -13,11 +13,11 @@ import xxhash
 
 from isotrope.encoding.tasks import EMBEDDING, ShardTask, part_name
 from isotrope.errors import UserError
-from isotrope.store.atomic import clear_drafts, draft_path, move, new_file
+from isotrope.store.atomic import clear_drafts, draft_path, move, new_file, write_json
 from isotrope.store.cache import cache_folder
-from isotrope.store.mark import check_place, remove
+from isotrope.store.mark import check_place, claim, remove
 from isotrope.store.records import Record
-from isotrope.store.remote import is_url, remote_names, upload, without_secrets
+from isotrope.store.remote import is_url, remote_files, remote_names, upload, without_secrets
 
 KIND = "folder of vectors"  # of the mark
 IDENTITY, MANIFEST, ROWS = ".job.json", "_manifest.json", "_rows.parquet"  # readers of tables pass over a "_"
@@ -48,10 +48,28 @@ class Output:
         if self.whole and array and not kept and (older := beside(self.whole)).exists():
             problem = f"{older} would lie beside an array of other rows"
             raise UserError(problem, "move it away, or keep its columns again")
-        begun = (self.folder / IDENTITY).exists() and not restart
-        if self.url and not begun and remote_names(self.url):
-            problem = f"{self.shown} holds files" + ("" if restart else ", and their work was not begun here")
-            raise UserError(problem, "delete them to start again, or write to another folder")
+        if self.url:
+            self._check_url(self.url, restart)
+
+    def _check_url(self, url: str, restart: bool) -> None:
+        """Refuse the files of others. A finished output says itself what it is, whichever machine made it."""
+        names, why = remote_names(url), ""
+        if names and restart:
+            why = f"{self.shown} holds files"
+        elif MANIFEST in names:
+            try:
+                record = json.loads(remote_files(f"{url}/{MANIFEST}")[0].open().read())
+                identity = dict(record["made_from"])
+            except (ValueError, LookupError, TypeError):
+                why = f"{self.shown} holds a {MANIFEST} that isotrope did not write"
+            else:
+                claim(self.folder, KIND)
+                write_json(self.folder / MANIFEST, record)
+                write_json(self.folder / IDENTITY, identity)
+        elif names and not (self.folder / IDENTITY).exists():
+            why = f"{self.shown} holds files, and their work was not begun here"
+        if why:
+            raise UserError(why, "delete them to start again, or write to another folder")
 
     @contextmanager
     def tidied(self) -> Iterator[None]:
@@ -93,7 +111,7 @@ class Output:
 
     def finish(self, record: Record) -> Path | str:
         """The finished output: its path, or its URL."""
-        if self.url:
+        if self.url and MANIFEST not in remote_names(self.url):
             upload(self.folder / MANIFEST, f"{self.url}/{MANIFEST}")
         if self.whole is None:
             return self.url or self.folder

@@ -32,12 +32,7 @@ def write_rows(path: Path, opened: Opened, keep: Sequence[str], shard: int) -> l
 
     A column has one type: whole numbers and fractions become fractions, and a column of nulls may become anything. So
     with columns to keep, the rows are read twice.
-
-    Args:
-        path: where to.
-        opened: from `isotrope.text.open`.
-        keep: columns that are carried beside the texts.
-        shard: rows of a shard; fewer where the texts are long.
+    A shard has ``shard`` rows, or fewer where the texts are long.
     """
     _ = opened.files  # found before they are read, so that a change is noticed
     schema = pa.schema([(TEXT, pa.string())])

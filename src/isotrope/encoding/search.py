@@ -41,19 +41,12 @@ _AGAIN = "encode the texts again"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A row that was found.
+    """A row that was found."""
 
-    Attributes:
-        row: its number in the input of `isotrope.encode`, from 0.
-        cosine: to the query, from -1 to 1.
-        score: what orders the hits: the cosine, or with ``hybrid`` its sum with BM25, from 0 to 1.
-        fields: its text, under ``text``, and its kept columns; no text for an OUT.npy whose texts were not named.
-    """
-
-    row: int
-    cosine: float
-    score: float
-    fields: Mapping[str, Any]
+    row: int  # its number in the input of `isotrope.encode`, from 0
+    cosine: float  # to the query, from -1 to 1
+    score: float  # what orders the hits: the cosine, or with ``hybrid`` its sum with BM25, from 0 to 1
+    fields: Mapping[str, Any]  # its ``text`` and its kept columns; no text for an OUT.npy whose texts were not named
 
 
 def search(
@@ -221,7 +214,6 @@ def _unit(vectors: Vectors) -> tuple[Tensor, Tensor]:
 
 
 def _texts(texts: Any, text: str | None, rows: Container[int], stored: "Stored") -> Iterator[tuple[int, str]]:
-    """These rows and their texts."""
     count = 0
     for _, piece in pieces_of(text_open(texts, text=text)):
         column = piece.column(0)

@@ -52,7 +52,10 @@ class ShardTask:
 
     def encode(self, encoder: Encoder, shard: int, report: Report = lambda done: None) -> int:
         """Write the part of a shard -> its rows."""
-        table, start = self._read(shard)
+        source = remote_files(self.rows)[0].open() if is_url(self.rows) else open(self.rows, "rb", 0)  # noqa: SIM115, PTH123
+        with io.BufferedReader(source) as stream, pq.ParquetFile(stream) as file:
+            start = sum(file.metadata.row_group(number).num_rows for number in range(shard))
+            table = file.read_row_group(shard)
         texts = table.column(0).to_pylist()
 
         def passed(count: int) -> None:
@@ -73,13 +76,6 @@ class ShardTask:
             if away:
                 upload(part, f"{self.target}/{part.name}")
         return len(table)
-
-    def _read(self, shard: int) -> tuple[pa.Table, int]:
-        """The rows of a shard, and the number of its first one."""
-        source = remote_files(self.rows)[0].open() if is_url(self.rows) else open(self.rows, "rb", 0)  # noqa: SIM115, PTH123
-        with io.BufferedReader(source) as stream, pq.ParquetFile(stream) as file:
-            start = sum(file.metadata.row_group(number).num_rows for number in range(shard))
-            return file.read_row_group(shard), start
 
 
 def part_name(shard: int) -> str:

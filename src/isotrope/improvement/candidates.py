@@ -15,7 +15,7 @@ from isotrope.console.plain import plain_console
 from isotrope.contract.features import language_model
 from isotrope.encoder import load
 from isotrope.encoder.average import average
-from isotrope.encoder.causal import sees_ahead
+from isotrope.encoder.load import sees_ahead
 from isotrope.encoder.routes import with_query_route
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH

@@ -16,8 +16,7 @@ from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
 from isotrope.encoder.embed import Vectors, cut, search_vectors
-from isotrope.encoder.locate import check_hub, is_bare, locate
-from isotrope.encoder.origin import Base
+from isotrope.encoder.locate import Base, check_hub, is_bare, locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.domain import Domain

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.console.progress import watch
 from isotrope.encoder import load
-from isotrope.encoder.memory import freed_memory
+from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size

@@ -19,7 +19,7 @@ from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
 from isotrope.encoder.embed import vectors_of
-from isotrope.encoder.origin import Base
+from isotrope.encoder.locate import Base
 from isotrope.encoder.prompts import Prompts, used_prompt
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import tasks_of_texts

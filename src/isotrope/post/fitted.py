@@ -28,18 +28,12 @@ TARGET = "target"
 
 
 class PostStep(BaseModel, ABC):
-    """What is done to an encoder's vectors, and the sentences that it is fitted on.
-
-    Attributes:
-        fit: "target", the sentences of the evaluation themselves; or a corpus file (.txt, .jsonl, .csv, .tsv, .parquet,
-            also compressed).
-        sentences: how many of the corpus, from its beginning; all by default.
-    """
+    """What is done to an encoder's vectors, and the sentences that it is fitted on."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    fit: str = TARGET
-    sentences: Count | None = None
+    fit: str = TARGET  # the sentences of the evaluation themselves; or a file of text, as training reads it
+    sentences: Count | None = None  # of the corpus, from its beginning; all by default
 
     def check(self) -> None:
         if self.fit != TARGET:

@@ -92,22 +92,17 @@ def negative_log_likelihood(z: Tensor, volume: Tensor) -> Tensor:
 
 class Flow(PostStep):
     """``+flow``: BERT-flow. BibTeX: li2020bertflow.
-
-    Attributes:
-        lr: Adam's learning rate; ``epochs`` and ``batch`` of the fit. One epoch at 1e-3 is published.
-        depth: steps of the flow. width: hidden units of a coupling's network.
-        coupling: "additive" (BERT-flow) or "affine" (Glow). mixing: "permutation" (BERT-flow) or "linear" (Glow).
-        seed: of weights, permutations and the order of the sentences.
+    One epoch at a learning rate of 1e-3 is published.
     """
 
-    lr: AboveZero = 1e-3
+    lr: AboveZero = 1e-3  # of Adam
     epochs: Count = 1
     batch: int = Field(default=64, ge=2)
-    depth: Count = 9
-    width: Count = 32
-    coupling: Coupling = "additive"
-    mixing: Mixing = "permutation"
-    seed: int = Field(default=0, ge=0)
+    depth: Count = 9  # steps of the flow
+    width: Count = 32  # hidden units of a coupling's network
+    coupling: Coupling = "additive"  # BERT-flow's; Glow's is affine
+    mixing: Mixing = "permutation"  # BERT-flow's; Glow's is linear
+    seed: int = Field(default=0, ge=0)  # of weights, permutations and the order of the sentences
 
     def fitted(self, vectors: Matrix) -> Transform:
         """The map x -> z of maximum likelihood; refused if the fit diverges."""

@@ -20,15 +20,13 @@ from isotrope.encoder import load
 from isotrope.encoder.locate import locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.encoder.prompts import NO_PROMPTS, Prompts
-from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.ranks import Ranks
-from isotrope.post.removal import Removal
 from isotrope.post.shortened import Shortened
-from isotrope.post.sif import Sif
-from isotrope.post.whitening import Whitening
+from isotrope.post.sif import Sif, WordVectors
+from isotrope.post.whitening import Removal, Whitening
 from isotrope.types import Encoder
 
 STEPS: dict[str, type[PostStep]] = {
@@ -74,7 +72,7 @@ def check_name(name: str, prompts: Prompts = NO_PROMPTS) -> EncoderName:
     parsed = EncoderName.parse(name)
     if parsed.words is None:
         prompts.check(locate(parsed.source), parsed.source)
-    elif prompts.given or parsed.pooling is not None:
+    elif prompts != NO_PROMPTS or parsed.pooling is not None:
         raise UserError(f"{name}: word vectors have no prompts and no pooling", "leave both out: they are averaged")
     else:
         WordVectors(parsed.words)

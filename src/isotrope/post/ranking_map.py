@@ -65,13 +65,9 @@ def ranking_map(
 
     W begins at zero, so what training does not change stays as it was. The scale of the cosines is learned with it.
 
-    Args:
-        queries: their vectors; they need no unit length.
-        documents: the same.
-        lists: numbers of documents. A query's own document should not be among them: it would teach to find words.
-        teacher: what `isotrope.evaluation.rankings` gives.
-        both: map the documents too.
-        seed: of the order of the queries.
+    The vectors need no unit length. Lists and scores are what `isotrope.evaluation.rankings` gives. A query's own
+    document should not be in its list: it would teach to find words. ``both`` maps the documents too, and ``seed`` is
+    that of the order of the queries.
     """
     q, d = (F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1) for rows in (queries, documents))
     ids, scores = torch.from_numpy(lists), torch.from_numpy(np.asarray(teacher, dtype=np.float32))
@@ -93,10 +89,7 @@ def with_map(encoder: SentenceTransformer, matrix: Matrix, *, both: bool = False
     With ``both``, all texts are mapped. Else only queries are, by a route that ``encode_query`` takes. Documents, and
     texts that `encode` takes without a word, keep their vectors to the last bit, so that nobody has to index again.
 
-    Args:
-        encoder: the model; the two share their modules.
-        matrix: W (D, D), as `ranking_map` gives it for the model's vectors.
-        both: map documents too.
+    The two models share their modules. W (D, D) is what `ranking_map` gives for the vectors of the first.
 
     Raises:
         UserError: the model has routes of its own, and only queries are to be mapped.

@@ -37,14 +37,10 @@ class Ranks(PostStep):
     """``+ranks``: as wide as there are sentences to be ranked. BibTeX: seonwoo2023rankencoder.
 
     It is no linear map. So it cannot be saved into a model: keep the corpus, and name the step where you evaluate.
-
-    Attributes:
-        k: sentences to be ranked, the first of those that it is fitted on; all by default.
-        share: of the vector's own cosine; the rest is that of the ranks.
     """
 
-    k: Count | None = None
-    share: Fraction = 0.0
+    k: Count | None = None  # sentences to be ranked, the first of those that it is fitted on; all by default
+    share: Fraction = 0.0  # of the vector's own cosine; the rest is that of the ranks
 
     def fitted(self, vectors: Matrix) -> Transform:
         return ranks(vectors[: self.k], self.share)

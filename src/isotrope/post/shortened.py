@@ -42,14 +42,9 @@ def shortened(vectors: Matrix, k: int | None = None, precision: StoredAs = "floa
 
 
 class Shortened(PostStep):
-    """``+shortened``: fewer dimensions, fewer bits, or both. BibTeX: kusupati2022matryoshka.
+    """``+shortened``: fewer dimensions, fewer bits, or both. BibTeX: kusupati2022matryoshka."""
 
-    Attributes:
-        k: dimensions kept, the first ones; all by default.
-        precision: of a number.
-    """
-
-    k: Count | None = None
+    k: Count | None = None  # dimensions kept, the first ones; all by default
     precision: StoredAs = "float32"
 
     def fitted(self, vectors: Matrix) -> Transform:

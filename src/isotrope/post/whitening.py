@@ -1,4 +1,4 @@
-"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance."""
+"""BERT-whitening: vectors without a mean, uncorrelated, of equal or of less unequal variance; and all-but-the-top."""
 
 import numpy as np
 from sklearn.covariance import ledoit_wolf
@@ -59,17 +59,36 @@ def fewest_rows(dim: int, k: int | None, exponent: float, shrink: bool = False) 
 
 
 class Whitening(LinearStep):
-    """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening.
+    """``+whitening``: BERT-whitening to ``k`` dimensions, by default all. BibTeX: su2021whitening."""
 
-    Attributes:
-        k: dimensions kept, of the largest variance.
-        exponent: 0.5 is full whitening, as published; 0 is centring alone.
-        shrink: estimate the covariance for few vectors (Ledoit and Wolf).
-    """
-
-    k: Count | None = None
-    exponent: Exponent = FULL_WHITENING
-    shrink: bool = False
+    k: Count | None = None  # dimensions kept, of the largest variance
+    exponent: Exponent = FULL_WHITENING  # as published; 0 is centring alone
+    shrink: bool = False  # estimate the covariance for few vectors (Ledoit and Wolf)
 
     def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
         return whitening(vectors, self.k, self.exponent, self.shrink)
+
+
+def removal(vectors: Matrix, k: int = 1) -> tuple[Matrix, Matrix]:
+    """Mean μ (D,) and W = I − U Uᵀ (D, D) of vectors (N, D); the result of x is (x − μ) W.
+
+    U (D, k) are the directions of largest variance. Mu and Viswanath, All-but-the-Top, ICLR 2018, Algorithm 1,
+    https://arxiv.org/abs/1702.01417, project x and not x − μ onto U. That adds one constant to all vectors, (U Uᵀ) μ;
+    here the result stays centred.
+    """
+    dim = vectors.shape[1]
+    if k >= min(len(vectors), dim):
+        raise UserError(f"removal of k = {k} directions of {vectors.shape} vectors", "choose a smaller k")
+    mean = vectors.mean(axis=0)
+    centred = vectors - mean
+    top = np.linalg.eigh(centred.T @ centred / len(vectors))[1][:, -k:]  # (D, k); eigh gives rising variances
+    return mean, np.eye(dim) - top @ top.T
+
+
+class Removal(LinearStep):
+    """``+removal``: all-but-the-top. BibTeX: mu2018allbutthetop."""
+
+    k: Count = 1  # directions taken away, of the largest variance; the paper takes about D / 100 for word vectors
+
+    def linear(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        return removal(vectors, self.k)

@@ -13,7 +13,7 @@ import isotrope.text
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.console.threads import threads_line
-from isotrope.encoder.origin import short_name
+from isotrope.encoder.locate import short_name
 from isotrope.errors import Stopped
 from isotrope.pretraining.masking import Blocks, MaskingCollator
 from isotrope.pretraining.model import begin_from, build_model, write_card, write_encoder

@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope.components.citations import TAGS, bibtex
 from isotrope.console.plain import escaped
-from isotrope.encoder.origin import Base, metadata_of, short_name
+from isotrope.encoder.locate import Base, metadata_of, short_name
 from isotrope.evaluation.verdict import Verdict
 from isotrope.report.tables import Table
 from isotrope.store.atomic import write_text

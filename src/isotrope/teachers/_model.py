@@ -63,9 +63,9 @@ class TeacherEncoder:
 
 @dataclass(frozen=True)
 class TeacherModel:
-    """A model as a preset names it: a folder, a hub name, ``isotrope/tiny``, or ``initial``."""
+    """A model as a preset names it."""
 
-    model: str
+    model: str  # a folder, a hub name, ``isotrope/tiny``, or ``initial``
     pooling: Pooling = "own"  # as in isotrope.load; "own": as the model declares it, mean for a bare encoder
     max_length: Length = 0  # tokens; 0: the model's own; "train": at most what the student reads in training
     precision: Precision = "fp32"  # of the forward pass; embeddings and scores are fp32 always

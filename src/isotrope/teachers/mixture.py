@@ -51,7 +51,6 @@ class Mixture:
         return sum(model.width_in(context) for model in self._single())
 
     def _single(self) -> list[Live | Cached]:
-        """A teacher's settings for each model."""
         options = [self._each("pooling", "own"), self._each("max_length", 0), self._each("prompt", None)]
         return [
             (Live if self.live else Cached)(model, pooling, length, self.precision, prompt)
@@ -59,7 +58,6 @@ class Mixture:
         ]
 
     def _each(self, name: str, default: Any) -> Sequence[Any]:
-        """An option's value for each model."""
         values = getattr(self, name)
         values = values if isinstance(values, tuple) else [values] * len(self.models)
         if values and len(values) != len(self.models):

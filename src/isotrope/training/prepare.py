@@ -15,7 +15,7 @@ from isotrope.console.threads import threads_line
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import add_adapter, name_base
-from isotrope.encoder.fast.compiled import compile_layers
+from isotrope.encoder.fast.packed import compile_layers
 from isotrope.encoder.locate import is_bare, locate, public_name
 from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import Prompts, used_prompt

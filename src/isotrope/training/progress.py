@@ -13,7 +13,7 @@ from rich.console import Console
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.console.progress import Bar, progress
-from isotrope.encoder.memory import freed_memory
+from isotrope.encoder.embed import freed_memory
 from isotrope.store.records import RecordLog
 
 

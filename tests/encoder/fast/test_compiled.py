@@ -17,8 +17,7 @@ import isotrope
 from conftest import ROOT, sentences
 from isotrope import load
 from isotrope.encoder import save
-from isotrope.encoder.fast.compiled import compile_layers
-from isotrope.encoder.fast.packed import forward
+from isotrope.encoder.fast.packed import compile_layers, forward, pack
 from isotrope.errors import UserError
 from small_encoders import random_model, rows_of_linear_layers
 
@@ -68,7 +67,7 @@ def test_numbers_gradients_and_files_are_the_same(tiny_model: Path, tmp_path: Pa
 def test_batches_come_in_few_shapes(kind: str) -> None:
     """A hundred batches of 64 sentences; embeddings of the usual shape, whatever the shape within."""
     model = random_model(kind)
-    isotrope.encoder.fast.packed.pack(model)
+    pack(model)
     seen, generator = rows_of_linear_layers(model), torch.Generator().manual_seed(0)
     tokens = set()
     for _ in range(100):

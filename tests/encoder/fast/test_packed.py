@@ -17,9 +17,7 @@ from torch import Tensor, nn
 from conftest import sentences
 from isotrope import Objective, load
 from isotrope.encoder import save
-from isotrope.encoder.fast import mpnet
-from isotrope.encoder.fast.attention import Packing, attend
-from isotrope.encoder.fast.dropout import Dropout, drop
+from isotrope.encoder.fast.attention import Dropout, Packing, attend, drop
 from isotrope.encoder.fast.packed import pack, supports
 from isotrope.encoder.pooling import LAYERS
 from isotrope.terms.infonce import InfoNCE
@@ -274,13 +272,6 @@ def test_dropout_drops_the_right_share_and_is_fixed_by_the_seed() -> None:
     assert not drop(x, 1.0).any()
 
 
-def test_without_a_packing_it_is_transformers_own_to_the_last_bit() -> None:
-    plain = random_model("MPNet")
-    taken = deepcopy(plain)
-    mpnet.take_over(taken)
-    assert torch.equal(taken(**batch()).last_hidden_state, plain(**batch()).last_hidden_state)
-
-
 def test_relative_positions_are_those_within_a_sentence() -> None:
     """A large bias at some distances: packed as one row, the distances to other sentences' tokens must not count."""
     plain, packed = both("MPNet")
@@ -292,16 +283,3 @@ def test_relative_positions_are_those_within_a_sentence() -> None:
     expected = states(plain, features)
     assert not torch.allclose(expected, near, atol=1e-2), "the bias matters"
     assert torch.allclose(states(packed, features), expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("first", [3, 11])
-def test_a_sentence_does_not_see_its_neighbours_in_the_row(first: int) -> None:
-    model = random_model("MPNet")
-    pack(model)
-    ids = torch.randint(4, VOCABULARY, (1, 9), generator=torch.Generator().manual_seed(2))
-    own = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-    beside = torch.randint(4, VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(first))
-    beside[1, :9], mask = ids, torch.ones(2, 12, dtype=torch.long)
-    beside[1, 9:], mask[1, 9:], mask[0, first:] = 1, 0, 0
-    found = model(input_ids=beside, attention_mask=mask).last_hidden_state
-    assert torch.allclose(found[1, :9], own[0], atol=1e-5)

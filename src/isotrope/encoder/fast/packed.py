@@ -3,19 +3,27 @@
 N sentences of l_i tokens run through embeddings, linear layers, norms and MLP as (1, T, D), T = Σ l_i. Attention alone
 sees (N, H, L, d) again. The output is padded as before. So poolings, saved models, and losses that patch the model's
 forward need no change. The encoder gets another forward and another attention function. Its weights stay.
+
+On a GPU its layers can be compiled too, since a small batch otherwise waits for the launches of its small kernels.
 """
 
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial, update_wrapper
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.models.mpnet.modeling_mpnet import MPNetEncoder, MPNetSelfAttention
 
-from isotrope.encoder.fast import mpnet
-from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing
-from isotrope.encoder.fast.dropout import quicken
+from isotrope.contract.features import language_model
+from isotrope.encoder.fast.attention import ATTENTION_NAME, Packing, attend, quicken
+from isotrope.errors import UserError
 
 FROM_FIRST_COLUMN = {"bert", "electra", "distilbert", "modernbert"}  # model types, by where positions begin
 BEHIND_PADDING_INDEX = {"roberta", "xlm-roberta", "camembert", "mpnet"}
@@ -23,6 +31,8 @@ PER_TOKEN = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
 ELSEWHERE = ("past_key_values", "encoder_hidden_states", "output_attentions")  # what asks for more than an encoder
 MULTIPLE = 256  # of tokens, on a GPU: a few shapes for its allocator and its kernels
 WIDTH, SHARE = 32, 16  # few shapes: lengths are multiples of the one, tokens of that part of the padded batch
+COMPILERS = ("g++", "clang++", "c++", "cl")
+SHAPES = 64  # that are compiled; torch's own limit of 8 would have it compute further ones eagerly
 
 
 def supports(config: PreTrainedConfig | None) -> bool:
@@ -40,7 +50,7 @@ def pack(model: PreTrainedModel) -> None:
     if not supports(getattr(model, "config", None)):
         return
     if model.config.model_type == "mpnet":
-        mpnet.take_over(model)
+        _take_over(model)
     else:
         model.set_attn_implementation(ATTENTION_NAME)
     quicken(model)
@@ -63,21 +73,22 @@ def forward(model: PreTrainedModel, *args: Any, few_shapes: bool = False, **kwar
     inputs = {key: value.expand(*mask.shape, *value.shape[2:]) for key, value in inputs.items()}
     length, multiple = mask.shape[1], MULTIPLE if mask.is_cuda else 1
     if few_shapes:
-        mask, *wide = (_widen(x, -length % WIDTH) for x in (mask, *inputs.values()))
+        # (N, L, …) -> (N, L + columns, …), zeros at the end
+        mask, *wide = (F.pad(x, (0, 0) * (x.ndim - 2) + (0, -length % WIDTH)) for x in (mask, *inputs.values()))
         inputs, multiple = dict(zip(inputs, wide, strict=True)), -(-mask.numel() // SHARE)
     packing = Packing.from_mask(mask, model.config.num_attention_heads, multiple)
     if mask.device.type == "cpu" and not few_shapes:
         packing = packing.split()
     packed = {key: packing.pack(value) for key, value in inputs.items()}
     # A mask of four dimensions goes to the attention as it is; the packing follows it down to every layer.
-    with mpnet.passing(packing):
+    with _passing(packing):
         output = type(model).forward(model, **kwargs | packed | {"attention_mask": packing.bias, "packing": packing})
-    return _padded(model, output, packing, length)
-
-
-def _widen(x: Tensor, columns: int) -> Tensor:
-    """(N, L, …) -> (N, L + columns, …), zeros at the end."""
-    return F.pad(x, (0, 0) * (x.ndim - 2) + (0, columns))
+    output["last_hidden_state"] = packing.pad(output["last_hidden_state"])[:, :length]
+    if output.get("hidden_states") is not None:
+        output["hidden_states"] = tuple(packing.pad(layer)[:, :length] for layer in output["hidden_states"])
+    if output.get("pooler_output") is not None:
+        output["pooler_output"] = model.pooler(output["last_hidden_state"])
+    return output
 
 
 def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
@@ -93,11 +104,90 @@ def _positions(model: PreTrainedModel, kwargs: dict[str, Any]) -> Tensor:
     return real.cumsum(dim=1) * real + padding
 
 
-def _padded(model: PreTrainedModel, output: Any, packing: Packing, length: int) -> Any:
-    """Packed states (1, T, D) -> padded ones (N, length, D)."""
-    output["last_hidden_state"] = packing.pad(output["last_hidden_state"])[:, :length]
-    if output.get("hidden_states") is not None:
-        output["hidden_states"] = tuple(packing.pad(layer)[:, :length] for layer in output["hidden_states"])
-    if output.get("pooler_output") is not None:
-        output["pooler_output"] = model.pooler(output["last_hidden_state"])
-    return output
+# Of the forward pass under way: MPNet hands nothing of ours down to its encoder.
+_packing: ContextVar[Packing | None] = ContextVar("_packing", default=None)
+
+
+@contextmanager
+def _passing(packing: Packing) -> Iterator[None]:
+    """The forward pass within is over these packed rows."""
+    token = _packing.set(packing)
+    try:
+        yield
+    finally:
+        _packing.reset(token)
+
+
+class _Places(NamedTuple):
+    """What the encoder hands to its layers instead of the relative positions' bias."""
+
+    packing: Packing
+    bias: Tensor  # (1, H, L, L), of one sentence
+
+
+class _Encoder(MPNetEncoder):
+    def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | _Places:
+        """(1, T, D) -> the relative positions' bias of one sentence, with the packing where there is one."""
+        packing = _packing.get()
+        if packing is None:
+            return super().compute_position_bias(x, *args, **kwargs)  # type: ignore[no-any-return]
+        x = x.new_empty(1, packing.bias.shape[-1], 0)
+        return _Places(packing, super().compute_position_bias(x, *args, **kwargs))
+
+
+class _SelfAttention(MPNetSelfAttention):
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor, position_bias: Tensor | _Places, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, ...]:
+        """(1, T, D) -> (1, T, D); the mask is the packing's bias."""
+        if not isinstance(position_bias, _Places):
+            return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)  # type: ignore[no-any-return]
+        packing, bias = position_bias
+        shape = (1, -1, self.num_attention_heads, self.attention_head_size)
+        q, k, v = (part(hidden_states).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v))
+        dropout = self.dropout.p if self.training else 0.0
+        found = attend(q, k, v, packing, attention_mask + bias, dropout, None)
+        return (self.o(found.flatten(2)),)
+
+
+def _take_over(model: nn.Module) -> None:
+    """Let MPNet, whose attention is its own, read the packing; weights and their names stay."""
+    for module in model.modules():
+        if type(module) is MPNetEncoder:
+            module.__class__ = _Encoder
+        elif type(module) is MPNetSelfAttention:
+            module.__class__ = _SelfAttention
+
+
+def compile_layers(model: nn.Module) -> None:
+    """Compile each layer of the encoder within ``model`` for training; without gradients it computes as before.
+
+    A model compiles in the time of one layer, and its weights keep their names. Batches then come in few shapes:
+    lengths are multiples of `WIDTH`, tokens of a sixteenth of the padded batch.
+    Dropout draws other masks from the same seed. Saved models know nothing of it.
+    """
+    encoder: Any = language_model(model)
+    if not supports(getattr(encoder, "config", None)) or not isinstance(encoder.forward, partial):
+        kind = type(encoder or model).__name__
+        raise UserError(f"train.compile = true: isotrope does not compile {kind}", "set train.compile = false")
+    if not (os.environ.get("CXX") or any(map(shutil.which, COMPILERS))):
+        problem = "train.compile = true needs a C++ compiler, and none is found"
+        raise UserError(problem, "install g++, or set train.compile = false")
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
+    for layer in layers(encoder):
+        layer.compile(dynamic=False)
+    encoder.forward = update_wrapper(partial(_forward, encoder), encoder.forward)
+
+
+def _forward(encoder: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+    """With gradients in few shapes, compiled; without them in any shape, as before."""
+    if torch.is_grad_enabled():
+        return forward(encoder, *args, few_shapes=True, **kwargs)
+    with torch.compiler.set_stance("force_eager"):
+        return forward(encoder, *args, **kwargs)
+
+
+def layers(encoder: PreTrainedModel) -> nn.ModuleList:
+    """The transformer layers of an encoder, whatever it calls them."""
+    count = encoder.config.num_hidden_layers
+    return next(part for part in encoder.modules() if isinstance(part, nn.ModuleList) and len(part) == count)
