@@ -74,7 +74,7 @@ def load(
         prompt: words before every text, such as ``"query: "``; ``""`` for none. By default the model's default prompt.
         prompt_name: the same, by the name of one of the model's prompts. Either becomes the model's default prompt,
             and is saved with it.
-        bidirectional: let the tokens of a decoder see those behind them (see `isotrope.encoder.causal`). By default
+        bidirectional: let the tokens of a decoder see those behind them (see `read_both_ways`). By default
             they do as the model's ``config.json`` says.
         frozen: the model will only encode. Embeddings of words that a local file stores in 16 bits stay so: less
             memory, the same vectors. To train or save it, load it without this.
