@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from isotrope.errors import UserError
 from isotrope.evaluation import suite
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.ranking import (
     RankingChoices,
     RankingList,
@@ -53,9 +53,9 @@ def test_each_list_is_measured_by_the_cosines_of_its_query(choices):
     result = rank_sets(encoder, sets, choices)
     for task in tasks:
         lists = [one for one in ranking_lists(sets[task], choices) if np.ptp(one.gold) > 0]
-        embedded, got = Embedded(encoder, {s for one in lists for s in (one.query, *one.candidates)}), result[task]
+        known, got = Known.of(encoder, {s for one in lists for s in (one.query, *one.candidates)}), result[task]
         for one, tau, gain in zip(lists, got["per_list"]["kendall"], got["per_list"]["ndcg"], strict=True):
-            cosines = embedded.cosines(Pairs("", [one.query] * len(one.candidates), one.candidates, one.gold))
+            cosines = known.cosines(Pairs("", [one.query] * len(one.candidates), one.candidates, one.gold))
             assert tau == pytest.approx(naive.kendall(cosines.tolist(), one.gold.tolist(), choices.tau), abs=1e-12)
             assert gain == ndcg_of(cosines, one.gold, at=choices.at)
         assert (got["lists"], got["pairs"]) == (len(lists), sum(len(one.candidates) for one in lists))

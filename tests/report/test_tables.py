@@ -11,7 +11,7 @@ from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.comparison import COMPARED, comparison_rows, of_run, signed, verdict_table, with_average
+from isotrope.report.comparison import COMPARED, comparison_rows, of_run, verdict_table
 from isotrope.report.page import Page
 from isotrope.report.table_files import check_table_file, write_tables
 from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
@@ -76,19 +76,11 @@ def test_the_seven_sts_tasks_fit_into_80_columns() -> None:
     assert "isotrope/tiny@cls" in console.file.getvalue()
 
 
-ONE = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712, "verdict": "x"}
-
-
 def test_a_row_is_in_points_with_signs() -> None:
-    (row,) = comparison_rows({"STSBenchmark": ONE})
+    one = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712}
+    (row,) = comparison_rows({"STSBenchmark": one | {"verdict": "x"}})
     assert row == ["STS-B", "50.00", "49.10", "−0.90", "−2.00 … +0.10", "0.0712", "x"]
     assert len(row) == 1 + len(COMPARED)
-    assert signed(0.0123) == "+1.23"
-
-
-def test_several_tasks_have_an_average() -> None:
-    assert list(with_average(ONE | {"per_task": {"a": ONE}})) == ["a"]
-    assert list(with_average(ONE | {"per_task": {"a": ONE, "b": ONE}})) == ["a", "b", "average"]
 
 
 def test_a_row_a_task_and_the_average_of_several() -> None:

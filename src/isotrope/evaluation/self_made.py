@@ -105,13 +105,9 @@ def compare_on_documents(
 def document_weights(
     documents: Sequence[npt.NDArray[np.int64] | None], sizes: Sequence[int], resamples: int, seed: int
 ) -> list[npt.NDArray[np.float64]]:
-    """The weight of each task's cases on the same resamples of the documents: (R, A) for each task, rows of sum 1.
+    """The weight of each task's cases on the same R resamples of the documents: (R, A) for each task, rows of sum 1.
 
-    Args:
-        documents: for each task, of which document each case is, (A,); None: case i is of document i.
-        sizes: A of each task.
-        resamples: R.
-        seed: of the draws.
+    ``documents`` says for each task of which document each of its A cases is, (A,); None: case i is of document i.
     """
     of = [np.arange(size) if own is None else own for own, size in zip(documents, sizes, strict=True)]
     count = 1 + max(int(own.max()) for own in of)

@@ -14,8 +14,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import ranked_lists, search_with
-from isotrope.evaluation.retrieval import OwnTask, by_cosine
+from isotrope.evaluation.retrieval import OwnTask, by_cosine, ranked_lists, search_with
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.decide import TaskScores, mean_score

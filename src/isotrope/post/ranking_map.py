@@ -1,7 +1,7 @@
 """A learned map of vectors: queries move until they rank the documents as a better ranking does.
 
 RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771) on vectors that are computed
-once. The lists come from `isotrope.evaluation.rankings`. Training takes seconds, and no label and no encoder.
+once. The lists come from `isotrope.evaluation.retrieval`. Training takes seconds, and no label and no encoder.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def ranking_map(
         queries: their vectors; they need no unit length.
         documents: the same.
         lists: numbers of documents. A query's own document should not be among them: it would teach to find words.
-        teacher: what `isotrope.evaluation.rankings` gives.
+        teacher: what `isotrope.evaluation.retrieval` gives.
         both: map the documents too.
         seed: of the order of the queries.
     """

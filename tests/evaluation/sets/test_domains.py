@@ -45,8 +45,6 @@ def test_a_claim_finds_the_abstract_that_it_cites() -> None:
 
 
 CORPUS = "doc_id,title,abstract,structured\n7,A title.,\"['It''s one.'\n 'Two.']\",False\n"
-
-
 CLAIMS = "id,claim,evidence_doc_id,evidence_label,evidence_sentences,cited_doc_ids\n1,A claim.,,,[],[7]\n"
 
 

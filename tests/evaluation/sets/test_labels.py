@@ -183,30 +183,18 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: the id 'd1' occurs twice"),
         ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: the text is empty"),
         ({"corpus__tsv": "d1 without tab\n"}, r"corpus\.tsv, line 1: 1 column\(s\) instead of 2"),
+        ({"corpus__tsv": None}, r"none of corpus\.tsv, corpus\.jsonl"),
+        ({"qrels__txt": None}, r"none of qrels\.txt"),
+        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id is empty"),
+        ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
+        ({**BEIR, "queries__jsonl": "{\n"}, "line 1: not a JSON object"),
     ],
 )
-def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str], problem: str) -> None:
+def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str | None], problem: str) -> None:
+    files = changed if changed.keys() == BEIR.keys() else {**TREC, **changed}
     with pytest.raises(UserError, match=problem) as caught:
-        read_labels(write(tmp_path / "bad", **{**TREC, **changed}))
+        read_labels(write(tmp_path / "bad", **{name: text for name, text in files.items() if text is not None}))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layout", "file", "content", "problem"),
-    [
-        (TREC, "corpus__tsv", None, r"none of corpus\.tsv, corpus\.jsonl"),
-        (TREC, "qrels__txt", None, r"none of qrels\.txt"),
-        (BEIR, "corpus__jsonl", '{"text": "a"}\n', "line 1: the id is empty"),
-        (BEIR, "corpus__jsonl", "[1]\n", "line 1: not a JSON object"),
-        (BEIR, "queries__jsonl", "{\n", "line 1: not a JSON object"),
-    ],
-)
-def test_missing_and_broken_files_are_named(
-    tmp_path: Path, layout: dict[str, str], file: str, content: str | None, problem: str
-) -> None:
-    files = {**layout, file: content}
-    with pytest.raises(UserError, match=problem):
-        read_labels(write(tmp_path, **{name: text for name, text in files.items() if text is not None}))
 
 
 def test_a_cell_that_nobody_asked_for_may_be_empty(tmp_path: Path) -> None:
