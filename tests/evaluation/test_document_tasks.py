@@ -139,6 +139,11 @@ def test_copies_count_once_however_many_there_are() -> None:
     assert made.told[-1] == ("3,000 of 3,002 documents are in no task: they are near-duplicates")
     for none in ([], [DOCUMENTS[0]] * 3000):
         assert make_document_tasks(none).tasks == []
+    first = "one two three four five six seven eight nine ten eleven twelve"
+    near_first, backwards = f"{first.capitalize()} thirteen", " ".join(first.split()[::-1])
+    assert distinct_rows([first, "too short", near_first, backwards, first], 9, 12) == [0, 3]
+    assert distinct_rows([first, backwards], 1, 12) == [0]
+    assert distinct_rows(["too short"], 9, 12) == []
 
 
 def test_long_documents_are_cut_and_two_thousand_are_quick() -> None:
@@ -208,15 +213,6 @@ def test_plain_texts_make_tasks_and_a_language_without_spaces_is_cut_between_let
     assert tasks_of_texts(LONG[:49]) == []
 
 
-def test_near_duplicates_are_left_out() -> None:
-    first = "one two three four five six seven eight nine ten eleven twelve"
-    near = "One two three four five six seven eight nine ten eleven thirteen"
-    other = "twelve eleven ten nine eight seven six five four three two one"
-    assert distinct_rows([first, "too short", near, other, first], 9, 12) == [0, 3]
-    assert distinct_rows([first, other], 1, 12) == [0]
-    assert distinct_rows(["too short"], 9, 12) == []
-
-
 def test_shares_of_common_word_triples_are_those_of_sets() -> None:
     """Frequent triples and rare ones are counted in two ways."""
     generator = np.random.default_rng(0)
@@ -238,12 +234,12 @@ def test_a_part_asks_fewer_queries_among_their_own_answers() -> None:
 
 def test_all_places_count_where_the_first_ten_say_too_little() -> None:
     """Directions of four answers; the first query is nearest to its own, the last one meets a tie."""
-    rows = {"a": 0.0, "b": 1.2, "c": 0.1, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
+    rows = {"a": 0.0, "b": 1.2, "c": 0.1, "d": 2.0, "w": 0.05, "x": 1.0, "y": 2.0, "z": 0.05}
 
     class Angles:
         def encode(self, texts: list[str]) -> np.ndarray:
             return np.array([[np.cos(rows[text]), np.sin(rows[text])] for text in texts])
 
-    task = SelfMadeTask("t", ["a", "b", "c"], list("wxyz"), np.array([1, 2, 0]), all_places=True)
-    assert task.score(Angles()).tolist() == [2 / 3, 1 / 3, 2 / 3], "in the order of the answers"
+    task = SelfMadeTask("t", list("abcd"), list("wxyz"), np.array([1, 2, 0, 3]), all_places=True)
+    assert task.score(Angles()).tolist() == [2 / 3, 1 / 3, 2 / 3, 0], "in the order of the answers"
     assert task.part(1).all_places

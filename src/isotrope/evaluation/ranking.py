@@ -49,15 +49,6 @@ class RankingChoices:
     at: int | None = None  # NDCG of so many first places; None: of the whole list
 
 
-@dataclass(frozen=True, slots=True)
-class RankingList:
-    """A query, the n sentences that people compared with it, and their scores."""
-
-    query: str
-    candidates: list[str]  # (n,)
-    gold: Vector  # (n,)
-
-
 def rank_sets(
     encoder: Encoder,
     sets: Mapping[str, Iterable[Pairs]],
@@ -72,11 +63,11 @@ def rank_sets(
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    known = Known.of(encoder, (s for some in lists.values() for one in some for s in (one.query, *one.candidates)))
+    known = Known.of(encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second)))
     return {name: _score(some, known, choices) for name, some in lists.items()}
 
 
-def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
+def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
     """As `ranking_lists`, where at least one list has an order, and no score is negative."""
     some = ranking_lists(sets, choices)
     if not any(np.ptp(one.gold) > 0 for one in some):
@@ -89,8 +80,8 @@ def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = Ra
     return some
 
 
-def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
-    """The queries of some pairs with their lists, in order of first occurrence: what there is to rank."""
+def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
+    """What there is to rank, in order of first occurrence: a list is the pairs of one query, which is their name."""
     found: dict[str, list[tuple[str, float]]] = {}
     for pairs in sets:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
@@ -105,7 +96,7 @@ def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoice
             once = list(dict.fromkeys(sentences))
             sentences, golds = once, np.array([golds[[s == one for s in sentences]].mean() for one in once])
         if len(sentences) > choices.more_than:
-            lists.append(RankingList(query, sentences, golds))
+            lists.append(Pairs(query, [query] * len(sentences), sentences, golds))
     return lists
 
 
@@ -162,15 +153,15 @@ def case_table(
     ]
 
 
-def find_list(lists: Sequence[RankingList], query: str) -> RankingList:
+def find_list(lists: Sequence[Pairs], query: str) -> Pairs:
     """The list of a query, its white space and case not minded.
 
     Raises UserError where no list has it; the remedy names the nearest queries.
     """
-    named = {" ".join(one.query.lower().split()): one for one in lists}
+    named = {" ".join(one.name.lower().split()): one for one in lists}
     plain = " ".join(query.lower().split())
     if plain not in named:
-        near = " or ".join(repr(named[each].query) for each in get_close_matches(plain, named, n=3, cutoff=0.0))
+        near = " or ".join(repr(named[each].name) for each in get_close_matches(plain, named, n=3, cutoff=0.0))
         raise UserError(f"no list has the query {query!r:.80}", f"try {near or 'others'}")
     return named[plain]
 
@@ -179,7 +170,7 @@ def _ranks(values: Vector) -> Vector:
     return np.asarray(rankdata(-values, method="min"))
 
 
-def _score(lists: list[RankingList], known: Known, choices: RankingChoices) -> dict[str, Any]:
+def _score(lists: list[Pairs], known: Known, choices: RankingChoices) -> dict[str, Any]:
     per_list: dict[str, list[float]] = {"kendall": [], "ndcg": []}
     constant = pairs = 0
     for one in lists:
@@ -187,8 +178,8 @@ def _score(lists: list[RankingList], known: Known, choices: RankingChoices) -> d
         constant += int(flat)
         if flat and choices.constant == "skip":
             continue
-        pairs += len(one.candidates)
-        cosines = known.cosines(Pairs("", [one.query] * len(one.candidates), one.candidates, one.gold))
+        pairs += len(one)
+        cosines = known.cosines(one)
         per_list["kendall"].append(0.0 if flat else kendall(cosines, one.gold, choices.tau))
         per_list["ndcg"].append(0.0 if flat else ndcg_of(cosines, one.gold, choices.gain, choices.at))
     return {
