@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from isotrope.evaluation import transfer
 from isotrope.evaluation.embed import Known
@@ -19,7 +20,6 @@ from isotrope.evaluation.transfer import (
     problem_of,
     split_dev,
     train_classifiers,
-    with_bias,
 )
 from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
@@ -40,7 +40,7 @@ def toy(count=120, classes=2, seed=0):
 
 
 def problem(x, y):
-    return with_bias(x.numpy()), y
+    return F.pad(x, (0, 1), value=1.0), y
 
 
 @pytest.mark.parametrize(("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)])
@@ -61,7 +61,7 @@ def test_equals_one_classifier_at_a_time(classes, name):
             epochs.add(one.epochs)
             assert trained.accuracy[member, column] == best
             torch.testing.assert_close(trained.weights[member, column], one.weights(), atol=1e-5, rtol=0)
-            predicted = trained.predict(with_bias(x.numpy()), member, column)
+            predicted = trained.predict(problem(x, y)[0], member, column)
             assert predicted.tolist() == one.predict(x).tolist()
     assert len(epochs) > 1  # else no set left before the others
 

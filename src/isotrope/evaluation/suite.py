@@ -68,8 +68,8 @@ class Suite:
     read: Callable[[str | Path | None, str, str], Any]
     judge: Callable[[Encoder, Asked, str], dict[str, Any]]
     measures: tuple[Measure, ...]  # the first is the one that papers compare
-    averaged: tuple[str, ...]  # their average is taken over these tasks, where all are there
-    folders: tuple[str, ...]  # of the data folder, that hold what is read
+    averaged: tuple[str, ...] = ()  # their average is taken over these tasks, where all are there
+    folders: tuple[str, ...] = ("senteval", "downstream")  # of the data folder, that hold what is read
     cases: CaseColumns | None = None
     takes: type[Pairs] | type[Domain] | None = None  # labels of the user's own that can be judged too
 
@@ -95,7 +95,6 @@ def cases_in_words(suite: str, results: TaskResults) -> str:
     return f"{count:,} {known and known.plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
 
 
-_SENTEVAL = ("senteval", "downstream")
 SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
@@ -103,7 +102,6 @@ SUITES: Mapping[str, Suite] = {
         judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
         measures=(Measure("Spearman × 100", "spearman"),),
         averaged=STS_TASKS,
-        folders=_SENTEVAL,
         cases=CaseColumns("pairs", "per_pair", ("gold", "cosine")),
         takes=Pairs,
     ),
@@ -113,7 +111,6 @@ SUITES: Mapping[str, Suite] = {
         judge=evaluate_transfer,
         measures=(Measure("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        folders=_SENTEVAL,
         cases=CaseColumns("samples", "per_sample", ("correct",)),
     ),
     "ranking": Suite(
@@ -122,7 +119,6 @@ SUITES: Mapping[str, Suite] = {
         judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
         measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
-        folders=_SENTEVAL,
         cases=CaseColumns("lists", "per_list", ("kendall",)),
         takes=Pairs,
     ),
@@ -139,8 +135,6 @@ SUITES: Mapping[str, Suite] = {
             Measure("IsoScore", "iso_score", 1),
             Measure("effective rank", "effective_rank", 1),
         ),
-        averaged=(),
-        folders=_SENTEVAL,
         takes=Pairs,
     ),
     "retrieval": Suite(

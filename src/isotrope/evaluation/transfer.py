@@ -7,7 +7,7 @@
   gives the same classifier. So we test the first one.
 
 Samples are sorted by number of words and class before they are cut into folds. Accuracies are rounded to two decimals
-of percent before they are compared, as in SentEval. The first of equal penalties wins.
+of percent before they are compared. The first of equal penalties wins.
 
 SentEval trains one small classifier after another: its time goes into launching operations on matrices of 64 rows. Here
 all classifiers of a task take their steps together. F training sets share one matrix of features; each set has R
@@ -16,12 +16,9 @@ classifiers that differ in the L2 penalty alone, so that they share its minibatc
     features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
 
 Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
-others. Adam and RMSprop are torch's own, on one tensor for all. Training sets go through in blocks that fit into the
-cache, one thread a block: the numbers do not depend on how many threads there are.
-
-Every fit starts from the seed 1111, as in SentEval, which reseeds numpy's and torch's global generators for it. Ours
-are of the same kind, so weights and minibatches are the same, but the global ones stay untouched. Two things differ:
-every distinct sentence of a task is encoded once, all in one call; and rounding, which over thousands of steps now and
+others. Training sets go through in blocks that fit into the cache, one thread a block, so the number of threads changes
+nothing. Every fit starts from SentEval's seed, in generators of our own, which leave the global ones untouched. Two
+things differ: every distinct sentence of a task is encoded once, and rounding, which over thousands of steps now and
 then moves one sample across the boundary.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
@@ -32,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,15 +66,12 @@ class ClassifierSetting:
     epoch_size: int  # epochs between two checks
 
 
-# SentEval's settings: the first for published numbers, the second for prototypes.
 CLASSIFIER_SETTINGS = {
-    "test": ClassifierSetting(10, "adam", 64, 5, 4),
-    "fast": ClassifierSetting(5, "rmsprop", 128, 3, 2),
+    "test": ClassifierSetting(10, "adam", 64, 5, 4),  # SentEval's for published numbers
+    "fast": ClassifierSetting(5, "rmsprop", 128, 3, 2),  # and for prototypes
 }
-
-# Default learning rates; fused: one pass over memory.
-_OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {
-    "adam": partial(torch.optim.Adam, fused=True),
+_OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {  # with their default learning rates
+    "adam": partial(torch.optim.Adam, fused=True),  # one pass over memory
     "rmsprop": torch.optim.RMSprop,
 }
 
@@ -105,8 +99,7 @@ def split_dev(rows: Indices) -> TrainingSet:
     return TrainingSet(train=order[cut:], dev=order[:cut], drawn=len(rows))
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedClassifiers:
+class TrainedClassifiers(NamedTuple):
     """The best state of each classifier by its dev accuracy, the earliest among equals, and that accuracy."""
 
     accuracy: Matrix  # (F, R)
@@ -137,21 +130,14 @@ def evaluate_transfer(
 
 
 def problem_of(part: LabelledTexts, known: Known) -> Problem:
-    """Features (N, D + 1) and classes (N,), sorted as SentEval sorts them: the folds depend on the order."""
+    """Features with a column of ones, and classes, sorted as SentEval sorts them: the folds depend on the order."""
     lengths = np.array([[len(s.split()) for s in texts] for texts in (part.first, part.second or part.first)])
     order = np.lexsort((part.labels, lengths[1], lengths[0]))  # stable; the last key decides first
     u = known.encode([part.first[row] for row in order])
     if part.second is not None:
         v = known.encode([part.second[row] for row in order])
         u = np.concatenate([np.abs(u - v), u * v], axis=1)  # (N, 2 D)
-    return with_bias(u), torch.from_numpy(part.labels[order])
-
-
-def with_bias(features: npt.NDArray[Any]) -> Tensor:
-    """Features (N, D) in float32 with a column of ones, (N, D + 1)."""
-    x = torch.ones(len(features), features.shape[1] + 1)
-    x[:, :-1] = torch.from_numpy(features)
-    return x
+    return F.pad(torch.from_numpy(u).float(), (0, 1), value=1.0), torch.from_numpy(part.labels[order])
 
 
 def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSetting) -> dict[str, Any]:
@@ -162,13 +148,14 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
     nested = "all" in parts
     outer = folds_of(y, rows["all"], setting.folds) if nested else [TrainingSet(rows["train"], rows["test"])]
     if "dev" in parts:
-        trained = train_classifiers(x, y, [TrainingSet(rows["train"], rows["dev"])], grid_for(1), classes, setting)
-        percents = [_means(trained.accuracy)]
+        known = [TrainingSet(rows["train"], rows["dev"])]
+        trained = train_classifiers(x, y, known, np.array([PENALTIES]), classes, setting)
+        percents = [[_percent(column) for column in trained.accuracy.T]]
         chosen = int(np.argmax(percents))
     else:
         inner = [fold for one in outer for fold in folds_of(y, one.train, setting.folds)]
-        scores = train_classifiers(x, y, inner, grid_for(len(inner)), classes, setting).accuracy
-        percents = [_means(part) for part in np.split(scores, len(outer))]
+        scores = train_classifiers(x, y, inner, np.tile(PENALTIES, (len(inner), 1)), classes, setting).accuracy
+        percents = [[_percent(column) for column in part.T] for part in np.split(scores, len(outer))]
         best = np.array([[PENALTIES[int(np.argmax(each))]] for each in percents])
         trained = train_classifiers(x, y, [split_dev(one.train) for one in outer], best, classes, setting)
         chosen = 0  # the only one
@@ -176,9 +163,11 @@ def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSe
     for fold, one in enumerate(outer):
         predicted[one.dev] = trained.predict(x[one.dev], fold, chosen)
     correct, tested = predicted == y.numpy(), rows["all" if nested else "test"]
+    means = (np.mean(each) for each in ([_percent(correct[one.dev]) for one in outer], [*map(max, percents)]))
+    accuracy, dev_accuracy = (round(round(float(percent), 2) / 100, 4) for percent in means)
     result = {
-        "accuracy": _fraction([round(100 * float(correct[one.dev].mean()), 2) for one in outer]),
-        "dev_accuracy": _fraction([max(each) for each in percents]),
+        "accuracy": accuracy,
+        "dev_accuracy": dev_accuracy,
         "ntrain": len(rows["all" if nested else "train"]),
         "ntest": len(tested),
         "per_sample": {"correct": correct[tested].astype(int).tolist()},
@@ -193,30 +182,18 @@ def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     return [TrainingSet(rows[train_part], rows[dev_part]) for train_part, dev_part in cut]
 
 
-def grid_for(sets: int) -> Matrix:
-    """All penalties for each set, (F, R)."""
-    return np.tile(PENALTIES, (sets, 1))
-
-
-def _means(scores: Matrix) -> list[float]:
-    """Mean over folds of accuracies (k, R), in percent with two decimals."""
-    return [round(100 * float(np.mean(column)), 2) for column in scores.T]
-
-
-def _fraction(percents: list[float]) -> float:
-    """The mean over folds, rounded in percent as SentEval does."""
-    return round(round(float(np.mean(percents)), 2) / 100, 4)
+def _percent(values: npt.ArrayLike) -> float:
+    """The mean in percent, rounded as SentEval does."""
+    return round(100 * float(np.mean(values)), 2)
 
 
 def train_classifiers(
-    x: Tensor,  # (N, D + 1), as from with_bias
-    y: Tensor,  # (N,) classes 0 … K - 1
-    sets: Sequence[TrainingSet],  # F of them
-    penalties: Matrix,  # (F, R)
-    classes: int,  # K
-    setting: ClassifierSetting,
+    x: Tensor, y: Tensor, sets: Sequence[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
 ) -> TrainedClassifiers:
-    """Train F × R classifiers, each until its own early stop, and keep the best state of each."""
+    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep its best state.
+
+    x (N, D + 1) has a column of ones, y (N,) has classes 0 … K − 1.
+    """
     trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
     steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
     size = max(1, BLOCK // (setting.batch_size * x.shape[1]))
@@ -318,7 +295,6 @@ def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Indices], size: i
 def _initial(classes: int, width: int) -> Tensor:
     """Weights (K, D + 1) of torch's Linear right after seeding: uniform within 1 / sqrt(D), the bias drawn last."""
     generator = torch.Generator().manual_seed(SEED)
-    weights, bound = torch.empty(classes, width), 1 / math.sqrt(width - 1)
-    weights[:, :-1] = torch.empty(classes, width - 1).uniform_(-bound, bound, generator=generator)
-    weights[:, -1] = torch.empty(classes).uniform_(-bound, bound, generator=generator)
-    return weights
+    bound = 1 / math.sqrt(width - 1)
+    parts = [torch.empty(classes, each).uniform_(-bound, bound, generator=generator) for each in (width - 1, 1)]
+    return torch.cat(parts, dim=1)
