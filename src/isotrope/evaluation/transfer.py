@@ -182,9 +182,9 @@ def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     return [TrainingSet(rows[train_part], rows[dev_part]) for train_part, dev_part in cut]
 
 
-def _percent(values: npt.ArrayLike) -> float:
+def _percent(values: npt.NDArray[Any]) -> float:
     """The mean in percent, rounded as SentEval does."""
-    return round(100 * float(np.mean(values)), 2)
+    return round(100 * float(values.mean()), 2)
 
 
 def train_classifiers(
