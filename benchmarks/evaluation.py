@@ -12,7 +12,7 @@ import torch
 
 import sts
 import transfer
-from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
+from isotrope.evaluation.transfer import CLASSIFIER_SETTINGS
 from isotrope.training.processes import environment
 from timing import show
 

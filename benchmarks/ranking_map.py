@@ -21,8 +21,7 @@ import choice
 from isotrope import load, text
 from isotrope.encoder.embed import Vectors, cut, vectors_of
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import ranked_lists, search_with
-from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine
+from isotrope.evaluation.retrieval import OwnTask, Search, by_cosine, ranked_lists, search_with
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.decide import judging
 from isotrope.improvement.judges import held_out_count, judges_of

@@ -20,18 +20,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from isotrope.evaluation import transfer
-from isotrope.evaluation.classifier import (
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.sets.senteval import load_transfer
+from isotrope.evaluation.transfer import (
     CLASSIFIER_SETTINGS,
+    PENALTIES,
     ClassifierSetting,
+    accuracies,
+    folds_of,
+    problem_of,
     split_dev,
     train_classifiers,
-    with_bias,
 )
-from isotrope.evaluation.embed import Embedded
-from isotrope.evaluation.sets.senteval import load_transfer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from oracle import softmax
@@ -41,12 +44,12 @@ from oracle.similarity import DATA, HashEncoder
 def features(data: Path, dimensions: int) -> tuple[Tensor, Tensor]:
     """CR's features (N, D + 1) and classes (N,)."""
     part = load_transfer(data, "CR")["all"]
-    x, y = transfer._problem(part, Embedded(HashEncoder(), part.first))
+    x, y = problem_of(part, Known.of(HashEncoder(), part.first))
     if dimensions == x.shape[1] - 1:
         return x, y
     generator = torch.Generator().manual_seed(0)
     weights = torch.randn(x.shape[1], dimensions, generator=generator)
-    return with_bias(torch.tanh(x @ weights / 8).numpy() * 0.1), y
+    return F.pad(torch.tanh(x @ weights / 8) * 0.1, (0, 1), value=1.0), y
 
 
 def warm_up(data: Path) -> None:
@@ -58,24 +61,24 @@ def warm_up(data: Path) -> None:
 
 def measure(data: Path, dimensions: int, fits: int, setting: ClassifierSetting) -> dict[str, object]:
     x, y = features(data, dimensions)
-    outer = transfer._folds(y, np.arange(len(y)), setting.folds)
-    inner = [transfer._folds(y, rows.train, setting.folds) for rows in outer]
+    outer = folds_of(y, np.arange(len(y)), setting.folds)
+    inner = [folds_of(y, rows.train, setting.folds) for rows in outer]
     single, share, same = [], [], 0
     for number in range(fits):
-        fold, penalty = number % setting.folds, number % len(transfer.PENALTIES)
+        fold, penalty = number % setting.folds, number % len(PENALTIES)
         rows = inner[fold][number % setting.folds]
         start = time.process_time()
-        plain = softmax.Classifier(dimensions, 2, transfer.PENALTIES[penalty], setting)
+        plain = softmax.Classifier(dimensions, 2, PENALTIES[penalty], setting)
         best = plain.fit(x[rows.train, :-1], y[rows.train], (x[rows.dev, :-1], y[rows.dev]))
         middle = time.process_time()
-        ours = train_classifiers(x, y, inner[fold], transfer._grid(len(inner[fold])), 2, setting)
+        ours = train_classifiers(x, y, inner[fold], np.tile(PENALTIES, (len(inner[fold]), 1)), 2, setting)
         share.append(time.process_time() - middle)
         single.append(middle - start)
         same += bool(ours.accuracy[number % setting.folds, penalty] == best)
     start = time.process_time()
-    result = transfer.nested_folds(x, y, 2, setting)
+    result = accuracies({"all": (x, y)}, 2, setting)
     seconds = time.process_time() - start
-    classifiers = setting.folds * (setting.folds * len(transfer.PENALTIES) + 1)
+    classifiers = setting.folds * (setting.folds * len(PENALTIES) + 1)
     original = classifiers * float(np.mean(single))
     error = classifiers * float(np.std(single, ddof=1)) / fits**0.5
     return {

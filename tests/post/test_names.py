@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import isotrope
 from conftest import sentences
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import Known
 from isotrope.post.fitted import FittedEncoder
 from isotrope.post.flow import Flow
 from isotrope.post.names import EncoderName, check_name, open_encoder
@@ -52,7 +52,7 @@ def test_a_named_baseline_is_an_encoder(tiny_model, step):
     assert isinstance(encoder, FittedEncoder)
     # the last LayerNorm of a fresh model centres its 32 channels: they vary in 31 directions
     expected = {"whitening:k=5": 5, "removal:k=2": 32, "flow:epochs=2,depth=2": 32, "whitening+flow": 31}[step]
-    assert Embedded(encoder, texts).vectors.shape == (60, expected)
+    assert Known.of(encoder, texts).vectors.shape == (60, expected)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from sentence_transformers import SentenceTransformer
 from conftest import sentences
 from isotrope.encoder import load, save
 from isotrope.errors import UserError
-from isotrope.evaluation.rankings import ranked_lists
-from isotrope.evaluation.retrieval import by_cosine
+from isotrope.evaluation.retrieval import by_cosine, ranked_lists
 from isotrope.post.ranking_map import map_loss, mapped, ranking_map, with_map
 
 RANDOM = np.random.default_rng(0)

@@ -1,15 +1,21 @@
-"""The one page: whatever it holds, it is whole HTML that needs nothing from outside."""
+"""The one page and its figures: whatever it holds, it is whole HTML that needs nothing from outside."""
 
 import re
 from html.parser import HTMLParser
 from importlib.resources import files
 from itertools import combinations
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from isotrope.evaluation.geometry import unit
 from isotrope.evaluation.verdict import Verdict
+from isotrope.report import figures
+from isotrope.report.bars import map_figure
 from isotrope.report.figures import loss_terms, style, svg
 from isotrope.report.page import AFTER, BEFORE, CSS_NAMES, INK, MUTED, PAPER, RULE, SERIES, Page, PageFigure
+from isotrope.report.space import GROUPS, Space, text_map
 from isotrope.report.tables import Table
 
 HOSTILE = '<img src=x onerror=alert(1)> {{ 7 * 7 }} & "quotes"'
@@ -40,10 +46,6 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def test_an_empty_page_is_whole() -> None:
-    assert Tags(Page("nothing").html()).open == []
-
-
 def test_everything_is_text_wherever_it_stands() -> None:
     table = Table(HOSTILE, [HOSTILE], [[HOSTILE]], {(0, 0): "best"}, notes=[HOSTILE])
     with style():
@@ -58,6 +60,7 @@ def test_everything_is_text_wherever_it_stands() -> None:
     assert tags.open == []
     assert "img" not in tags.seen
     assert tags.text.count(HOSTILE) >= 15
+    assert Tags(Page("nothing").html()).open == []
     assert 'class="best"' in source
 
 
@@ -78,33 +81,74 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_every_colour_has_a_name_of_its_own() -> None:
+def test_every_colour_has_a_name_of_its_own_in_light_and_in_dark() -> None:
     """A page puts names for colours: a colour with two names would follow one of them alone."""
     every = {PAPER, INK, MUTED, RULE, BEFORE, AFTER, *SERIES}
     assert set(CSS_NAMES) == every
     assert len(set(CSS_NAMES.values())) == len(every) == 5 + len(SERIES)
     assert AFTER in SERIES
-
-
-def test_the_page_has_each_by_its_name_in_light_and_in_dark() -> None:
     assert {name: LIGHT[name] for name in CSS_NAMES.values()} == {name: colour for colour, name in CSS_NAMES.items()}
     assert DARK.keys() >= LIGHT.keys()
     assert all(DARK[name] != LIGHT[name] for name in CSS_NAMES.values())
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_text_and_lines_are_legible(colours: dict[str, str]) -> None:
-    """4.5 for text and 3 for lines, as WCAG asks."""
+def test_text_and_lines_are_legible_and_no_two_lines_have_one_colour(colours: dict[str, str]) -> None:
+    """Contrast of 4.5 for text and 3 for lines, as WCAG asks."""
     for name in ("ink", "muted"):
         assert contrast(colours[name], colours["paper"]) >= 4.5, name
         assert contrast(colours[name], colours["page"]) >= 4.5, name
-    for name in ("before", *(f"series-{i}" for i in range(len(SERIES)))):
-        assert contrast(colours[name], colours["paper"]) >= 3, name
-
-
-@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_no_two_lines_have_one_colour(colours: dict[str, str]) -> None:
     lines = [colours[name] for name in ("before", *(f"series-{i}" for i in range(len(SERIES))))]
+    assert min(contrast(line, colours["paper"]) for line in lines) >= 3
     for one, other in combinations(lines, 2):
         far = [abs(int(one[i : i + 2], 16) - int(other[i : i + 2], 16)) for i in (1, 3, 5)]
         assert sum(far) > 60, (one, other)
+
+
+def test_a_histogram_clips_what_lies_outside_and_labels_are_pushed_apart_in_order() -> None:
+    edges = np.linspace(-1, 1, 5)
+    assert figures.histogram(np.array([-1.01, -0.6, 0.0, 1.0, 1 + 1e-9]), edges).tolist() == [2, 0, 1, 2]
+    assert figures.push_apart([0.5, 0.1, 0.52], 0.1) == pytest.approx([0.5, 0.1, 0.6])
+
+
+def test_a_figure_has_its_files_and_a_link_to_its_paper(tmp_path: Path) -> None:
+    with figures.style():
+        figure = figures.changes(["one", "two"], [0.01, -0.02], [0.0, -0.03], [0.02, -0.01])
+        plot = figures.Plot("one", "One", "What it shows. See", figure, "DCLR Fig. 1")
+        shown = plot.draw(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"one.svg", "one.png"}
+    assert (shown.caption, shown.link) == ("What it shows. See", figures.PAPERS["DCLR Fig. 1"])
+    assert "two" in shown.svg
+
+
+def test_a_space_is_what_plain_loops_say() -> None:
+    vectors = np.random.default_rng(0).normal(size=(12, 4)) + 1
+    space, rows = Space.of(vectors), unit(vectors)
+    assert space.cosines == pytest.approx([rows[i] @ rows[j] for i in range(12) for j in range(i + 1, 12)])
+    values = np.sort(np.linalg.eigvalsh(np.cov(rows.T)))[::-1]
+    assert space.shares == pytest.approx(values / values.sum())
+    nearest = max((j for j in range(12) if j != 2), key=lambda j: rows[2] @ rows[j])
+    assert space.nearest[2][0] == (nearest, pytest.approx(rows[2] @ rows[nearest]))
+    assert [len(found) for found in space.nearest] == [3] * 6
+
+
+def test_a_map_has_neighbours_together_and_groups_of_words() -> None:
+    generator = np.random.default_rng(0)
+    topics = [[f"word{topic}x{place}" for place in range(6)] for topic in range(GROUPS)]
+    of = np.arange(100) % GROUPS
+    texts = [" ".join([*generator.choice(topics[topic], 4, replace=False), "the", "<b>"]) for topic in of]
+    apart = np.eye(GROUPS, 16)[of] + 0.05 * generator.normal(size=(100, 16))
+    found = text_map(texts, generator.normal(size=(100, 16)), apart)
+    assert found is not None
+    assert len({(topic, group) for topic, group in zip(of, found["group"], strict=True)}) == GROUPS
+    assert all(len({word[4] for word in words.split(", ")}) == 1 for words in found["words"])
+    mixed, plane = np.array(found["before"]), np.array(found["after"])
+    for places, enough in ((plane, 0.95), (mixed, 0.0)):
+        far = ((places[:, None] - places) ** 2).sum(axis=2) + 9 * np.eye(100)
+        assert enough <= np.mean(of[far.argmin(axis=1)] == of) <= enough + 0.5
+        assert (places.min(), places.max()) == (0, 1)
+    shown = map_figure(found, ("<old>", "new"))
+    assert shown.svg.count("<circle") == 2 * 100 + GROUPS
+    assert "&lt;old&gt;" in shown.svg
+    assert text_map(texts[:20], apart[:20], apart[:20]) is None
+    assert text_map(texts, apart, np.ones((100, 16))) is None, "texts that a model cannot tell apart"

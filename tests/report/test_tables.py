@@ -1,4 +1,4 @@
-"""One table in every format: marks, escapes, files."""
+"""Tables in every format, as files, and those that papers print of several models."""
 
 import io
 from dataclasses import asdict
@@ -10,11 +10,14 @@ import pytest
 from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
 from isotrope.evaluation.significance import compare
+from isotrope.evaluation.suite import main_scores, run
 from isotrope.evaluation.verdict import Verdict
-from isotrope.report.comparison import COMPARED, comparison_rows, of_run, signed, verdict_table, with_average
+from isotrope.report import scores
+from isotrope.report.comparison import COMPARED, comparison_rows, of_run, verdict_table
 from isotrope.report.page import Page
 from isotrope.report.table_files import check_table_file, write_tables
 from isotrope.report.tables import Table, best_marks, latex, markdown, print_table
+from wordbag import Bag, own_pairs, results_of
 
 
 def test_marks() -> None:
@@ -76,19 +79,11 @@ def test_the_seven_sts_tasks_fit_into_80_columns() -> None:
     assert "isotrope/tiny@cls" in console.file.getvalue()
 
 
-ONE = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712, "verdict": "x"}
-
-
 def test_a_row_is_in_points_with_signs() -> None:
-    (row,) = comparison_rows({"STSBenchmark": ONE})
+    one = {"before": 0.5, "after": 0.491, "difference": -0.009, "low": -0.02, "high": 0.001, "p": 0.0712}
+    (row,) = comparison_rows({"STSBenchmark": one | {"verdict": "x"}})
     assert row == ["STS-B", "50.00", "49.10", "−0.90", "−2.00 … +0.10", "0.0712", "x"]
     assert len(row) == 1 + len(COMPARED)
-    assert signed(0.0123) == "+1.23"
-
-
-def test_several_tasks_have_an_average() -> None:
-    assert list(with_average(ONE | {"per_task": {"a": ONE}})) == ["a"]
-    assert list(with_average(ONE | {"per_task": {"a": ONE, "b": ONE}})) == ["a", "b", "average"]
 
 
 def test_a_row_a_task_and_the_average_of_several() -> None:
@@ -122,3 +117,31 @@ def test_targets_are_checked_before_the_work(tmp_path: Path) -> None:
     for ending in (".md", ".tex", ".html"):
         write_tables([TABLE], check_table_file(tmp_path / f"x{ending}"))
         assert "2.00" in (tmp_path / f"x{ending}").read_text()
+
+
+def test_intervals_hold_the_score_and_shrink_with_pairs() -> None:
+    def width(count: int) -> float:
+        result = results_of(Bag(), "sts", own_pairs(count))
+        (row,) = scores.interval_table("sts", {"bag": result}).rows
+        low, high = map(float, row[1].split(" … "))
+        assert low < 100 * main_scores("sts", result)["mine"] < high
+        return high - low
+
+    assert width(2000) < width(100) / 2
+
+
+def test_the_average_is_the_papers(data: Path, cached: Path) -> None:
+    result = run(Bag(), "sts", data)
+    (table,) = scores.suite_tables("sts", {"bag": result})
+    assert table.header[-1] == "Avg."
+    assert table.rows[0][-1] == f"{100 * np.mean(list(main_scores('sts', result).values())):.2f}"
+
+
+def test_a_measure_that_no_task_has_gets_no_table_and_one_that_some_have_gets_theirs() -> None:
+    judged = {"ndcg@10": 0.5, "mrr@10": 0.4, "recall@10": 0.3, "recall@100": 0.2}
+    two = {"m": {"a": judged, "b": judged}}
+    assert [table.title for table in scores.suite_tables("retrieval", two)] == [
+        f"retrieval: {name}" for name in ("nDCG@10", "MRR@10", "recall@10", "recall@100")
+    ]
+    last = scores.suite_tables("retrieval", {"m": {"a": judged, "b": judged | {"v_measure": 0.6}}})[-1]
+    assert (last.title, last.header, last.rows) == ("retrieval: V-measure", ["model", "b"], [["m", "60.00"]])

@@ -14,7 +14,7 @@ from isotrope.encoder import load, save
 from isotrope.encoder.embed import vectors_of
 from isotrope.encoder.routes import with_query_route
 from isotrope.errors import Stopped, UserError
-from isotrope.evaluation.rankings import Lists
+from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.training import rankings
 from isotrope.training.rankings import SCALE, RankingLoss, learn_rankings

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,23 @@ def test_none_and_several_names(pairs_file: Path, tmp_path: Path) -> None:
         dev_pairs([str(pairs_file), str(pairs_file)], None)
 
 
-def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (("none", [], "stts", None), r"labels = 'stts' is unknown: did you mean 'sts'"),
+        (("stsb-dve", [], "none", None), r"dev set 'stsb-dve' is unknown: did you mean 'stsb-dev'"),
+        ((None, ["stsb-dve"], None, None), r"dev set 'stsb-dve' is unknown"),
+    ],
+    ids=["labels", "dev", "the preset's, without a data folder"],
+)
+def test_an_unknown_name_is_refused(given: Any, problem: str) -> None:
+    """It is never passed over, and nothing else judges in its place."""
+    with pytest.raises(UserError, match=problem):
+        named_pairs(*given)
+
+
+def test_missing_transfer_tasks_are_refused_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ISOTROPE_DATA", raising=False)
     with pytest.raises(UserError, match=r"senteval/downstream/.* does not exist"):
         named_pairs("transfer-dev", [], None, tmp_path)
     with pytest.raises(UserError, match="no data folder given"):

@@ -115,7 +115,7 @@ def case(
     if not candidate:
         (name,) = checked_tasks("ranking", task)
         found = find_list(ranking_lists(load_sts(data, name, ("train", "dev", "test")).values()), query)
-        query, candidate, gold = found.query, found.candidates, found.gold.tolist()
+        query, candidate, gold = found.name, found.second, found.gold.tolist()
     prompts = Prompts(query=query_prompt, document=document_prompt)
     for name in models:
         check_name(name, prompts)

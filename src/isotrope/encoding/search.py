@@ -26,8 +26,7 @@ from isotrope.encoding.output import IDENTITY, MANIFEST, METADATA, beside
 from isotrope.encoding.rows import pieces_of
 from isotrope.encoding.tasks import EMBEDDING, encoder_checksum, shown_name
 from isotrope.errors import UserError, needs, one_of, printable
-from isotrope.evaluation.rankings import fused
-from isotrope.evaluation.retrieval import Search
+from isotrope.evaluation.retrieval import Search, fused
 from isotrope.store.records import Record, read_record
 from isotrope.text.bm25 import Bm25Index
 from isotrope.text.opened import open as text_open
@@ -73,7 +72,7 @@ def search(
         top: rows for each query, the nearest first. A row whose vector is no number is never found.
         engine: ``exact`` (torch) or ``faiss`` (its flat index). Both find the same rows, to rounding.
         hybrid: the share of BM25 in the score, from 0 to 1; the cosine is the rest. Each is scaled to 0 … 1 for a query
-            before they are added (`isotrope.evaluation.rankings.fused`). All texts are then in memory.
+            before they are added (`isotrope.evaluation.retrieval.fused`). All texts are then in memory.
         texts: what was encoded, for an OUT.npy: it holds no texts.
         text: their column of the sentences, in tables.
         query_prompt: words before each query; by default the model's prompt for queries, else its default prompt.

@@ -19,8 +19,8 @@ preferred centring where labels show a loss (docs/whiten.md).
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
@@ -50,14 +50,8 @@ _Pair = tuple[str, str]  # query and answer
 _Asked = tuple[int, list[str], str]  # document, queries and their answer
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentTasks:
-    """The tasks that some documents allow.
-
-    Attributes:
-        tasks: those with enough queries.
-        told: a line for each task, how many documents it has or why it is left out; and how many documents are in none.
-    """
+class DocumentTasks(NamedTuple):
+    """The tasks that some documents allow, and lines on how many documents each has, or why it is left out."""
 
     tasks: list[SelfMadeTask]
     told: list[str]
@@ -69,15 +63,9 @@ def make_document_tasks(
     """The tasks of documents that no candidate was fitted or trained on. Equal documents and seeds give equal tasks.
 
     Near-duplicates are left out, and documents of fewer than 12 words; where most are shorter than that, those of
-    fewer than 6. A text that begins with its title loses it there.
-    A query or an answer that occurs twice in a task is left out, as no model can tell which is meant; so is a query
-    that stands in its answer.
-
-    Args:
-        documents: in any order.
-        seed: of the spans and paragraphs that are drawn.
-        most: documents of a task.
-        fewest: a task with fewer queries is left out.
+    fewer than 6. A text that begins with its title loses it there. A query or an answer that occurs twice in a task is
+    left out, as no model can tell which is meant; so is a query that stands in its answer. A task has at most ``most``
+    documents, and is left out if it has fewer than ``fewest``.
     """
     bodies = [_body(document) for document in documents]
     shortest = _shortest(bodies)
@@ -85,7 +73,7 @@ def make_document_tasks(
     chosen, texts = [documents[row] for row in rows], [bodies[row] for row in rows]
     few_to_find = 2 * sum(len(words_of(text)[0]) < FEW_TO_FIND for text in texts) >= len(texts) > 0
     parts: dict[str, tuple[list[_Asked], str]] = {}  # name -> what documents ask, and what a document must have
-    titles = [_titled(document, text) for document, text in zip(chosen, texts, strict=True)]
+    titles = [(title, text) if (title := _title(d)) else None for d, text in zip(chosen, texts, strict=True)]
     parts[TITLE] = _single(titles), "a title of their own"
     parts[HALVES_OF_SHORT if few_to_find else HALVES] = _single(map(halves_of, texts)), "two different halves"
     if few_to_find:
@@ -152,11 +140,6 @@ def _title(document: Document) -> str:
     return " ".join(document.title.split()).rstrip(_MARKS)
 
 
-def _titled(document: Document, body: str) -> _Pair | None:
-    title = _title(document)
-    return (title, body) if title else None
-
-
 def _neighbours(document: Document, seed: int) -> _Pair | None:
     """Two paragraphs that follow each other, at a place that their own checksum draws."""
     paragraphs = document.paragraphs
@@ -213,16 +196,13 @@ def _unambiguous(asked: Sequence[_Asked]) -> list[_Asked]:
     """
     queries = Counter(query.casefold() for _, own, _ in asked for query in own)
     answers = Counter(answer.casefold() for _, _, answer in asked)
-    clear = [
-        (document, [q for q in own if queries[q.casefold()] == 1 and not _copied(q, answer)], answer)
-        for document, own, answer in asked
-        if answers[answer.casefold()] == 1
-    ]
-    return [one for one in clear if one[1]]
 
+    def clear(query: str, answer: str) -> bool:
+        copied = len(words_of(query)[0]) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()
+        return queries[query.casefold()] == 1 and answers[answer.casefold()] == 1 and not copied
 
-def _copied(query: str, answer: str) -> bool:
-    return len(words_of(query)[0]) >= SHORTEST_PARAGRAPH and query.casefold() in answer.casefold()
+    kept = ((document, [query for query in own if clear(query, answer)], answer) for document, own, answer in asked)
+    return [one for one in kept if one[1]]
 
 
 def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
@@ -246,7 +226,11 @@ def distinct_rows(texts: Sequence[str], most: int, shortest: int) -> list[int]:
 
 def _jaccard(texts: Sequence[str]) -> Matrix:
     """Common word triples over all word triples of two texts: (N, N)."""
-    counted = CountVectorizer(analyzer=_triples, binary=True, dtype=np.float32).fit_transform(texts)  # (N, triples)
+    counter = CountVectorizer(
+        preprocessor=str.casefold, tokenizer=lambda text: words_of(text)[0], token_pattern=None, ngram_range=(3, 3),
+        binary=True, dtype=np.float32,
+    )  # fmt: skip
+    counted = counter.fit_transform(texts)  # (N, triples)
     # Of frequent triples a dense product is faster, of others a sparse one; a triple of one text alone is in none.
     occurs = np.asarray(counted.sum(axis=0)).ravel()
     often = occurs > OFTEN * len(texts)
@@ -255,8 +239,3 @@ def _jaccard(texts: Sequence[str]) -> Matrix:
     sizes = np.asarray(counted.sum(axis=1)).ravel()
     np.fill_diagonal(common, sizes)
     return np.asarray(common / (sizes[:, None] + sizes[None, :] - common))
-
-
-def _triples(text: str) -> list[tuple[str, str, str]]:
-    words = words_of(text.casefold())[0]
-    return list(zip(words, words[1:], words[2:], strict=False))

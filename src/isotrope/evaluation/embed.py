@@ -1,4 +1,4 @@
-"""The vectors of a task's sentences, and the cosines of its pairs."""
+"""The vectors of a task's texts, and the cosines of its pairs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,35 +9,11 @@ from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Vector
 
 
-class Embedded:
-    """Vectors of sentences. Each distinct sentence is encoded once, all in one call of the encoder."""
-
-    def __init__(self, encoder: Encoder, sentences: Iterable[str]) -> None:
-        self.sentences = list(dict.fromkeys(sentences))  # distinct, in order of first occurrence
-        self._row = {sentence: row for row, sentence in enumerate(self.sentences)}
-        self.vectors: Vectors = vectors_of(encoder, self.sentences)  # (n, D)
-
-    def __call__(self, sentences: Sequence[str]) -> Vectors:
-        """Vectors (N, D) of N sentences that were among those given."""
-        return np.asarray(self.vectors[[self._row[sentence] for sentence in sentences]])
-
-    def cosines(self, pairs: Pairs) -> Vector:
-        """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a vector is zero."""
-        return row_cosines(self(pairs.first), self(pairs.second))
-
-
-def row_cosines(a: Vectors, b: Vectors) -> Vector:
-    """Cosines (N,) of the rows of a (N, D) and b (N, D); 0 where a row is zero."""
-    norms = np.sqrt(dot(a, a)) * np.sqrt(dot(b, b))
-    cosines = np.divide(dot(a, b), norms, out=np.zeros_like(norms), where=norms > 0)
-    return np.asarray(cosines, dtype=np.float64)
-
-
 class Known:
     """An encoder of texts whose vectors are known: it encodes nothing, so that many steps after it cost nothing.
 
     Args:
-        texts: (N,).
+        texts: (N,), each once.
         vectors: (N, D) of them.
         queries: texts as queries, for a model that reads these in another way; None: it does not.
     """
@@ -45,6 +21,12 @@ class Known:
     def __init__(self, texts: Sequence[str], vectors: Vectors, queries: "Known | None" = None) -> None:
         self.texts, self.vectors, self.queries = texts, vectors, queries
         self._row = {text: row for row, text in enumerate(texts)}
+
+    @classmethod
+    def of(cls, encoder: Encoder, texts: Iterable[str]) -> "Known":
+        """The distinct texts, in order of first occurrence, encoded in one call of the encoder."""
+        distinct = list(dict.fromkeys(texts))
+        return cls(distinct, vectors_of(encoder, distinct))
 
     @property
     def has_roles(self) -> bool:
@@ -60,6 +42,17 @@ class Known:
     def encode_query(self, texts: Sequence[str]) -> Vectors:
         """The same, of queries."""
         return (self.queries or self).encode(texts)
+
+    def cosines(self, pairs: Pairs) -> Vector:
+        """Cosine (N,) of each pair, in the vectors' own precision as SentEval has it; 0 where a vector is zero."""
+        return row_cosines(self.encode(pairs.first), self.encode(pairs.second))
+
+
+def row_cosines(a: Vectors, b: Vectors) -> Vector:
+    """Cosines (N,) of the rows of a (N, D) and b (N, D); 0 where a row is zero."""
+    norms = np.sqrt(dot(a, a)) * np.sqrt(dot(b, b))
+    cosines = np.divide(dot(a, b), norms, out=np.zeros_like(norms), where=norms > 0)
+    return np.asarray(cosines, dtype=np.float64)
 
 
 def dot(a: Vectors, b: Vectors) -> Vectors:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import entr
 
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Matrix, Vector
 
@@ -80,25 +81,24 @@ def pair_geometry(encoder: Encoder, pairs: Pairs) -> dict[str, Any]:
     Keys:
         positives: how many pairs have a score above four fifths of the scale (above 4, on a scale to 5).
         alignment: of these pairs; None without any.
-        sentences: how many distinct sentences there are; the following are taken over them.
-        uniformity, mean_cosine, iso_score: of the vectors as they are.
+        sentences: how many distinct sentences there are; the following, but for the bands, are taken over them.
         effective_rank, spectrum: of the covariance of the unit vectors; the spectrum as shares, largest first.
         bands: the cosines by gold score, see `cosine_bands`.
     """
-    embedded = Embedded(encoder, (*pairs.first, *pairs.second))
+    known = Known.of(encoder, (*pairs.first, *pairs.second))
     low, high = gold_scale(pairs.gold)
     close = pairs.gold > low + POSITIVE_ABOVE * (high - low)
-    first, second = embedded(pairs.first)[close], embedded(pairs.second)[close]
-    shares = variance_shares(unit(embedded.vectors))
+    first, second = known.encode(pairs.first)[close], known.encode(pairs.second)[close]
+    shares = variance_shares(unit(known.vectors))
     return {
         "alignment": alignment(first, second) if close.any() else None,
-        "uniformity": uniformity(embedded.vectors),
-        "mean_cosine": mean_cosine(embedded.vectors),
-        "iso_score": iso_score(embedded.vectors),
+        "uniformity": uniformity(known.vectors),
+        "mean_cosine": mean_cosine(known.vectors),
+        "iso_score": iso_score(known.vectors),
         "effective_rank": effective_rank(shares),
         "positives": int(close.sum()),
-        "sentences": len(embedded.sentences),
-        "bands": cosine_bands(pairs.gold, embedded.cosines(pairs)),
+        "sentences": len(known.texts),
+        "bands": cosine_bands(pairs.gold, known.cosines(pairs)),
         "spectrum": shares.tolist(),
     }
 
@@ -109,20 +109,18 @@ def cosine_bands(gold: Vector, cosines: Vector) -> list[dict[str, Any]]:
     Each has "band" ("0–1" … "4–5"), "pairs", "mean", "sd" and "quantiles" ("0.05" … "0.95"). They are None or empty if
     it has no pair. "histogram" counts pairs in 40 bins of width 0.05 from −1 to 1.
     """
-    bands = []
-    for label, some in by_gold_band(gold, {"cosine": cosines}):
-        values = some["cosine"]
-        bands.append(
-            {
-                "band": label,
-                "pairs": len(values),
-                "mean": float(values.mean()) if len(values) else None,
-                "sd": float(values.std()) if len(values) else None,
-                "quantiles": {str(q): float(np.quantile(values, q)) for q in QUANTILES if len(values)},
-                "histogram": np.histogram(values.clip(-1, 1), BINS, (-1, 1))[0].tolist(),
-            }
-        )
-    return bands
+    return [
+        {
+            "band": label,
+            "pairs": len(values),
+            "mean": float(values.mean()) if len(values) else None,
+            "sd": float(values.std()) if len(values) else None,
+            "quantiles": {str(q): float(np.quantile(values, q)) for q in QUANTILES if len(values)},
+            "histogram": np.histogram(values.clip(-1, 1), BINS, (-1, 1))[0].tolist(),
+        }
+        for label, some in by_gold_band(gold, {"": cosines})
+        for values in some.values()
+    ]
 
 
 def gold_scale(gold: Vector) -> tuple[float, float]:
@@ -160,8 +158,7 @@ def effective_rank(shares: Vector) -> float:
 
     Roy and Vetterli, EUSIPCO 2007: The effective rank: a measure of effective dimensionality.
     """
-    some = shares[shares > 0]
-    return float(np.exp(-np.sum(some * np.log(some))))
+    return float(np.exp(entr(shares).sum()))
 
 
 def iso_score(rows: npt.ArrayLike) -> float:

@@ -99,12 +99,7 @@ def asked_parts(
 
 
 class RememberingEncoder(ByRole):
-    """An encoder that encodes every distinct sentence once, however many suites need it.
-
-    Args:
-        encoder: what encodes.
-        begins: called before each work of the encoder, when data are read and checked.
-    """
+    """An encoder that encodes every distinct sentence once; ``begins`` is called before each work of the encoder."""
 
     def __init__(self, encoder: Encoder, begins: Callable[[], None] = lambda: None) -> None:
         self._encoder, self.has_roles, self._begins = encoder, has_roles(encoder), begins
@@ -134,20 +129,12 @@ def evaluate_models(
     begins: Callable[[], None] = lambda: None,
     steps: Sequence[Shortened] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Evaluate models by name: model -> suite -> task -> result. Own data stands under "SUITE, own data".
+    """Evaluate models, as `open_encoder` takes them: model -> suite -> task -> result; own data as "SUITE, own data".
 
-    Each model is evaluated as it is, then with each of the ``steps`` behind it, as "MODEL, 64 dimensions". It encodes
-    its texts once.
-
-    Args:
-        models: folders, names of the hub, word vectors, as `open_encoder` takes them.
-        parts: what to evaluate, as `asked_parts` gives it.
-        pooling: of the models; None: each its own.
-        prompts: of the models; by default each has its own default.
-        progress: is told how many results are there, and which one comes now.
-        say: is told of a model whose prompts nobody uses.
-        begins: called before the long work, when the data of the suite are read and checked.
-        steps: ways to shorten the vectors.
+    Each model is evaluated as it is, then with each of the ``steps``, as "MODEL, 64 dimensions". It encodes its texts
+    once. ``progress`` is told how many results are there, and which one comes now. ``say`` is told of texts that a
+    model does not know, and of a model whose prompts nobody uses. ``begins`` is called before the long work, when the
+    data of the suite are read and checked.
     """
     searches = [part.suite == SEARCH for part in parts]  # which have prompts of their own
     if not any(searches) and (prompts.query is not None or prompts.document is not None):
@@ -155,13 +142,12 @@ def evaluate_models(
         raise UserError("prompts for queries or documents, and no search", remedy)
     for name in models:
         check_name(name, prompts)
-    labels = {id(part.data): part.data for part in parts if not isinstance(part.data, Path)}
-    texts = [text for own in labels.values() for text in texts_of(own)]
+    texts = [text for part in parts if not isinstance(part.data, Path) for text in texts_of(part.data)]
     results: dict[str, dict[str, Any]] = {}
     done = 0
     for name in models:
         opened = open_encoder(name, pooling, prompts)
-        known = None
+        known: str | None = None
         if isinstance(opened, SentenceTransformer):
             known = model_checksum(opened)
             width, most = opened.get_embedding_dimension(), max((step.k or 0 for step in steps), default=0)
@@ -174,24 +160,19 @@ def evaluate_models(
             say(note)
         # One that is fitted on the target wants it whole.
         encoder: Encoder = RememberingEncoder(opened, begins) if known else opened
-        shown: dict[str, tuple[Encoder, dict[str, Any]]] = {name: (encoder, {})}
-        shown |= {f"{name}, {step}": (step.behind(encoder), {"step": step.model_dump()}) for step in steps}
-        for label, (behind, how) in shown.items():
-            results[label] = {}
+        for step in (None, *steps):
+            label, behind = (f"{name}, {step}", step.behind(encoder)) if step else (name, encoder)
+            key = {"model": known, **({"step": step.model_dump()} if step else {})} if known else None
+            results[label] = defaultdict(dict)
             for part in parts:
                 progress(done, f"{label}: {part.title}")
                 done += 1
-                found = part.result(behind, {"model": known, **how} if known else None)
-                results[label].setdefault(part.title, {}).update(found)
+                results[label][part.title] |= part.result(behind, key)
     return results
 
 
 @cache
 def code_checksum() -> str:
     """Checksum of the code that decides a result."""
-    digest = xxhash.xxh3_128()
-    package = Path(__file__).parents[1]
-    for folder in CODE:
-        for path in sorted((package / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    paths = [path for folder in CODE for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py"))]
+    return xxhash.xxh3_128_hexdigest(b"".join(path.read_bytes() for path in paths))

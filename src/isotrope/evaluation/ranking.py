@@ -18,7 +18,7 @@ from sklearn.metrics import ndcg_score
 
 from isotrope.encoder.embed import search_vectors
 from isotrope.errors import UserError
-from isotrope.evaluation.embed import Embedded, row_cosines
+from isotrope.evaluation.embed import Known, row_cosines
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.types import Encoder, Vector
 
@@ -35,32 +35,18 @@ class RankingChoices:
     """What Appendix G leaves open. The defaults read it literally, and are ours where it says nothing.
 
     Attributes:
-        more_than: scored pairs that a query must exceed.
-        side: the side of a pair on which the query may stand: "either", "first" or "second".
         duplicates: a sentence that was scored against the query several times stays so often in its list ("keep"), or
             once with the mean score ("mean"; it then counts once towards `more_than`). STS12 repeats many pairs.
         constant: lists whose scores are all equal have no order: left out ("skip"), or 0 in both measures ("zero").
-        tau: Kendall's tau-b (corrected for ties), tau-a (none) or tau-c (Stuart's).
-        gain: NDCG's gain is the score itself ("linear") or 2^score − 1 ("exponential").
-        at: NDCG of the first `at` places; None for the whole list.
     """
 
-    more_than: int = 3
-    side: Literal["either", "first", "second"] = "either"
+    more_than: int = 3  # scored pairs that a query must exceed
+    side: Literal["either", "first", "second"] = "either"  # of a pair, on which the query may stand
     duplicates: Literal["keep", "mean"] = "keep"
     constant: Literal["skip", "zero"] = "skip"
-    tau: Tau = "b"
-    gain: Gain = "linear"
-    at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RankingList:
-    """A query, the n sentences that people compared with it, and their scores."""
-
-    query: str
-    candidates: list[str]  # (n,)
-    gold: Vector  # (n,)
+    tau: Tau = "b"  # Kendall's tau-b is corrected for ties, tau-a is not; tau-c is Stuart's
+    gain: Gain = "linear"  # of NDCG: the score itself, or 2^score − 1 ("exponential")
+    at: int | None = None  # NDCG of so many first places; None: of the whole list
 
 
 def rank_sets(
@@ -77,11 +63,11 @@ def rank_sets(
     Raises UserError where a set has no list with an order, or a score is negative.
     """
     lists = {name: lists_to_rank(name, pairs, choices) for name, pairs in sets.items()}
-    embedded = Embedded(encoder, (s for some in lists.values() for one in some for s in (one.query, *one.candidates)))
-    return {name: _score(some, embedded, choices) for name, some in lists.items()}
+    known = Known.of(encoder, (s for some in lists.values() for one in some for s in (*one.first, *one.second)))
+    return {name: _score(some, known, choices) for name, some in lists.items()}
 
 
-def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
+def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
     """As `ranking_lists`, where at least one list has an order, and no score is negative."""
     some = ranking_lists(sets, choices)
     if not any(np.ptp(one.gold) > 0 for one in some):
@@ -94,8 +80,8 @@ def lists_to_rank(name: str, sets: Iterable[Pairs], choices: RankingChoices = Ra
     return some
 
 
-def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[RankingList]:
-    """The queries of some pairs with their lists, in order of first occurrence: what there is to rank."""
+def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoices()) -> list[Pairs]:
+    """What there is to rank, in order of first occurrence: a list is the pairs of one query, which is their name."""
     found: dict[str, list[tuple[str, float]]] = {}
     for pairs in sets:
         for first, second, gold in zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True):
@@ -103,13 +89,15 @@ def ranking_lists(sets: Iterable[Pairs], choices: RankingChoices = RankingChoice
                 found.setdefault(first, []).append((second, gold))
             if choices.side == "second" or (choices.side == "either" and first != second):  # with itself: one pair
                 found.setdefault(second, []).append((first, gold))
-    if choices.duplicates == "mean":
-        found = {query: _merged(list_) for query, list_ in found.items()}
-    return [
-        RankingList(query, [sentence for sentence, _ in list_], np.array([gold for _, gold in list_]))
-        for query, list_ in found.items()
-        if len(list_) > choices.more_than
-    ]
+    lists = []
+    for query, scored in found.items():
+        sentences, golds = [sentence for sentence, _ in scored], np.array([gold for _, gold in scored])
+        if choices.duplicates == "mean":
+            once = list(dict.fromkeys(sentences))
+            sentences, golds = once, np.array([golds[[s == one for s in sentences]].mean() for one in once])
+        if len(sentences) > choices.more_than:
+            lists.append(Pairs(query, [query] * len(sentences), sentences, golds))
+    return lists
 
 
 def kendall(scores: Vector, gold: Vector, tau: Tau = "b") -> float:
@@ -165,36 +153,24 @@ def case_table(
     ]
 
 
-def find_list(lists: Sequence[RankingList], query: str) -> RankingList:
+def find_list(lists: Sequence[Pairs], query: str) -> Pairs:
     """The list of a query, its white space and case not minded.
 
     Raises UserError where no list has it; the remedy names the nearest queries.
     """
-    named = {_folded(one.query): one for one in lists}
-    if _folded(query) not in named:
-        near = get_close_matches(_folded(query), named, n=3, cutoff=0.0)
-        raise UserError(
-            f"no list has the query {query!r:.80}", f"try {' or '.join(repr(named[n].query) for n in near) or 'others'}"
-        )
-    return named[_folded(query)]
-
-
-def _folded(sentence: str) -> str:
-    return " ".join(sentence.lower().split())
+    named = {" ".join(one.name.lower().split()): one for one in lists}
+    plain = " ".join(query.lower().split())
+    if plain not in named:
+        near = " or ".join(repr(named[each].name) for each in get_close_matches(plain, named, n=3, cutoff=0.0))
+        raise UserError(f"no list has the query {query!r:.80}", f"try {near or 'others'}")
+    return named[plain]
 
 
 def _ranks(values: Vector) -> Vector:
     return np.asarray(rankdata(-values, method="min"))
 
 
-def _merged(list_: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    scores: dict[str, list[float]] = {}
-    for sentence, gold in list_:
-        scores.setdefault(sentence, []).append(gold)
-    return [(sentence, float(np.mean(golds))) for sentence, golds in scores.items()]
-
-
-def _score(lists: list[RankingList], embedded: Embedded, choices: RankingChoices) -> dict[str, Any]:
+def _score(lists: list[Pairs], known: Known, choices: RankingChoices) -> dict[str, Any]:
     per_list: dict[str, list[float]] = {"kendall": [], "ndcg": []}
     constant = pairs = 0
     for one in lists:
@@ -202,8 +178,8 @@ def _score(lists: list[RankingList], embedded: Embedded, choices: RankingChoices
         constant += int(flat)
         if flat and choices.constant == "skip":
             continue
-        pairs += len(one.candidates)
-        cosines = embedded.cosines(Pairs("", [one.query] * len(one.candidates), one.candidates, one.gold))
+        pairs += len(one)
+        cosines = known.cosines(one)
         per_list["kendall"].append(0.0 if flat else kendall(cosines, one.gold, choices.tau))
         per_list["ndcg"].append(0.0 if flat else ndcg_of(cosines, one.gold, choices.gain, choices.at))
     return {

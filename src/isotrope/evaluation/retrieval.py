@@ -3,13 +3,16 @@
 Search is exact, in blocks. Ties count against the model: among equal cosines the least relevant text comes first, so a
 collapsed encoder finds nothing. Queries to which nothing is relevant are left out, as trec_eval does.
 
+Several searches can be fused, because a search with words and a search with vectors err in different ways, so their sum
+often finds more than either. Such rankings are good teachers too: a fusion teaches more than one of its parts (RankCSE,
+Sec. 4.4).
+
 Sources: nDCG, Järvelin and Kekäläinen (2002), https://doi.org/10.1145/582415.582418, with the grade itself as gain and
 log2(place + 1) as discount (trec_eval's ndcg_cut); MRR, Voorhees (TREC-8, 1999).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +24,7 @@ from sklearn.preprocessing import normalize
 
 from isotrope.console.progress import tell
 from isotrope.encoder.embed import Vectors, search_vectors
+from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.types import Encoder, Vector
 
@@ -28,12 +32,13 @@ CUTOFF = 10  # places that nDCG and MRR look at
 RECALLS = (10, 100)  # places of the recalls
 DECIMALS = 12  # cosines that agree so far are ties: those of equal texts differ by rounding alone
 RUNS = 5  # k-means depends on where it starts
-Search: TypeAlias = Callable[[slice], npt.NDArray[np.floating[Any]]]  # some queries -> their scores (B, M)
-_BLOCK = 8_000_000  # cosines at a time: some 200 MB, whatever the corpus
+LIST = 100  # documents that a query ranks: with 400, a learned map was no better (docs/log.md)
+Found: TypeAlias = npt.NDArray[np.floating[Any]]  # (B, M) scores of M documents for B queries
+Search: TypeAlias = Callable[[slice], Found]  # some queries -> their scores
+_BLOCK = 8_000_000  # scores at a time: some 200 MB, whatever the corpus
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """What Q queries found, and what they could have found: grades, best place first."""
 
     found: Vector  # (Q, K)
@@ -60,26 +65,19 @@ def evaluate_domain(encoder: Encoder, domain: Domain) -> dict[str, Any]:
     return result | counts | {"per_query": {name: values.tolist() for name, values in measures.items()}}
 
 
-@dataclass(frozen=True, slots=True)
+class Lists(NamedTuple):
+    """The best documents of each query, in no order: their numbers (Q, K), and scores (Q, K) from 0 to 1."""
+
+    documents: npt.NDArray[np.int64]
+    scores: Found
+
+
 class OwnTask:
-    """A domain, as `isotrope.evaluation.sets.labels.read_labels` gives it, whose measure is nDCG@10."""
+    """A domain, as `read_labels` gives it, whose measure is nDCG@10. Its size counts the queries."""
 
-    domain: Domain
-
-    @property
-    def name(self) -> str:
-        """Of the domain."""
-        return self.domain.name
-
-    @property
-    def texts(self) -> list[str]:
-        """All that is encoded."""
-        return [*self.domain.queries, *self.domain.corpus]
-
-    @property
-    def size(self) -> int:
-        """Queries."""
-        return len(self.domain.queries)
+    def __init__(self, domain: Domain) -> None:
+        self.domain, self.name, self.size = domain, domain.name, len(domain.queries)
+        self.texts = [*domain.queries, *domain.corpus]
 
     def part(self, count: int) -> "OwnTask":
         """At most ``count`` queries, and a like share of the texts that are not relevant to them."""
@@ -87,8 +85,7 @@ class OwnTask:
 
     def score(self, encoder: Encoder) -> Vector:
         """nDCG@10 of each query that has something to find: (Q,)."""
-        queries, corpus = search_vectors(encoder, self.domain.queries, self.domain.corpus)
-        return per_query(queries, corpus, self.domain)[f"ndcg@{CUTOFF}"]
+        return self.score_search(by_cosine(*search_vectors(encoder, self.domain.queries, self.domain.corpus)))
 
     def score_search(self, search: Search) -> Vector:
         """As `score`, of any search → (Q,)."""
@@ -155,7 +152,10 @@ def rank_corpus(queries: Vectors, corpus: Vectors, grades: csr_array, depth: int
 
 def by_cosine(queries: Vectors, corpus: Vectors) -> Search:
     """The search of a model, from vectors (Q, D) and (M, D)."""
-    a, b = _unit(queries), _unit(corpus)
+    a, b = (
+        torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64)), dim=1, eps=1e-12)
+        for rows in (queries, corpus)
+    )
     return lambda rows: (a[rows] @ b.T).numpy()
 
 
@@ -165,27 +165,65 @@ def rank_search(search: Search, grades: csr_array, depth: int, own: bool = False
     With `own` the corpus is the queries, and none finds itself.
     """
     count, size = grades.shape
-    step, parts = max(1, _BLOCK // size), []
+    step, depth, parts = max(1, _BLOCK // size), min(depth, size), []
     for start in range(0, count, step):
         tell("ranked for", start, count, "queries")
         scores = np.array(search(slice(start, start + step)), dtype=np.float64)  # (B, M)
         if own:
             rows = np.arange(len(scores))
             scores[rows, start + rows] = -np.inf  # text i of the corpus is query i
-        parts.append(rank_scores(scores, csr_array(grades[start : start + step]), depth))
-    return Ranked(*(np.concatenate([getattr(part, name) for part in parts]) for name in Ranked.__slots__))
+        part = grades[start : start + step]
+        # Below the last decimal, grades order what scores do not: the best last.
+        tie, grade = 0.1 * 10.0**-DECIMALS / max(1.0, float(part.max())), torch.from_numpy(part.toarray())
+        order = torch.round(torch.from_numpy(scores), decimals=DECIMALS) - tie * grade
+        found, ideal = grade.gather(1, order.topk(depth).indices), grade.topk(depth).values
+        parts.append((found.numpy(), ideal.numpy(), np.diff(part.indptr).astype(np.int64)))
+    return Ranked(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def rank_scores(scores: npt.NDArray[np.floating[Any]], grades: csr_array, depth: int) -> Ranked:
-    """The grades at the first `depth` places of each query, by any score: (Q, M), (Q, M) → K = min(depth, M)."""
-    depth = min(depth, scores.shape[1])
-    # Below the last decimal, grades order what scores do not: the best last.
-    tie = 0.1 * 10.0**-DECIMALS / max(1.0, float(grades.max()))
-    grade = torch.from_numpy(grades.toarray())
-    order = torch.round(torch.from_numpy(np.asarray(scores, dtype=np.float64)), decimals=DECIMALS) - tie * grade
-    found, ideal = grade.gather(1, order.topk(depth).indices), grade.topk(depth).values
-    return Ranked(found.numpy(), ideal.numpy(), np.diff(grades.indptr).astype(np.int64))
+def search_with(teachers: Sequence[Search], weights: Sequence[float]) -> Search:
+    """The search that adds the scores of several: see `fused`."""
+    return lambda rows: fused([search(rows) for search in teachers], weights)
 
 
-def _unit(rows: Vectors) -> torch.Tensor:
-    return torch.nn.functional.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float64)), dim=1, eps=1e-12)
+def fused(scores: Sequence[Found], weights: Sequence[float]) -> Found:
+    """Σ_t w_t (s_t − min s_t) / (max s_t − min s_t), with minimum and maximum of each query: T of (Q, M) → (Q, M).
+
+    A teacher that gives all documents the same score adds nothing.
+    """
+    total = np.zeros_like(scores[0])
+    for one, weight in zip(scores, weights, strict=True):
+        low, high = one.min(axis=1, keepdims=True), one.max(axis=1, keepdims=True)
+        total += weight * (one - low) / np.where(high > low, high - low, 1)
+    return total
+
+
+def ranked_lists(
+    teachers: Sequence[Search],
+    weights: Sequence[float],
+    own: npt.NDArray[np.int64],
+    documents: int,
+    count: int = LIST,
+) -> Lists:
+    """The first ``count`` documents of each query by the fused ranking. No matrix of all scores is ever in memory.
+
+    ``own`` (Q,) is the document that each query comes from, which is left out; -1: none. The weights should sum to 1.
+    With fewer than ``count`` documents, all but a query's own are listed.
+
+    Raises:
+        UserError: there are fewer than two documents, or no query.
+    """
+    if documents < 2 or not len(own):
+        raise UserError(f"{len(own)} queries cannot rank {documents} documents", "give more documents")
+    together = search_with(teachers, weights)
+    count, step = min(count, documents - 1), max(1, _BLOCK // documents)
+    found, scores = [], []
+    for begin in range(0, len(own), step):
+        rows = slice(begin, begin + step)
+        total = together(rows)  # (q, M)
+        asked = np.flatnonzero(own[rows] >= 0)
+        total[asked, own[rows][asked]] = -1
+        best = np.argpartition(-total, count - 1, axis=1)[:, :count]
+        found.append(best)
+        scores.append(np.take_along_axis(total, best, axis=1))
+    return Lists(np.concatenate(found), np.concatenate(scores))

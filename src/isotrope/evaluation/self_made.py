@@ -19,7 +19,7 @@ SHARE = "share of the other answers behind the right one"
 
 @dataclass(frozen=True, slots=True)
 class SelfMadeTask:
-    """Q queries, each with one answer among M candidates. Several queries may have the same answer.
+    """Q queries, each with one answer among A candidates, each of which is the answer of one query or of several.
 
     With ``all_places`` every place counts, not the first ten alone. Parts of a short text say so little that the answer
     is rarely among the first ten, also with a good model.
@@ -27,7 +27,7 @@ class SelfMadeTask:
 
     name: str
     queries: list[str]  # (Q,)
-    candidates: list[str]  # (M,)
+    candidates: list[str]  # (A,)
     answers: npt.NDArray[np.int64]  # (Q,) which candidate is the answer
     all_places: bool = False
     documents: npt.NDArray[np.int64] | None = None  # (A,) of which document each answer is; None: each of its own
@@ -39,8 +39,8 @@ class SelfMadeTask:
 
     @property
     def size(self) -> int:
-        """A: how many candidates are an answer."""
-        return len(np.unique(self.answers))
+        """How many answers there are: A."""
+        return len(self.candidates)
 
     @property
     def domain(self) -> Domain:
@@ -51,12 +51,11 @@ class SelfMadeTask:
 
     def part(self, count: int) -> "SelfMadeTask":
         """At most ``count`` of the answers, evenly spread, with all their queries, as the only candidates."""
-        answers = np.unique(self.answers)
-        kept = answers[evenly(len(answers), count)]
+        kept = np.array(evenly(self.size, count))
         rows = np.flatnonzero(np.isin(self.answers, kept))
         queries, candidates = [self.queries[row] for row in rows], [self.candidates[answer] for answer in kept]
-        places, own = np.searchsorted(kept, self.answers[rows]), self.documents
-        of = None if own is None else own[np.searchsorted(answers, kept)]
+        of = None if self.documents is None else self.documents[kept]
+        places = np.searchsorted(kept, self.answers[rows])
         return SelfMadeTask(self.name, queries, candidates, places, self.all_places, of)
 
     def score(self, encoder: Encoder) -> Vector:
@@ -73,8 +72,7 @@ class SelfMadeTask:
             own = shares_behind(search(slice(None)), self.answers)
         else:
             own = reciprocal_rank(rank_search(search, self.domain.grades, CUTOFF), CUTOFF)
-        _, place = np.unique(self.answers, return_inverse=True)
-        return np.asarray(np.bincount(place, own) / np.bincount(place))
+        return np.asarray(np.bincount(self.answers, own) / np.bincount(self.answers))
 
 
 def measure_in_words(tasks: Sequence[SelfMadeTask]) -> str:
@@ -105,13 +103,9 @@ def compare_on_documents(
 def document_weights(
     documents: Sequence[npt.NDArray[np.int64] | None], sizes: Sequence[int], resamples: int, seed: int
 ) -> list[npt.NDArray[np.float64]]:
-    """The weight of each task's cases on the same resamples of the documents: (R, A) for each task, rows of sum 1.
+    """The weight of each task's cases on the same R resamples of the documents: (R, A) for each task, rows of sum 1.
 
-    Args:
-        documents: for each task, of which document each case is, (A,); None: case i is of document i.
-        sizes: A of each task.
-        resamples: R.
-        seed: of the draws.
+    ``documents`` says for each task of which document each of its A cases is, (A,); None: case i is of document i.
     """
     of = [np.arange(size) if own is None else own for own, size in zip(documents, sizes, strict=True)]
     count = 1 + max(int(own.max()) for own in of)

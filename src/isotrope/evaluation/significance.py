@@ -29,24 +29,17 @@ _BLOCK = 2_000_000  # resampled pairs worked on at a time: some 100 MB, whatever
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two models on the same pairs. Scores are fractions, averaged over the tasks.
+    """Two models on the same pairs. Scores are fractions, averaged over the tasks; ``per_task`` has each of them.
 
-    Attributes:
-        before, after: the scores.
-        difference: after − before.
-        low, high: the 95 % interval of the difference.
-        p: two-sided.
-        resamples: how many were drawn.
-        verdict: "better" or "worse" where p ≤ 0.05, which is exactly where the interval does not contain 0.
-        per_task: the same of each task.
+    The verdict is "better" or "worse" where p ≤ 0.05, which is exactly where the interval does not contain 0.
     """
 
     before: float
     after: float
-    difference: float
-    low: float
+    difference: float  # after − before
+    low: float  # of its 95 % interval
     high: float
-    p: float
+    p: float  # two-sided
     resamples: int
     verdict: Significance
     per_task: "Mapping[str, Comparison]" = field(default_factory=dict)
@@ -57,18 +50,11 @@ def compare(
 ) -> Comparison:
     """Test whether the score of ``after`` differs from that of ``before``; both are means over the tasks.
 
-    Every task draws from its own generator, seeded by ``seed`` and its name. The same call gives the same numbers, a
-    task's numbers do not depend on the other tasks, and swapping the models changes only the sign.
+    Both are task -> cases, as `isotrope.evaluation.sts.main_pairs` and `isotrope.evaluation.suite.cases_of` give them.
+    Every task draws at least 100 resamples from its own generator, seeded by ``seed`` and its name. The same call gives
+    the same numbers, a task's numbers do not depend on the other tasks, and swapping the models changes only the sign.
 
-    Args:
-        before: task -> one model's cases, as `isotrope.evaluation.sts.main_pairs` and
-            `isotrope.evaluation.suite.cases_of` give them.
-        after: the same of the other model.
-        resamples: at least 100.
-        seed: of the draws.
-
-    Raises:
-        UserError: the tasks or their gold scores differ.
+    Raises UserError where the tasks or their gold scores differ.
     """
     golds = [{task: of[0] for task, of in cases.items() if isinstance(of, tuple)} for cases in (before, after)]
     if before.keys() != after.keys() or any(not np.array_equal(golds[0][t], golds[1][t]) for t in golds[0]):

@@ -9,13 +9,12 @@ https://arxiv.org/abs/2104.08821.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS
 from isotrope.text.permutation import evenly
@@ -45,8 +44,8 @@ def similarities(encoder: Encoder, sets: Sets) -> dict[str, dict[str, Vector]]:
     Raises UserError where the encoder's output has the wrong shape or is not finite.
     """
     everything = [pairs for parts in sets.values() for pairs in parts.values()]
-    embedded = Embedded(encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second)))
-    return {task: {part: embedded.cosines(p) for part, p in parts.items()} for task, parts in sets.items()}
+    known = Known.of(encoder, (s for pairs in everything for s in (*pairs.first, *pairs.second)))
+    return {task: {part: known.cosines(p) for part, p in parts.items()} for task, parts in sets.items()}
 
 
 def score(sets: Sets, cosines: Cosines) -> dict[str, Any]:
@@ -93,26 +92,12 @@ def main_pairs(sets: Sets, cosines: Cosines) -> dict[str, tuple[Vector, Vector]]
     }
 
 
-@dataclass(frozen=True, slots=True)
 class PairTask:
     """Graded pairs as a task with a number for each case: their mean is Spearman's correlation."""
 
-    pairs: Pairs
-
-    @property
-    def name(self) -> str:
-        """Of the pairs."""
-        return self.pairs.name
-
-    @property
-    def texts(self) -> list[str]:
-        """All that is encoded."""
-        return [*self.pairs.first, *self.pairs.second]
-
-    @property
-    def size(self) -> int:
-        """Pairs."""
-        return len(self.pairs)
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs, self.name, self.size = pairs, pairs.name, len(pairs)
+        self.texts = [*pairs.first, *pairs.second]
 
     def part(self, count: int) -> "PairTask":
         """At most ``count`` pairs, evenly spread."""
@@ -120,7 +105,7 @@ class PairTask:
 
     def score(self, encoder: Encoder) -> Vector:
         """The product of each pair's two ranks in standard units, by cosine and by grade: (N,)."""
-        return rank_products(Embedded(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
+        return rank_products(Known.of(encoder, self.texts).cosines(self.pairs), self.pairs.gold)
 
 
 def _score_task(parts: Mapping[str, Pairs], cosines: Mapping[str, Vector]) -> dict[str, Any]:

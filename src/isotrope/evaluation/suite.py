@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from isotrope.errors import UserError, one_of
-from isotrope.evaluation.classifier import CLASSIFIER_SETTINGS
 from isotrope.evaluation.geometry import pair_geometry
 from isotrope.evaluation.ranking import RANKING_SETTINGS, rank_sets
 from isotrope.evaluation.retrieval import evaluate_domain
@@ -23,7 +22,7 @@ from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.senteval import SPLITS, STS_TASKS, TRANSFER_TASKS, load_sts, load_transfer
 from isotrope.evaluation.significance import Cases
 from isotrope.evaluation.sts import evaluate_sets
-from isotrope.evaluation.transfer import evaluate_transfer
+from isotrope.evaluation.transfer import CLASSIFIER_SETTINGS, evaluate_transfer
 from isotrope.post.names import open_encoder
 from isotrope.text.coverage import unknown_warning
 from isotrope.types import Encoder
@@ -38,9 +37,16 @@ class Measure:
     """A number of a task that tables show: its title there, where it stands in a result, what it is multiplied by."""
 
     title: str
-    of: Callable[[Result], float]
+    key: str
     scale: float = 100.0
     lower: bool = False  # is better
+
+    def of(self, result: Result) -> float:
+        """NaN where the task has none; of several "all" for STS12 … STS16, else the test split, or the only one."""
+        found = result.get(self.key)
+        if isinstance(found, Mapping):
+            found = next(found[part] for part in ("all", "test", "dev") if part in found)
+        return float("nan") if found is None else float(found)
 
 
 class CaseColumns(NamedTuple):
@@ -55,31 +61,17 @@ class CaseColumns(NamedTuple):
 class Suite:
     """What a suite can be asked, how it is read and judged, and how the answer is shown.
 
-    `tasks` are those of each setting. `read` takes the data folder, a task and a setting; `judge` an encoder, what was
-    read for each task, and the setting. `measures` begins with the one that papers compare. Their average is taken over
-    the tasks in `averaged`, where all are there. `folders` of the data folder hold what it reads. The user's own labels
-    of the kind `takes` can be judged too.
+    `read` takes the data folder, a task and a setting; `judge` an encoder, what was read of each task, and the setting.
     """
 
-    tasks: Mapping[str, tuple[str, ...]]
+    tasks: Mapping[str, tuple[str, ...]]  # of each setting
     read: Callable[[str | Path | None, str, str], Any]
     judge: Callable[[Encoder, Asked, str], dict[str, Any]]
-    measures: tuple[Measure, ...]
-    averaged: tuple[str, ...]
-    folders: tuple[str, ...]
+    measures: tuple[Measure, ...]  # the first is the one that papers compare
+    averaged: tuple[str, ...] = ()  # their average is taken over these tasks, where all are there
+    folders: tuple[str, ...] = ("senteval", "downstream")  # of the data folder, that hold what is read
     cases: CaseColumns | None = None
-    takes: type[Pairs] | type[Domain] | None = None
-
-
-def _spearman(result: Result) -> float:
-    """Of "all" for STS12 … STS16, of the test split (or the one there is) for the others."""
-    scores = result["spearman"]
-    return float(next(scores[key] for key in ("all", "test", "dev") if key in scores))
-
-
-def _named(title: str, key: str, scale: float = 100.0, lower: bool = False) -> Measure:
-    """A number that stands in a result under `key`; NaN where the task has none."""
-    return Measure(title, lambda result: float("nan") if result.get(key) is None else float(result[key]), scale, lower)
+    takes: type[Pairs] | type[Domain] | None = None  # labels of the user's own that can be judged too
 
 
 def _splits(settings: Mapping[str, tuple[str, ...]]) -> Callable[[str | Path | None, str, str], dict[str, Pairs]]:
@@ -103,15 +95,13 @@ def cases_in_words(suite: str, results: TaskResults) -> str:
     return f"{count:,} {known and known.plural} of {', '.join(cases) if len(cases) < 4 else f'{len(cases)} tasks'}"
 
 
-_SENTEVAL = ("senteval", "downstream")
 SUITES: Mapping[str, Suite] = {
     "sts": Suite(
         tasks={"test": STS_TASKS, "dev": tuple(SPLITS)},
         read=_splits({"test": ("dev", "test"), "dev": ("dev",)}),
         judge=lambda encoder, asked, _: evaluate_sets(encoder, asked),
-        measures=(Measure("Spearman × 100", _spearman),),
+        measures=(Measure("Spearman × 100", "spearman"),),
         averaged=STS_TASKS,
-        folders=_SENTEVAL,
         cases=CaseColumns("pairs", "per_pair", ("gold", "cosine")),
         takes=Pairs,
     ),
@@ -119,18 +109,16 @@ SUITES: Mapping[str, Suite] = {
         tasks=dict.fromkeys(CLASSIFIER_SETTINGS, TRANSFER_TASKS),
         read=lambda data, task, _: load_transfer(data, task),
         judge=evaluate_transfer,
-        measures=(_named("accuracy", "accuracy"),),
+        measures=(Measure("accuracy", "accuracy"),),
         averaged=tuple(task for task in TRANSFER_TASKS if task != "SST5"),  # the papers' seven
-        folders=_SENTEVAL,
         cases=CaseColumns("samples", "per_sample", ("correct",)),
     ),
     "ranking": Suite(
         tasks=dict.fromkeys(RANKING_SETTINGS, STS_TASKS),
         read=_splits(RANKING_SETTINGS),
         judge=lambda encoder, asked, _: rank_sets(encoder, {task: sets.values() for task, sets in asked.items()}),
-        measures=(_named("KCC × 100", "kendall"), _named("NDCG × 100", "ndcg")),
+        measures=(Measure("KCC × 100", "kendall"), Measure("NDCG × 100", "ndcg")),
         averaged=STS_TASKS,
-        folders=_SENTEVAL,
         cases=CaseColumns("lists", "per_list", ("kendall",)),
         takes=Pairs,
     ),
@@ -141,14 +129,12 @@ SUITES: Mapping[str, Suite] = {
             task: pair_geometry(encoder, pairs) for task, sets in asked.items() for pairs in sets.values()
         },
         measures=(
-            _named("alignment", "alignment", 1, lower=True),
-            _named("uniformity", "uniformity", 1, lower=True),
-            _named("mean cosine", "mean_cosine", 1, lower=True),
-            _named("IsoScore", "iso_score", 1),
-            _named("effective rank", "effective_rank", 1),
+            Measure("alignment", "alignment", 1, lower=True),
+            Measure("uniformity", "uniformity", 1, lower=True),
+            Measure("mean cosine", "mean_cosine", 1, lower=True),
+            Measure("IsoScore", "iso_score", 1),
+            Measure("effective rank", "effective_rank", 1),
         ),
-        averaged=(),
-        folders=_SENTEVAL,
         takes=Pairs,
     ),
     "retrieval": Suite(
@@ -156,11 +142,11 @@ SUITES: Mapping[str, Suite] = {
         read=load_domain,
         judge=lambda encoder, asked, _: {task: evaluate_domain(encoder, domain) for task, domain in asked.items()},
         measures=(
-            _named("nDCG@10", "ndcg@10"),
-            _named("MRR@10", "mrr@10"),
-            _named("recall@10", "recall@10"),
-            _named("recall@100", "recall@100"),
-            _named("V-measure", "v_measure"),
+            Measure("nDCG@10", "ndcg@10"),
+            Measure("MRR@10", "mrr@10"),
+            Measure("recall@10", "recall@10"),
+            Measure("recall@100", "recall@100"),
+            Measure("V-measure", "v_measure"),
         ),
         averaged=DOMAINS,
         folders=("domain",),
@@ -236,9 +222,9 @@ def check_takes(suites: Iterable[str], labels: Labels) -> None:
 
 def _are_labels(data: Any) -> bool:
     """Whether this is no data folder: a file, a folder with queries, or an object."""
-    if data is None or not isinstance(data, str | Path):
+    if not isinstance(data, str | Path):
         return data is not None
-    return Path(data).is_file() or any((Path(data) / f"queries{end}").is_file() for end in (".tsv", ".jsonl"))
+    return any((Path(data) / name).is_file() for name in ("", "queries.tsv", "queries.jsonl"))
 
 
 def checked_tasks(suite: str, tasks: Sequence[str] | str | None = None, setting: str = "test") -> list[str]:
@@ -265,11 +251,8 @@ class SuiteEvaluator(BaseEvaluator):
     """A suite as a sentence-transformers evaluator: one metric a task, and their mean under `SUITE_score`, fractions.
 
     Give it to a trainer as `evaluator=`; `metric_for_best_model` is then "eval_" + `primary_metric`. The arguments are
-    those of `isotrope.evaluate`. The default is STS on the dev splits of STS-B and SICK-R: a model is not selected on
-    what it is reported on.
-
-    Raises:
-        UserError: an unknown suite, task or setting; before any work.
+    those of `isotrope.evaluate`, which also raises the same errors. The default is STS on the dev splits of STS-B and
+    SICK-R: a model is not selected on what it is reported on.
     """
 
     def __init__(

@@ -2,47 +2,112 @@
 
 - MR, CR, SUBJ, MPQA: nested stratified k-fold. In each outer fold, an inner k-fold chooses the L2 penalty. Then a
   classifier with this penalty is trained on the training part of the fold. A random 5 % of that part is the dev set.
-- TREC, MRPC: k-fold on the training set chooses the penalty. One more training holds 5 % out; then comes the test.
+- TREC, MRPC: the same, where the given training and test sets are the only outer fold.
 - SST2, SST5: the given dev set chooses the penalty. SentEval trains that classifier again from the same seed, which
   gives the same classifier. So we test the first one.
 
-The setting "test" is for published numbers: 10 folds, Adam, minibatches of 64, tenacity 5, a check every 4 epochs. The
-setting "fast" is for prototypes: 5 folds, RMSprop, 128, 3, 2. Samples are sorted by number of words and class before
-they are cut into folds. Accuracies are rounded to two decimals of percent before they are compared, as in SentEval. The
-first of equal penalties wins. Seeds are SentEval's 1111, in generators of our own (`isotrope.evaluation.classifier`).
+Samples are sorted by number of words and class before they are cut into folds. Accuracies are rounded to two decimals
+of percent before they are compared. The first of equal penalties wins.
 
-One thing differs: every distinct sentence of a task is encoded once, all in one call.
+SentEval trains one small classifier after another: its time goes into launching operations on matrices of 64 rows. Here
+all classifiers of a task take their steps together. F training sets share one matrix of features; each set has R
+classifiers that differ in the L2 penalty alone, so that they share its minibatches:
+
+    features (N, D) -> minibatches (F, B, D) -> log-odds (F, R, K - 1, B) -> gradients (F, R, K, D)
+
+Softmax over K classes needs K - 1 logits, those against class 0; the gradient of class 0 is minus the sum of the
+others. Training sets go through in blocks that fit into the cache, one thread a block, so the number of threads changes
+nothing. Every fit starts from SentEval's seed, in generators of our own, which leave the global ones untouched. Two
+things differ: every distinct sentence of a task is encoded once, and rounding, which over thousands of steps now and
+then moves one sample across the boundary.
 
 Source: SentEval, Conneau and Kiela (2018), https://arxiv.org/abs/1803.05449.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
+from torch.optim import Optimizer
 
-from isotrope.evaluation.classifier import (
-    CLASSIFIER_SETTINGS,
-    SEED,
-    ClassifierSetting,
-    Indices,
-    TrainingSet,
-    split_dev,
-    train_classifiers,
-    with_bias,
-)
-from isotrope.evaluation.embed import Embedded
+from isotrope.console.progress import tell
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sets.senteval import CLASSES, LabelledTexts
 from isotrope.types import Encoder, Matrix
 
+SEED = 1111  # SentEval's
+PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
+MAX_EPOCH = 200
+HOLDOUT = 0.05  # share of a training set that is its dev set where none is given
+BLOCK = 1 << 18  # values in a block's minibatches (1 MiB): read twice in a step, they should stay in the cache
+
+Indices = npt.NDArray[np.int64]
 Problem = tuple[Tensor, Tensor]  # features (N, D + 1) and classes (N,)
 
-PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)  # weight decay of the optimizer
+
+@dataclass(frozen=True, slots=True)
+class ClassifierSetting:
+    """How a classifier is trained, and in how many folds."""
+
+    folds: int
+    optimizer: str
+    batch_size: int
+    tenacity: int  # checks without a better dev accuracy that are forgiven, counted over the whole training
+    epoch_size: int  # epochs between two checks
+
+
+CLASSIFIER_SETTINGS = {
+    "test": ClassifierSetting(10, "adam", 64, 5, 4),  # SentEval's for published numbers
+    "fast": ClassifierSetting(5, "rmsprop", 128, 3, 2),  # and for prototypes
+}
+_OPTIMIZERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {  # with their default learning rates
+    "adam": partial(torch.optim.Adam, fused=True),  # one pass over memory
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """Rows of the feature matrix to train on and to check on."""
+
+    train: Indices  # (n,)
+    dev: Indices  # (m,)
+    drawn: int = 0  # size of the permutation that split off the dev set: the minibatches' orders are drawn after it
+
+    def orders(self) -> Iterator[Indices]:
+        """A permutation of the n rows for each epoch."""
+        generator = np.random.RandomState(SEED)
+        generator.permutation(self.drawn)
+        while True:
+            yield generator.permutation(len(self.train))
+
+
+def split_dev(rows: Indices) -> TrainingSet:
+    """A random twentieth of the rows becomes the dev set."""
+    order = rows[np.random.RandomState(SEED).permutation(len(rows))]
+    cut = int(HOLDOUT * len(rows))
+    return TrainingSet(train=order[cut:], dev=order[:cut], drawn=len(rows))
+
+
+class TrainedClassifiers(NamedTuple):
+    """The best state of each classifier by its dev accuracy, the earliest among equals, and that accuracy."""
+
+    accuracy: Matrix  # (F, R)
+    weights: Tensor  # (F, R, K, D + 1), the bias last
+
+    def predict(self, x: Tensor, member: int, penalty: int = 0) -> Indices:
+        """Classes (n,) of x (n, D + 1) by one of the classifiers."""
+        return np.asarray((x @ self.weights[member, penalty].T).argmax(dim=1).numpy())
 
 
 def evaluate_transfer(
@@ -56,100 +121,180 @@ def evaluate_transfer(
 
     Raises UserError for an encoder that does not give (n, D) numbers.
     """
-    return {
-        name: _evaluate(encoder, parts, CLASSES[name], CLASSIFIER_SETTINGS[setting]) for name, parts in tasks.items()
-    }
+    found = {}
+    for task, parts in tasks.items():
+        known = Known.of(encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ()))))
+        problems = {split: problem_of(part, known) for split, part in parts.items()}
+        found[task] = accuracies(problems, CLASSES[task], CLASSIFIER_SETTINGS[setting])
+    return found
 
 
-def nested_folds(x: Tensor, y: Tensor, classes: int, setting: ClassifierSetting) -> dict[str, Any]:
-    """Accuracies by nested k-fold on features x (N, D + 1) with classes y (N,)."""
-    outer = _folds(y, np.arange(len(y)), setting.folds)
-    inner = [fold for rows in outer for fold in _folds(y, rows.train, setting.folds)]
-    scores = train_classifiers(x, y, inner, _grid(len(inner)), classes, setting).accuracy
-    percents = [_means(part) for part in np.split(scores, setting.folds)]  # one list of R a fold
-    chosen = np.array([[PENALTIES[int(np.argmax(row))]] for row in percents])
-    final = train_classifiers(x, y, [split_dev(rows.train) for rows in outer], chosen, classes, setting)
-    correct = np.zeros(len(y), dtype=bool)
-    for fold, rows in enumerate(outer):
-        correct[rows.dev] = final.predict(x[rows.dev], fold) == y[rows.dev].numpy()
-    test = float(np.mean([_percent(correct[rows.dev]) for rows in outer]))
-    return _result(test, float(np.mean([max(row) for row in percents])), len(y), correct)
-
-
-def cross_validation(train_set: Problem, test_set: Problem, classes: int, setting: ClassifierSetting) -> dict[str, Any]:
-    """Accuracies on a test set, the penalty chosen by k-fold on the training set; f1 where there are two classes."""
-    (x, y), (x_test, y_test) = train_set, test_set
-    everything = np.arange(len(y))
-    folds = _folds(y, everything, setting.folds)
-    percents = _means(train_classifiers(x, y, folds, _grid(len(folds)), classes, setting).accuracy)
-    chosen = np.array([[PENALTIES[int(np.argmax(percents))]]])
-    predicted = train_classifiers(x, y, [split_dev(everything)], chosen, classes, setting).predict(x_test, 0)
-    correct = predicted == y_test.numpy()
-    result = _result(_percent(correct), max(percents), len(y), correct)
-    return result | ({"f1": round(float(f1_score(y_test, predicted)), 4)} if classes == 2 else {})
-
-
-def given_dev(
-    train_set: Problem, dev_set: Problem, test_set: Problem, classes: int, setting: ClassifierSetting
-) -> dict[str, Any]:
-    """Accuracies on a test set, the penalty chosen on the dev set."""
-    x, y = (torch.cat(both) for both in zip(train_set, dev_set, strict=True))
-    count = len(train_set[1])
-    split = TrainingSet(np.arange(count), np.arange(count, len(y)))
-    trained = train_classifiers(x, y, [split], _grid(1), classes, setting)
-    percents = _means(trained.accuracy)
-    correct = trained.predict(test_set[0], 0, int(np.argmax(percents))) == test_set[1].numpy()
-    return _result(_percent(correct), max(percents), count, correct)
-
-
-def _evaluate(
-    encoder: Encoder, parts: Mapping[str, LabelledTexts], classes: int, setting: ClassifierSetting
-) -> dict[str, Any]:
-    embedded = Embedded(encoder, (s for part in parts.values() for s in (*part.first, *(part.second or ()))))
-    problems = {split: _problem(part, embedded) for split, part in parts.items()}
-    if "all" in problems:
-        return nested_folds(*problems["all"], classes, setting)
-    if "dev" in problems:
-        return given_dev(problems["train"], problems["dev"], problems["test"], classes, setting)
-    return cross_validation(problems["train"], problems["test"], classes, setting)
-
-
-def _problem(part: LabelledTexts, embedded: Embedded) -> Problem:
-    """Features (N, D + 1) and classes (N,), sorted as SentEval sorts them: the folds depend on the order."""
+def problem_of(part: LabelledTexts, known: Known) -> Problem:
+    """Features with a column of ones, and classes, sorted as SentEval sorts them: the folds depend on the order."""
     lengths = np.array([[len(s.split()) for s in texts] for texts in (part.first, part.second or part.first)])
     order = np.lexsort((part.labels, lengths[1], lengths[0]))  # stable; the last key decides first
-    u = embedded([part.first[row] for row in order])
+    u = known.encode([part.first[row] for row in order])
     if part.second is not None:
-        v = embedded([part.second[row] for row in order])
+        v = known.encode([part.second[row] for row in order])
         u = np.concatenate([np.abs(u - v), u * v], axis=1)  # (N, 2 D)
-    return with_bias(u), torch.from_numpy(part.labels[order])
+    return F.pad(torch.from_numpy(u).float(), (0, 1), value=1.0), torch.from_numpy(part.labels[order])
 
 
-def _folds(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
+def accuracies(parts: Mapping[str, Problem], classes: int, setting: ClassifierSetting) -> dict[str, Any]:
+    """One task's result: the part "all" is cut into nested folds; else "train" and "test", perhaps with "dev"."""
+    x, y = (torch.cat(each) for each in zip(*parts.values(), strict=True))
+    ends = np.cumsum([len(labels) for _, labels in parts.values()])
+    rows = dict(zip(parts, np.split(np.arange(len(y)), ends[:-1]), strict=True))
+    nested = "all" in parts
+    outer = folds_of(y, rows["all"], setting.folds) if nested else [TrainingSet(rows["train"], rows["test"])]
+    if "dev" in parts:
+        known = [TrainingSet(rows["train"], rows["dev"])]
+        trained = train_classifiers(x, y, known, np.array([PENALTIES]), classes, setting)
+        percents = [[_percent(column) for column in trained.accuracy.T]]
+        chosen = int(np.argmax(percents))
+    else:
+        inner = [fold for one in outer for fold in folds_of(y, one.train, setting.folds)]
+        scores = train_classifiers(x, y, inner, np.tile(PENALTIES, (len(inner), 1)), classes, setting).accuracy
+        percents = [[_percent(column) for column in part.T] for part in np.split(scores, len(outer))]
+        best = np.array([[PENALTIES[int(np.argmax(each))]] for each in percents])
+        trained = train_classifiers(x, y, [split_dev(one.train) for one in outer], best, classes, setting)
+        chosen = 0  # the only one
+    predicted = np.zeros(len(y), dtype=np.int64)
+    for fold, one in enumerate(outer):
+        predicted[one.dev] = trained.predict(x[one.dev], fold, chosen)
+    correct, tested = predicted == y.numpy(), rows["all" if nested else "test"]
+    means = (np.mean(each) for each in ([_percent(correct[one.dev]) for one in outer], [*map(max, percents)]))
+    accuracy, dev_accuracy = (round(round(float(percent), 2) / 100, 4) for percent in means)
+    result = {
+        "accuracy": accuracy,
+        "dev_accuracy": dev_accuracy,
+        "ntrain": len(rows["all" if nested else "train"]),
+        "ntest": len(tested),
+        "per_sample": {"correct": correct[tested].astype(int).tolist()},
+    }
+    with_f1 = classes == 2 and parts.keys() == {"train", "test"}
+    return result | ({"f1": round(float(f1_score(y[tested], predicted[tested])), 4)} if with_f1 else {})
+
+
+def folds_of(y: Tensor, rows: Indices, count: int) -> list[TrainingSet]:
     """Stratified folds of some of the rows; each is the dev part of one."""
     cut = StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED).split(rows, y[rows])
     return [TrainingSet(rows[train_part], rows[dev_part]) for train_part, dev_part in cut]
 
 
-def _grid(sets: int) -> Matrix:
-    return np.tile(PENALTIES, (sets, 1))
+def _percent(values: npt.NDArray[Any]) -> float:
+    """The mean in percent, rounded as SentEval does."""
+    return round(100 * float(values.mean()), 2)
 
 
-def _means(scores: Matrix) -> list[float]:
-    """Mean over folds of accuracies (k, R), in percent with two decimals."""
-    return [round(100 * float(np.mean(column)), 2) for column in scores.T]
+def train_classifiers(
+    x: Tensor, y: Tensor, sets: Sequence[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
+) -> TrainedClassifiers:
+    """Train a classifier for each set and penalty (F, R), each until its own early stop, and keep its best state.
+
+    x (N, D + 1) has a column of ones, y (N,) has classes 0 … K − 1.
+    """
+    trained = TrainedClassifiers(np.zeros(penalties.shape), torch.zeros(*penalties.shape, classes, x.shape[1]))
+    steps = [-(-len(rows.train) // setting.batch_size) for rows in sets]  # in an epoch
+    size = max(1, BLOCK // (setting.batch_size * x.shape[1]))
+    blocks = []  # sets of a block take equally many steps
+    for count in sorted(set(steps)):
+        members = [member for member, other in enumerate(steps) if other == count]
+        blocks += [members[start : start + size] for start in range(0, len(members), size)]
+
+    def train(block: list[int]) -> tuple[Matrix, Tensor]:
+        return _train_block(x, y, [sets[member] for member in block], penalties[block], classes, setting)
+
+    done, threads = 0, torch.get_num_threads()
+    torch.set_num_threads(1)  # each worker is alone at its block
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+            for block, (accuracy, weights) in zip(blocks, workers.map(train, blocks), strict=True):
+                trained.accuracy[block], trained.weights[block] = accuracy, weights
+                done += len(block)
+                tell("trained", done, len(sets), "classifiers")
+    finally:
+        torch.set_num_threads(threads)
+    return trained
 
 
-def _percent(correct: npt.NDArray[np.bool_]) -> float:
-    return round(100 * float(correct.mean()), 2)
+def _train_block(
+    x: Tensor, y: Tensor, sets: list[TrainingSet], penalties: Matrix, classes: int, setting: ClassifierSetting
+) -> tuple[Matrix, Tensor]:
+    """Best accuracies (b, R) and weights (b, R, K, D + 1) of b sets with equally many steps an epoch."""
+    decay = torch.tensor(penalties, dtype=torch.float32)[:, :, None, None]  # (A, R, 1, 1) of the A sets still active
+    weights = _initial(classes, x.shape[1]).repeat(*penalties.shape, 1, 1)  # (A, R, K, D + 1)
+    optimizer = _OPTIMIZERS[setting.optimizer]([weights])
+    best, accuracy = weights.clone(), np.full(penalties.shape, -1.0)
+    misses = np.zeros(penalties.shape, dtype=np.int64)  # (b, R) checks without a better accuracy
+    active, orders, epoch = np.arange(len(sets)), [rows.orders() for rows in sets], 0
+    while len(active) and epoch <= MAX_EPOCH:
+        training = [sets[member] for member in active]
+        for _ in range(setting.epoch_size):
+            rows, shares = _minibatches(training, [next(orders[member]) for member in active], setting.batch_size)
+            _descend(x, y, rows, shares, weights, decay, optimizer)
+        epoch += setting.epoch_size
+        scores = np.stack([_score(x, y, one.dev, own) for one, own in zip(training, weights, strict=True)])  # (A, R)
+        running = misses[active] <= setting.tenacity
+        better = running & (scores > accuracy[active])
+        misses[active] += running & ~better
+        for row, penalty in zip(*np.nonzero(better), strict=True):
+            accuracy[active[row], penalty] = scores[row, penalty]
+            best[active[row], penalty] = weights[row, penalty]
+        left = (misses[active] <= setting.tenacity).any(axis=1)
+        if not left.all():
+            kept, known = torch.from_numpy(left), optimizer.state[weights]
+            active, decay, weights = active[left], decay[kept], weights[kept]
+            optimizer = _OPTIMIZERS[setting.optimizer]([weights])
+            optimizer.state[weights] = {key: value[kept] if value.ndim else value for key, value in known.items()}
+    return accuracy, best
 
 
-def _result(test: float, dev: float, ntrain: int, correct: npt.NDArray[np.bool_]) -> dict[str, Any]:
-    """From percent, rounded as SentEval does, to fractions; correct (M,) says which test samples were classed right."""
-    return {
-        "accuracy": round(round(test, 2) / 100, 4),
-        "dev_accuracy": round(round(dev, 2) / 100, 4),
-        "ntrain": ntrain,
-        "ntest": len(correct),
-        "per_sample": {"correct": correct.astype(int).tolist()},
-    }
+def _score(x: Tensor, y: Tensor, dev: Indices, weights: Tensor) -> Matrix:
+    """Accuracies (R,) of classifiers (R, K, D + 1)."""
+    logits = (x[dev] @ weights.flatten(0, 1).T).view(len(dev), *weights.shape[:2])  # (m, R, K)
+    return np.asarray((logits.argmax(dim=2) == y[dev][:, None]).sum(dim=0).numpy() / len(dev))
+
+
+def _descend(
+    x: Tensor, y: Tensor, rows: Tensor, shares: Tensor, weights: Tensor, penalties: Tensor, optimizer: Optimizer
+) -> None:
+    """One epoch: S steps on minibatches (S, b, B) with the weights (b, R, K, D + 1)."""
+    steps, sets, size = rows.shape
+    classifiers, classes = weights.shape[1:3]
+    targets = (y[rows][:, :, None, None] == torch.arange(1, classes)[:, None]).to(x.dtype)  # (S, b, 1, K - 1, B)
+    batch = torch.empty(sets, size, x.shape[1])
+    gradient = weights.grad = torch.empty_like(weights)
+    for step in range(steps):
+        torch.index_select(x, 0, rows[step].flatten(), out=batch.view(-1, x.shape[1]))
+        directions = (weights[:, :, 1:] - weights[:, :, :1]).flatten(1, 2)  # (b, R (K - 1), D + 1)
+        odds = torch.bmm(directions, batch.mT).view(sets, classifiers, classes - 1, size)
+        # Softmax over class 0, whose logit is 0, and the others; of two classes it is a sigmoid.
+        chances = odds.sigmoid_() if classes == 2 else F.pad(odds, (0, 0, 1, 0)).softmax(dim=2)[:, :, 1:]
+        errors = chances.sub_(targets[step]).mul_(shares[step])
+        slopes = torch.bmm(errors.flatten(1, 2), batch).view(sets, classifiers, classes - 1, -1)
+        torch.mul(weights, penalties, out=gradient)
+        gradient[:, :, 1:] += slopes
+        gradient[:, :, 0] -= slopes.sum(dim=2)
+        optimizer.step()
+
+
+def _minibatches(sets: Sequence[TrainingSet], orders: Sequence[Indices], size: int) -> tuple[Tensor, Tensor]:
+    """Rows of the minibatches (S, b, B) and their shares in the mean loss (S, b, 1, 1, B); 0 fills up the last ones."""
+    steps = -(-len(orders[0]) // size)
+    rows = np.zeros((len(sets), steps * size), dtype=np.int64)
+    shares = np.zeros((len(sets), steps * size), dtype=np.float32)
+    for index, (members, order) in enumerate(zip(sets, orders, strict=True)):
+        count, last = len(order), (steps - 1) * size
+        rows[index, :count] = members.train[order]
+        shares[index, :last], shares[index, last:count] = 1 / size, 1 / (count - last)
+    by_step = [torch.from_numpy(a.reshape(len(sets), steps, size).swapaxes(0, 1).copy()) for a in (rows, shares)]
+    return by_step[0], by_step[1][:, :, None, None]
+
+
+def _initial(classes: int, width: int) -> Tensor:
+    """Weights (K, D + 1) of torch's Linear right after seeding: uniform within 1 / sqrt(D), the bias drawn last."""
+    generator = torch.Generator().manual_seed(SEED)
+    bound = 1 / math.sqrt(width - 1)
+    parts = [torch.empty(classes, each).uniform_(-bound, bound, generator=generator) for each in (width - 1, 1)]
+    return torch.cat(parts, dim=1)

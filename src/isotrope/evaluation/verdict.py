@@ -11,31 +11,19 @@ Word = Literal["better", "worse", "no difference found", "not tested"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was compared with what, on which judge, and what came out.
-
-    Attributes:
-        word: better, worse, no difference found, or not tested.
-        before: the model as the user gave it, with its own pooling and prompts.
-        after: the model that the user would use tomorrow.
-        judge: what judged, in words: "1,379 graded pairs of STS-B", "400 of your own documents"; "" if nothing did.
-        measure: what the scores are: "Spearman × 100".
-        scores: of both, as fractions; None if nothing judged.
-        difference, low, high: after − before as fractions, and its 95 % interval; None if nothing judged.
-        p: two-sided, but one-sided and corrected for the number of candidates in a race; None if nothing judged.
-        advice: what to do, one sentence.
-    """
+    """What was compared with what, on which judge, and what came out. Numbers are None if nothing judged."""
 
     word: Word
-    before: str
-    after: str
-    judge: str = ""
-    measure: str = ""
-    scores: tuple[float, float] | None = None
-    difference: float | None = None
-    low: float | None = None
+    before: str  # the model as the user gave it, with its own pooling and prompts
+    after: str  # the model that the user would use tomorrow
+    judge: str = ""  # in words: "1,379 graded pairs of STS-B", "400 of your own documents"
+    measure: str = ""  # what the scores are: "Spearman × 100"
+    scores: tuple[float, float] | None = None  # of both, as fractions
+    difference: float | None = None  # after − before
+    low: float | None = None  # of its 95 % interval
     high: float | None = None
-    p: float | None = None
-    advice: str = ""
+    p: float | None = None  # two-sided, but one-sided and corrected for the number of candidates in a race
+    advice: str = ""  # what to do, one sentence
 
     @classmethod
     def of(cls, found: Comparison, *, before: str, after: str, judge: str, measure: str) -> Self:

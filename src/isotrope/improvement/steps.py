@@ -16,8 +16,7 @@ from sentence_transformers import SentenceTransformer
 from isotrope.components.citations import cited_keys
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import Lists
-from isotrope.evaluation.retrieval import OwnTask
+from isotrope.evaluation.retrieval import Lists, OwnTask
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.evaluation.sts import PairTask
 from isotrope.post.fitted import LinearStep, with_linear

@@ -13,8 +13,7 @@ from safetensors.numpy import load_file, save
 
 from isotrope.encoder.embed import Vectors
 from isotrope.evaluation.embed import Known
-from isotrope.evaluation.rankings import Lists, ranked_lists, search_with
-from isotrope.evaluation.retrieval import by_cosine
+from isotrope.evaluation.retrieval import Lists, by_cosine, ranked_lists, search_with
 from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.improvement.steps import Basis, Task

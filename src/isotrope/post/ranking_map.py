@@ -1,7 +1,7 @@
 """A learned map of vectors: queries move until they rank the documents as a better ranking does.
 
 RankCSE's ListNet (Liu et al., ACL 2023, Eq. 4, https://aclanthology.org/2023.acl-long.771) on vectors that are computed
-once. The lists come from `isotrope.evaluation.rankings`. Training takes seconds, and no label and no encoder.
+once. The lists come from `isotrope.evaluation.retrieval`. Training takes seconds, and no label and no encoder.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def ranking_map(
 
     W begins at zero, so what training does not change stays as it was. The scale of the cosines is learned with it.
 
-    The vectors need no unit length. Lists and scores are what `isotrope.evaluation.rankings` gives. A query's own
+    The vectors need no unit length. Lists and scores are what `isotrope.evaluation.retrieval` gives. A query's own
     document should not be in its list: it would teach to find words. ``both`` maps the documents too, and ``seed`` is
     that of the order of the queries.
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 from sentence_transformers import SentenceTransformer
@@ -51,62 +51,44 @@ class Data(_Record):
 
 
 class Step(_Record):
-    """One thing that was done to the model.
+    """One thing that was done to the model."""
 
-    Attributes:
-        action, method: ``Trained with``, ``simcse``.
-        data: the text.
-        settings: rows of key, value, source.
-        cites: BibTeX keys.
-        limits: sentences on what this step did not see or do.
-    """
-
-    action: str
-    method: str
+    action: str  # "Trained with"
+    method: str  # "simcse"
     data: Data
-    settings: Sequence[tuple[str, str, str]] = ()
-    cites: Sequence[str] = ()
-    limits: Sequence[str] = ()
+    settings: Sequence[tuple[str, str, str]] = ()  # key, value, source
+    cites: Sequence[str] = ()  # BibTeX keys
+    limits: Sequence[str] = ()  # sentences on what this step did not see or do
 
 
 class Card(_Record):
-    """What is known of a model.
+    """What is known of a model."""
 
-    Attributes:
-        base: what it was made from.
-        steps: what was done, in order.
-        width: D of its vectors.
-        max_length: tokens that it reads; None: all.
-        verdict: None if nobody has judged it.
-        scores: the verdict's evidence as a table: its header, then its rows. The first column holds names.
-        how: how these were measured.
-        versions: package -> version, at the last step.
-    """
-
-    base: Base
-    steps: Sequence[Step] = ()
-    width: int = 0
-    max_length: int | None = None
-    verdict: Verdict | None = None
-    scores: Sequence[Sequence[str]] = ()
-    how: str = ""
-    versions: dict[str, str] = {}
+    base: Base  # what it was made from
+    steps: Sequence[Step] = ()  # what was done, in order
+    width: int = 0  # D of its vectors
+    max_length: int | None = None  # tokens that it reads; None: all
+    verdict: Verdict | None = None  # None if nobody has judged it
+    scores: Sequence[Sequence[str]] = ()  # its evidence as a table: header, then rows; the first column holds names
+    how: str = ""  # how these were measured
+    versions: dict[str, str] = {}  # of packages, at the last step
 
     @classmethod
     def of(cls, model: str | Path) -> "Card":
         """The card of a model that isotrope made, else a new one. A further step (`then`) leaves its verdict behind."""
-        return _kept(metadata_of(str(model))) or cls(base=Base.of(model))
+        try:
+            return cls(**metadata_of(str(model))[KEY])
+        except (KeyError, TypeError, ValidationError):  # there is no record, or it is damaged
+            return cls(base=Base.of(model))
 
     def then(self, step: Step, model: SentenceTransformer) -> "Card":
         """The card after one more step, which has made ``model``."""
         longest = model.max_seq_length
         now = {
-            "steps": [*self.steps, step],
-            "width": model.get_embedding_dimension(),
+            "steps": [*self.steps, step], "width": model.get_embedding_dimension(), "verdict": None,
             "max_length": longest if isinstance(longest, int) else None,
             "versions": {package: version(package) for package in _VERSIONED},
-            "verdict": None,
-        }
+        }  # fmt: skip
         return self.model_copy(update=now)
 
     def judged(self, verdict: Verdict, table: Table) -> "Card":
@@ -124,39 +106,24 @@ class Card(_Record):
         )
 
     def filled(self, template: str, about: Mapping[str, Any], **more: Any) -> str:
-        """A template of this room, filled with the card.
-
-        Args:
-            template: the name of its file.
-            about: what the metadata say of the folder.
-            more: what this template shows beside the card.
-        """
-        metadata = {
-            **self.base.about,
-            **({"base_model": self.base.hub} if self.base.hub else {}),
-            **about,
-            KEY: self.model_dump(mode="json", exclude_none=True),
-        }
-        return (
-            _templates()
-            .get_template(template)
-            .render(
-                card=self,
-                metadata=Markup(yaml.safe_dump(_plain(metadata), sort_keys=False, allow_unicode=True).strip()),
-                limits=_limits(self),
-                versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
-                citations=Markup(bibtex([*(key for step in self.steps for key in step.cites), "reimers2019sbert"])),
-                **more,
-            )
+        """A template of this room with the card and ``more``; ``about`` is what the metadata say of the folder."""
+        base = {"base_model": self.base.hub} if self.base.hub else {}
+        metadata = {**self.base.about, **base, **about, KEY: self.model_dump(mode="json", exclude_none=True)}
+        keys = [*(key for step in self.steps for key in step.cites), "reimers2019sbert"]
+        return _template(template).render(
+            card=self,
+            metadata=Markup(yaml.safe_dump(_plain(metadata), sort_keys=False, allow_unicode=True).strip()),
+            limits=_limits(self),
+            versions=", ".join(f"{package} {number}" for package, number in self.versions.items()),
+            citations=Markup(bibtex(keys)),
+            **more,
         )
 
 
 def graph_card(facts: Mapping[str, Any], source: Card) -> str:
     """README.md of a folder with an exported graph: what its model is, how equal it is, and its use without torch.
 
-    Args:
-        facts: what ``export.json`` holds.
-        source: the card of the model.
+    ``facts`` are what ``export.json`` holds, ``source`` is the card of the model.
     """
     rows: dict[Any, Any] = {
         "made from": as_code(facts["model"]),
@@ -174,27 +141,16 @@ def graph_card(facts: Mapping[str, Any], source: Card) -> str:
     rows["made with"] = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     tags = ["isotrope", "onnx", "sentence-embeddings"]
     shape = {"width": facts["dimensions"], "max_length": facts["max_length"]}
-    return source.model_copy(update=shape).filled(
-        "onnx.md.jinja",
-        {"library_name": "onnx", "pipeline_tag": "feature-extraction", "tags": tags},
-        facts=facts,
-        rows=rows,
-        graph=INT8 if cosine else FLOAT32,
-        texts=Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts"),
-    )
+    about = {"library_name": "onnx", "pipeline_tag": "feature-extraction", "tags": tags}
+    texts = Markup(f"[{prompt!r} + text for text in texts]" if prompt else "texts")
+    graph = INT8 if cosine else FLOAT32
+    shaped = source.model_copy(update=shape)
+    return shaped.filled("onnx.md.jinja", about, facts=facts, rows=rows, graph=graph, texts=texts)
 
 
 def save_card(folder: Path, card: Card) -> None:
     """Write a model's card, or replace it."""
     write_text(folder / NAME, card.markdown(folder))
-
-
-def _kept(metadata: dict[str, Any]) -> Card | None:
-    """The record in a card's metadata; None if there is none, or it is damaged."""
-    try:
-        return Card(**metadata[KEY])
-    except (KeyError, TypeError, ValidationError):
-        return None
 
 
 def _limits(card: Card) -> Iterable[str]:
@@ -240,10 +196,10 @@ def as_code(value: Any) -> Markup:
 
 
 @cache
-def _templates() -> Environment:
+def _template(name: str) -> Template:
     environment = Environment(
         loader=PackageLoader("isotrope.report", ""), finalize=_text, undefined=StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {"code": as_code, "text": _text}
-    return environment
+    return environment.get_template(name)

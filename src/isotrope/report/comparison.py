@@ -13,8 +13,6 @@ SPEARMAN = (
     "Spearman × 100: how well the order of the pairs by cosine agrees with their order by score. 100 is the same "
     "order, 0 is chance."
 )
-
-
 WORDS = {"not significant": "no difference found"}  # of a paired test -> as a verdict says it
 
 
@@ -24,11 +22,7 @@ def signed(fraction: float) -> str:
 
 
 def comparison_rows(comparisons: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """A row for each comparison: its name, and the columns `COMPARED`, in points.
-
-    Args:
-        comparisons: name -> `isotrope.evaluation.significance.Comparison` as a dictionary.
-    """
+    """A row for each `isotrope.evaluation.significance.Comparison`, as a dictionary: its name, then `COMPARED`."""
     return [
         [
             SHORT_NAMES.get(name, name), f"{100 * found['before']:.2f}", f"{100 * found['after']:.2f}",

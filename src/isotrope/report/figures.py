@@ -129,20 +129,16 @@ def cosines_by_gold(bands: Sequence[tuple[str, Mapping[str, Vector]]]) -> Figure
     tallest = max((counts.max() for row in shares for counts in row.values()), default=1.0) or 1.0
     for place, (row, (_, times)) in enumerate(zip(shares, bands, strict=True)):
         for time, counts in row.items():
-            heights, label = place + 0.85 * counts / tallest, time if place == 0 else None
+            heights, label, colour = place + 0.85 * counts / tallest, time if place == 0 else None, TIME_COLOURS[time]
             filled = time == "after"
             if filled:
-                axes.stairs(heights, edges, baseline=place, fill=True, color=TIME_COLOURS[time], alpha=0.25)
-            axes.stairs(heights, edges, baseline=place, color=TIME_COLOURS[time], lw=1.2, label=label)
+                axes.stairs(heights, edges, baseline=place, fill=True, color=colour, alpha=0.25)
+            axes.stairs(heights, edges, baseline=place, color=colour, lw=1.2, label=label)
             if len(times[time]):
-                axes.plot(
-                    np.median(times[time]),
-                    place,
-                    "o",
-                    mfc=TIME_COLOURS[time] if filled else PAPER,
-                    mec=TIME_COLOURS[time],
-                )
-    axes.set_yticks(range(len(bands)), [f"{name}\nn = {_count(times):,}" for name, times in bands], va="bottom")
+                axes.plot(np.median(times[time]), place, "o", mfc=colour if filled else PAPER, mec=colour)
+    sizes = [max((len(values) for values in times.values()), default=0) for _, times in bands]
+    labels = [f"{name}\nn = {size:,}" for (name, _), size in zip(bands, sizes, strict=True)]
+    axes.set_yticks(range(len(bands)), labels, va="bottom")
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(-0.12, len(bands))
     axes.set(xlabel="cosine of the pair", ylabel="gold score")
@@ -170,12 +166,8 @@ def spectrum(shares: Mapping[str, Vector], ranks: Mapping[str, float]) -> Figure
     _logarithmic(axes)
     for time, values in shares.items():
         some = 100 * values[values > 1e-7]
-        axes.plot(
-            np.arange(1, len(some) + 1),
-            some,
-            color=TIME_COLOURS[time],
-            label=f"{time}: effective rank {ranks[time]:.1f}",
-        )
+        label = f"{time}: effective rank {ranks[time]:.1f}"
+        axes.plot(np.arange(1, len(some) + 1), some, color=TIME_COLOURS[time], label=label)
     axes.set(xlabel="principal direction", ylabel="% of the variance")
     add_legend(axes)
     return figure
@@ -227,10 +219,6 @@ def push_apart(heights: Sequence[float], gap: float) -> list[float]:
 
 def _colours(count: int) -> list[str]:
     return [SERIES[i % len(SERIES)] for i in range(count)]
-
-
-def _count(times: Mapping[str, Vector]) -> int:
-    return max((len(values) for values in times.values()), default=0)
 
 
 def style() -> Any:

@@ -20,10 +20,8 @@ MODEL, REPORT = "model", "report.html"  # in the folder of the job
 class Outcome:
     """A finished job that made a model.
 
-    Attributes:
-        job: what did the work.
-        folder: where the work lies; a temporary folder, which lives as long as this object, if no output was named.
-        record: all that ``result.json`` holds.
+    ``folder`` is where the work lies; if no output was named, it is temporary and lives as long as this object.
+    ``record`` is all that ``result.json`` holds.
     """
 
     def __init__(self, job: Job, record: Mapping[str, Any], page: Callable[[Mapping[str, Any]], Page]) -> None:

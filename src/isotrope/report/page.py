@@ -36,8 +36,12 @@ class PageFigure:
 
     @property
     def drawing(self) -> Markup:
-        """The SVG element."""
-        return Markup(inline(self.svg, self.name, str(escape(self.title))))
+        """The SVG element: unique ids, colours as CSS variables, a title for screen readers."""
+        body = re.sub(r"<metadata>.*?</metadata>", "", self.svg[self.svg.index("<svg") :], flags=re.DOTALL)
+        body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{self.name}-", body)
+        for colour, variable in CSS_NAMES.items():
+            body = body.replace(colour, f"var(--{variable})")
+        return Markup(body.replace("<svg ", f'<svg role="img" aria-label="{escape(self.title)}" ', 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +59,6 @@ class Page:
     def html(self) -> str:
         """The page as one self-contained text."""
         return escaped(_template().render(page=self, signs=SIGNS))
-
-
-def inline(text: str, name: str, title: str) -> str:
-    """An SVG file as an element of a page: unique ids, colours as CSS variables, a title for screen readers.
-
-    ``title`` must be escaped already.
-    """
-    body = text[text.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
-    body = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", body)
-    for colour, variable in CSS_NAMES.items():
-        body = body.replace(colour, f"var(--{variable})")
-    return body.replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
 
 
 @cache

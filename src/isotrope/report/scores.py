@@ -19,15 +19,10 @@ ModelResults = Mapping[str, Mapping[str, Any]]  # model -> task -> result
 
 
 def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, intervals: bool = False) -> list[Table]:
-    """The results of `isotrope.evaluation.models.evaluate_models` as tables.
+    """The results of `isotrope.evaluation.models.evaluate_models`, model -> suite -> task -> result, as tables.
 
-    Args:
-        results: model -> suite -> task -> result.
-        compare: also test each model against the first.
-        intervals: also give 95 % intervals of Spearman's correlations.
-
-    Raises:
-        UserError: the models were judged on different cases.
+    With ``compare``, each model is also tested against the first; UserError where they were judged on different cases.
+    With ``intervals``, there are also 95 % intervals of Spearman's correlations.
     """
     models, found = list(results), []
     for title in results[models[0]]:
@@ -40,10 +35,10 @@ def all_tables(results: Mapping[str, Mapping[str, Any]], compare: bool = False, 
             cases = {model: cases_of(name, result) for model, result in of_suite.items()}
             judged = {model: compare_cases(cases[models[0]], cases[model]) for model in models[1:]}
             against = f"against {models[0]} (before), paired bootstrap over the same cases"
-            table = before_after(
-                f"{title}: {suite.measures[0].title} {against}", {m: asdict(one) for m, one in judged.items()}, "model"
-            )
-            words = {"judge": cases_in_words(name, of_suite[models[0]]), "measure": suite.measures[0].title}
+            measure = suite.measures[0].title
+            rows = {model: asdict(one) for model, one in judged.items()}
+            table = before_after(f"{title}: {measure} {against}", rows, "model")
+            words = {"judge": cases_in_words(name, of_suite[models[0]]), "measure": measure}
             verdicts = [Verdict.of(one, before=models[0], after=m, **words) for m, one in judged.items()]
             found.append(replace(table, notes=[" ".join(str(one).split("\n")) for one in verdicts]))
     return found
@@ -88,13 +83,9 @@ def _of_measure(suite: str, measure: Measure, results: ModelResults, title: str)
     averaged = SUITES[suite].averaged
     if averaged and set(averaged) <= set(has):
         names.append("Avg.")
-        columns.append([measure.scale * _average(suite, measure, r) for r in results.values()])
+        sums = (sum(measure.of(result[task]) for task in averaged) for result in results.values())
+        columns.append([measure.scale * total / len(averaged) for total in sums])
     return _table(f"{title}: {measure.title}", names, columns, [measure] * len(names), results)
-
-
-def _average(suite: str, measure: Measure, result: Mapping[str, Any]) -> float:
-    tasks = SUITES[suite].averaged
-    return sum(measure.of(result[task]) for task in tasks) / len(tasks)
 
 
 def _table(

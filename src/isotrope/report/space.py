@@ -56,13 +56,10 @@ def neighbour_tables(sample: Sequence[str], seen: Mapping[str, Space]) -> list[T
     """The first sentences of the sample, each with its nearest others before and after. No table without a space."""
     if not seen:
         return []
-    rows = [
-        [
-            sample[i],
-            *("\n".join(f"{cosine:.3f} {sample[j]}" for j, cosine in space.nearest[i]) for space in seen.values()),
-        ]
-        for i in range(min(ASKED, len(sample)))
-    ]
+    rows = []
+    for i, sentence in enumerate(sample[:ASKED]):
+        nearest = (space.nearest[i] for space in seen.values())
+        rows.append([sentence, *("\n".join(f"{cosine:.3f} {sample[j]}" for j, cosine in each) for each in nearest)])
     note = (
         f"The first sentences of a random sample of {len(sample)} from the corpus, not picked by hand, each with its "
         "nearest others in the sample and their cosine."

@@ -18,11 +18,7 @@ TABLE_FORMATS: Mapping[str, Callable[[Sequence[Table]], str]] = {
 
 
 def check_table_file(path: str | Path) -> Path:
-    """Check a file that tables will be written to -> its path.
-
-    Raises:
-        UserError: its ending is unknown, its folder does not exist, or it is a folder.
-    """
+    """As `check_file`, of a file that tables will be written to; UserError also for an unknown ending."""
     target = Path(path)
     if target.suffix not in TABLE_FORMATS:
         raise UserError(f"{target.name}: unknown format for tables", f"let it end with {', '.join(TABLE_FORMATS)}")
@@ -32,8 +28,7 @@ def check_table_file(path: str | Path) -> Path:
 def check_file(target: Path) -> Path:
     """Check, before long work, a file that its result will be written to -> its path.
 
-    Raises:
-        UserError: its folder does not exist or cannot be written to; it is a folder or a device.
+    Raises UserError where its folder does not exist or cannot be written to, or where it is a folder or a device.
     """
     target = target.resolve() if target.is_symlink() else target
     if target.exists() and not target.is_file():
@@ -46,10 +41,6 @@ def check_file(target: Path) -> Path:
 
 
 def write_tables(tables: Sequence[Table], target: Path) -> None:
-    """Write tables in the format of the file's ending: whole or not at all.
-
-    Raises:
-        UserError: the disk is full, or the folder cannot be written to.
-    """
+    """Write tables in the format of the file's ending, whole or not at all; UserError where the disk is full."""
     with writing(target.parent, again="run the same command again"):
         write_text(target, TABLE_FORMATS[target.suffix](tables))

@@ -23,23 +23,14 @@ _TEX = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under a title.
-
-    Attributes:
-        title: stands above the table.
-        header: one name a column; all empty: the table is shown without a header.
-        rows: one text a column. A text of several lines keeps them in HTML and on the terminal.
-        marks: (row, column) -> "best" or "second", which stand out, or "code".
-        words: how many columns, from the left, hold words. The others hold numbers and are aligned right.
-        notes: sentences below the table.
-    """
+    """Rows of text under a title. A text of several lines keeps them in HTML and on the terminal."""
 
     title: str
-    header: Sequence[str]
+    header: Sequence[str]  # one name a column; all empty: the table is shown without a header
     rows: Sequence[Sequence[str]]
-    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
-    words: int = 1
-    notes: Sequence[str] = ()
+    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)  # (row, column) -> how the cell stands out
+    words: int = 1  # so many columns, from the left, hold words; the others hold numbers and are aligned right
+    notes: Sequence[str] = ()  # sentences below the table
 
     def mark(self, row: int, column: int) -> str:
         """How one cell stands out; "" if it does not."""
@@ -49,14 +40,10 @@ class Table:
 def best_marks(
     columns: Sequence[Sequence[float]], lower: Sequence[bool], first: int = 1
 ) -> dict[tuple[int, int], Mark]:
-    """Marks for the best and the second best number of each column.
+    """Marks for the best and the second best number of each column; ``lower`` says where the smallest is the best.
 
-    Equal numbers share a mark, NaN has none, and a table of one row has none.
-
-    Args:
-        columns: the numbers, one sequence a column.
-        lower: for each column, whether the smallest number is the best.
-        first: the place of the first of these columns in the table.
+    Equal numbers share a mark, NaN has none, and a table of one row has none. The table's column ``first`` is the first
+    of these.
     """
     marks: dict[tuple[int, int], Mark] = {}
     for place, (column, ascending) in enumerate(zip(columns, lower, strict=True), start=first):
@@ -70,33 +57,29 @@ def best_marks(
 
 def markdown(tables: Sequence[Table]) -> str:
     """GitHub's Markdown; best bold, second best in italics."""
-    style = {"best": "**{}**", "second": "*{}*"}
-
-    def lines(table: Table) -> list[str]:
-        head = ["| " + " | ".join(map(_in_markdown, table.header)) + " |"]
-        head.append("|" + "---|" * table.words + "---:|" * (len(table.header) - table.words))
-        rows = ["| " + " | ".join(row) + " |" for row in _cells(table, style, _in_markdown)]
-        notes = [line for note in table.notes for line in (_plain(note), "")]
-        return [f"**{_in_markdown(table.title)}**", "", *head, *rows, "", *notes]
-
-    return escaped("\n".join(line for table in tables for line in lines(table)))
+    lines = []
+    for table in tables:
+        rows = [[*map(_in_markdown, table.header)], *_cells(table, {"best": "**{}**", "second": "*{}*"}, _in_markdown)]
+        head, *body = ["| " + " | ".join(row) + " |" for row in rows]
+        rule = "|" + "---|" * table.words + "---:|" * (len(table.header) - table.words)
+        lines += [f"**{_in_markdown(table.title)}**", "", head, rule, *body, ""]
+        lines += [line for note in table.notes for line in (_plain(note), "")]
+    return escaped("\n".join(lines))
 
 
 def latex(tables: Sequence[Table]) -> str:
     """LaTeX for the booktabs package; best bold, second best underlined; notes as comments."""
-    style = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}
-
-    def lines(table: Table) -> list[str]:
-        header = " & ".join(map(_in_latex, table.header))
-        return [
+    lines = []
+    for table in tables:
+        rows = _cells(table, {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"}, _in_latex)
+        head, *body = [" & ".join(row) + r" \\" for row in [[*map(_in_latex, table.header)], *rows]]
+        lines += [
             r"\begin{table}[t]", r"\centering", rf"\caption{{{_in_latex(table.title)}}}",
             rf"\begin{{tabular}}{{{'l' * table.words}{'r' * (len(table.header) - table.words)}}}",
-            r"\toprule", rf"{header} \\", r"\midrule",
-            *(" & ".join(row) + r" \\" for row in _cells(table, style, _in_latex)),
-            r"\bottomrule", r"\end{tabular}", r"\end{table}", *(f"% {_one_line(note)}" for note in table.notes), "",
+            r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}",
+            *(f"% {_one_line(note)}" for note in table.notes), "",
         ]  # fmt: skip
-
-    return escaped("\n".join(line for table in tables for line in lines(table)))
+    return escaped("\n".join(lines))
 
 
 def terminal(table: Table) -> TerminalTable:

@@ -95,7 +95,7 @@ def judges(
         tasks, split = JUDGING[labels]
         return {task: load_sts(data, task, [split]) for task in tasks}, dict(dev)
     if labels is not None:
-        pairs = read_pairs(labels)
+        pairs = read_pairs(given_labels(labels))
         if pairs.checksum() in {each.checksum() for each in dev.values()}:
             remedy = "leave labels out: then half of it selects, and half judges"
             raise UserError(f"{pairs.name} both selects and judges", remedy)
@@ -120,8 +120,9 @@ def named_pairs(
     dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Pairs | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
-    given = (select if data else []) if dev is None else [dev] if isinstance(dev, str) else dev
-    names = dev_names(given)
+    names = dev_names(select if dev is None else [dev] if isinstance(dev, str) else dev)
+    if dev is None and not data:  # a preset's shipped sets need the data folder
+        names = [name for name in names if name not in SHIPPED_DEV]
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
     judging, kept = judges(labels, dev_pairs(pair_names(names), data), data)

@@ -20,7 +20,7 @@ from isotrope.encoder import save
 from isotrope.encoder.embed import Vectors, cut
 from isotrope.encoder.prompts import role_prompt, used_prompt
 from isotrope.errors import Stopped
-from isotrope.evaluation.rankings import Lists
+from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog
 from isotrope.training.checkpoints import Sealing, last_checkpoint

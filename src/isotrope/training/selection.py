@@ -11,7 +11,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.encoder.prompts import used_prompt
-from isotrope.evaluation.embed import Embedded
+from isotrope.evaluation.embed import Known
 from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sts import spearman
@@ -45,13 +45,13 @@ class DevScore(BaseEvaluator):
 
     def _of_pairs(self, model: SentenceTransformer) -> tuple[dict[str, float], dict[str, float]]:
         """Scores, and how the space is shaped."""
-        embedded = Embedded(model, (s for pairs in self.sets.values() for s in (*pairs.first, *pairs.second)))
-        cosines = {name: embedded.cosines(pairs) for name, pairs in self.sets.items()}
+        known = Known.of(model, (s for pairs in self.sets.values() for s in (*pairs.first, *pairs.second)))
+        cosines = {name: known.cosines(pairs) for name, pairs in self.sets.items()}
         scores = {name: spearman(cosines[name], pairs.gold) for name, pairs in self.sets.items()}
         name, first = next(iter(self.sets.items()))
         close = cosines[name][first.gold > CLOSE * first.gold.max()]
         own = len({*first.first, *first.second})  # its sentences were embedded first
-        shape = {"uniformity": uniformity(embedded.vectors[: min(own, SPREAD)])}
+        shape = {"uniformity": uniformity(known.vectors[: min(own, SPREAD)])}
         if len(close):
             shape["alignment"] = float(np.mean(2 - 2 * close))  # of unit vectors: ‖u − v‖² = 2 − 2·cos
         return scores, shape

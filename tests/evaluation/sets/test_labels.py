@@ -1,6 +1,7 @@
-"""The user's labels: read as written, or refused in one line that says where and how to go on."""
+"""The user's labels: read as written, or refused in one line that says where and how to go on; and those that ship."""
 
 import json
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import datasets
+import isotrope.evaluation.sets.similarity
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain, same_class
 from isotrope.evaluation.sets.labels import in_words, read_labels, read_pairs
+from isotrope.evaluation.sets.similarity import similarity_pairs
 
 LINES = [f"sentence {n}\tanother {n}\t{n / 2}" for n in range(12)]
 TREC = {
@@ -183,30 +186,18 @@ def test_each_mistake_in_a_file_is_named(tmp_path: Path, lines: list[str] | byte
         ({"corpus__tsv": "d1\tone\nd1\ttwo\n"}, r"corpus\.tsv, line 2: the id 'd1' occurs twice"),
         ({"corpus__tsv": "d1\t\n"}, r"corpus\.tsv, line 1: the text is empty"),
         ({"corpus__tsv": "d1 without tab\n"}, r"corpus\.tsv, line 1: 1 column\(s\) instead of 2"),
+        ({"corpus__tsv": None}, r"none of corpus\.tsv, corpus\.jsonl"),
+        ({"qrels__txt": None}, r"none of qrels\.txt"),
+        ({**BEIR, "corpus__jsonl": '{"text": "a"}\n'}, "line 1: the id is empty"),
+        ({**BEIR, "corpus__jsonl": "[1]\n"}, "line 1: not a JSON object"),
+        ({**BEIR, "queries__jsonl": "{\n"}, "line 1: not a JSON object"),
     ],
 )
-def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str], problem: str) -> None:
+def test_each_mistake_in_a_folder_is_named(tmp_path: Path, changed: dict[str, str | None], problem: str) -> None:
+    files = changed if changed.keys() == BEIR.keys() else {**TREC, **changed}
     with pytest.raises(UserError, match=problem) as caught:
-        read_labels(write(tmp_path / "bad", **{**TREC, **changed}))
+        read_labels(write(tmp_path / "bad", **{name: text for name, text in files.items() if text is not None}))
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("layout", "file", "content", "problem"),
-    [
-        (TREC, "corpus__tsv", None, r"none of corpus\.tsv, corpus\.jsonl"),
-        (TREC, "qrels__txt", None, r"none of qrels\.txt"),
-        (BEIR, "corpus__jsonl", '{"text": "a"}\n', "line 1: the id is empty"),
-        (BEIR, "corpus__jsonl", "[1]\n", "line 1: not a JSON object"),
-        (BEIR, "queries__jsonl", "{\n", "line 1: not a JSON object"),
-    ],
-)
-def test_missing_and_broken_files_are_named(
-    tmp_path: Path, layout: dict[str, str], file: str, content: str | None, problem: str
-) -> None:
-    files = {**layout, file: content}
-    with pytest.raises(UserError, match=problem):
-        read_labels(write(tmp_path, **{name: text for name, text in files.items() if text is not None}))
 
 
 def test_a_cell_that_nobody_asked_for_may_be_empty(tmp_path: Path) -> None:
@@ -247,3 +238,21 @@ def test_any_bytes_end_in_an_answer_or_a_user_error(
     path.write_bytes(content)
     with suppress(UserError):
         assert isinstance(read_labels(path), Domain)  # 200 random bytes hold no ten pairs
+
+
+def test_the_similarity_set_is_whole() -> None:
+    pairs = similarity_pairs()
+    assert len(pairs) == len(pairs.second) == len(pairs.gold) == 330
+    assert len({*zip(pairs.first, pairs.second, strict=True)}) == 330
+    assert all(s == s.strip() and len(s.split()) >= 2 for s in (*pairs.first, *pairs.second))
+    folder = Path(isotrope.evaluation.sets.similarity.__file__).parent
+    rows = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()[1:]]
+    assert [row[3] for row in rows] == pairs.first
+    assert set(Counter(row[2] for row in rows).values()) == {33}
+    grades: list[dict[str, float]] = []
+    for name in ("grades_a.tsv", "grades_b.tsv"):
+        lines = [line.split("\t") for line in (folder / name).read_text().splitlines()[1:]]
+        grades.append({i: float(grade) for i, grade in lines})
+        assert [i for i, _ in lines] == [row[0] for row in rows]
+        assert all(0 <= g <= 5 and (2 * g).is_integer() for g in grades[-1].values())
+    assert pairs.gold.tolist() == [(grades[0][row[0]] + grades[1][row[0]]) / 2 for row in rows]

@@ -53,9 +53,8 @@ def load_domain(data: str | Path | None, task: str, setting: str = "test") -> Do
         return same_class(task, titles[first::2], topics[first::2])
     domain = replace(read_judged(folder / task.lower()), name=task)
     with downloaded(folder / task.lower()):
-        queries, documents = _COLLECTIONS[task]
-        counted(domain.queries, queries)
-        counted(domain.corpus, documents)
+        for texts, expected in zip((domain.queries, domain.corpus), _COLLECTIONS[task], strict=True):
+            counted(texts, expected)
     return domain
 
 
@@ -73,13 +72,10 @@ def _scifact(folder: Path, setting: str) -> Domain:
 def scifact_abstracts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     """Id -> title and sentences. An abstract is a printed numpy array: a Python string literal a line, in brackets."""
     with downloaded(folder / "scifact.zip"):
-        return {
-            row["doc_id"]: (
-                row["title"],
-                [str(ast.literal_eval(line.strip())) for line in row["abstract"].strip()[1:-1].split("\n")],
-            )
-            for row in counted(_member(folder, "corpus_train.csv"), _ABSTRACTS)
-        }
+        rows = counted(_member(folder, "corpus_train.csv"), _ABSTRACTS)
+        lines = [[line.strip() for line in row["abstract"].strip()[1:-1].split("\n")] for row in rows]
+        sentences = [[str(ast.literal_eval(line)) for line in each] for each in lines]
+        return {row["doc_id"]: (row["title"], own) for row, own in zip(rows, sentences, strict=True)}
 
 
 def _member(folder: Path, name: str) -> list[dict[str, str]]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain, relevant, same_class
-from isotrope.evaluation.sets.pairs import Pairs, read_text
+from isotrope.evaluation.sets.pairs import Pairs
 
 Labels: TypeAlias = Pairs | Domain
 Row = tuple[str, Sequence[str]]  # its place, its cells
@@ -49,9 +49,7 @@ def read_labels(source: Any, columns: str | Sequence[str] | None = None) -> Labe
 
     They are named after the file or folder; a table in memory is called "labels".
 
-    Args:
-        source: see above.
-        columns: names of the two or three columns of a table, in their order; a string names them with commas.
+    ``columns`` are names of the two or three columns of a table, in their order; a string names them with commas.
     """
     if isinstance(source, Pairs | Domain):
         return source
@@ -154,7 +152,7 @@ def _of_table(name: str, where: str, rows: list[Row], asked: Sequence[str]) -> L
             if not cell and column != "score":
                 raise UserError(f"{place}: the {column} cell is empty", _FILL)
     if len(chosen) == 3:
-        graded = bool(cut) and _number(cut[0][1][2]) is not None
+        graded = bool(cut) and _is_number(cut[0][1][2])
         if not names or not (names[2] == "negative" or (asked and not graded)):
             return _graded(name, where, cut)
     texts, others, wrong = ([cells[place] for _, cells in cut if place < len(cells)] for place in range(3))
@@ -168,14 +166,10 @@ def _check_columns(place: str, cells: Sequence[object], wanted: Sequence[int], r
 
 
 def _graded(name: str, where: str, rows: list[Row]) -> Pairs:
-    scores = []
     for place, cells in rows:
-        score = _number(cells[2])
-        if score is None or not math.isfinite(score):
-            raise UserError(
-                f"{place}: the score {cells[2][:40]!r} is not a finite number", "correct or delete the line"
-            )
-        scores.append(score)
+        if not (_is_number(cells[2]) and math.isfinite(float(cells[2]))):
+            raise UserError(f"{place}: the score {cells[2][:40]!r} is not a finite number", _FILL)
+    scores = [float(cells[2]) for _, cells in rows]
     if len(scores) < FEWEST_PAIRS:
         raise UserError(f"{where}: {len(scores)} pair(s)", f"give at least {FEWEST_PAIRS} graded pairs")
     if min(scores) == max(scores):
@@ -192,11 +186,12 @@ def _answered(name: str, questions: list[str], answers: list[str], wrong: list[s
     return relevant(name, {question: question for question in questions}, {text: text for text in texts}, grades)
 
 
-def _number(cell: str) -> float | None:
+def _is_number(cell: str) -> bool:
     try:
-        return float(cell)
+        float(cell)
     except ValueError:
-        return None
+        return False
+    return True
 
 
 def _is_word(cell: str) -> bool:
@@ -234,13 +229,13 @@ def _cell(value: Any) -> str:
 
 def _split_rows(path: Path, separator: str | None, remedy: str) -> Iterator[Row]:
     # Split at "\n" alone: str.splitlines would also cut a sentence at U+2028 or U+0085. Quotes are plain characters.
-    for number, line in enumerate(read_text(path, remedy).split("\n"), start=1):
+    for number, line in enumerate(_text_of(path, remedy).split("\n"), start=1):
         if line.strip():
             yield f"{path}, line {number}", line.rstrip("\r").split(separator)
 
 
 def _comma_rows(path: Path) -> Iterator[Row]:
-    reader = csv.reader(read_text(path, _TABLE).splitlines(keepends=True), strict=True)
+    reader = csv.reader(_text_of(path, _TABLE).splitlines(keepends=True), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
@@ -259,3 +254,19 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(row, dict):
             raise UserError(f"{place}: not a JSON object", "write an object on each line")
         yield place, row
+
+
+def _text_of(path: Path, remedy: str) -> str:
+    """The file's text as UTF-8 without a byte-order mark and with line ends as they are."""
+    try:
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig")
+        wrong = raw.find(b"\0")  # no text has it
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror})", remedy) from None
+    except UnicodeDecodeError as error:
+        wrong = error.start
+    if wrong >= 0:
+        line = raw.count(b"\n", 0, wrong) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text", f"save the file as UTF-8, or {remedy}")
+    return text

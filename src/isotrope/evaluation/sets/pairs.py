@@ -1,14 +1,11 @@
-"""Scored sentence pairs, the record that similarity evaluation works on; and how their files are read."""
+"""Scored sentence pairs, the record that similarity evaluation works on."""
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
-
-from isotrope.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +30,3 @@ class Pairs:
         total = xxhash.xxh3_128(json.dumps([self.first, self.second]).encode())
         total.update(self.gold.tobytes())
         return total.hexdigest()
-
-
-def read_text(path: Path, remedy: str) -> str:
-    """The file's text as UTF-8 without a byte-order mark and with line ends as they are.
-
-    Raises UserError where the file is missing, unreadable or not UTF-8 text, which is named by line.
-    """
-    try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8-sig")
-        wrong = raw.find(b"\0")  # no text has it
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror})", remedy) from None
-    except UnicodeDecodeError as error:
-        wrong = error.start
-    if wrong >= 0:
-        line = raw.count(b"\n", 0, wrong) + 1
-        raise UserError(f"{path}, line {line}: not UTF-8 text", f"save the file as UTF-8, or {remedy}")
-    return text

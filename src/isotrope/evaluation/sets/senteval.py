@@ -15,6 +15,7 @@ Kiela, 2018, https://arxiv.org/abs/1803.05449).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,24 +30,14 @@ SUBSETS: dict[str, dict[str, int]] = {
     "STS14": {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750},
     "STS15": {"answers-forums": 375, "answers-students": 750, "belief": 375, "headlines": 750, "images": 750},
     "STS16": {
-        "answer-answer": 254,
-        "headlines": 249,
-        "plagiarism": 230,
-        "postediting": 244,
-        "question-question": 209,
+        "answer-answer": 254, "headlines": 249, "plagiarism": 230, "postediting": 244, "question-question": 209,
     },
-}
+}  # fmt: skip
 SPLITS: dict[str, dict[str, int]] = {
     "STSBenchmark": {"train": 5749, "dev": 1500, "test": 1379},
     "SICKRelatedness": {"train": 4500, "dev": 500, "test": 4927},
 }
 STS_TASKS: tuple[str, ...] = (*SUBSETS, *SPLITS)
-
-_FILES = {  # columns of sentences and score; STS-B's are separated by tabs too, and its quotes are plain characters
-    "STSBenchmark": ("STS/STSBenchmark/sts-{}.csv", (5, 6, 4)),
-    "SICKRelatedness": ("SICK/SICK_{}.txt", (1, 2, 3)),
-}
-_SICK_SPLITS = {"dev": "trial", "test": "test_annotated"}
 
 
 def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev", "test")) -> dict[str, Pairs]:
@@ -58,36 +49,36 @@ def load_sts(data: str | Path | None, task: str, splits: Sequence[str] = ("dev",
     Raises UserError for a file that is missing or not as it was published.
     """
     folder = downstream_folder(data)
-    found = {}
     if task in SUBSETS:
-        for name, count in SUBSETS[task].items():
-            sentences, scores = (folder / f"STS/{task}-en-test/STS.{kind}.{name}.txt" for kind in ("input", "gs"))
-            found[name] = _subset(sentences, scores, f"{task} {name}", count)
-        return found
-    file, columns = _FILES[task]
+        return {name: _subset(folder / f"STS/{task}-en-test", task, name) for name in SUBSETS[task]}
+    found = {}
     for split in splits:
-        sick = task == "SICKRelatedness"
-        path = folder / file.format(_SICK_SPLITS.get(split, split) if sick else split)
+        if task == "STSBenchmark":  # columns are separated by tabs too, and quotes are plain characters
+            path, header, columns = folder / f"STS/STSBenchmark/sts-{split}.csv", 0, (5, 6, 4)
+        else:
+            name = {"dev": "trial", "test": "test_annotated"}.get(split, split)
+            path, header, columns = folder / f"SICK/SICK_{name}.txt", 1, (1, 2, 3)
         with downloaded(path):
-            lines = counted(lines_of(path)[sick:], SPLITS[task][split])  # SICK has a header
-            rows = [line.split("\t") for line in lines]
+            rows = [line.split("\t") for line in counted(lines_of(path)[header:], SPLITS[task][split])]
             found[split] = _pairs(f"{task} {split}", [[row[column] for column in columns] for row in rows])
     return found
 
 
-def _subset(sentences: Path, scores: Path, name: str, expected: int) -> Pairs:
+def _subset(folder: Path, task: str, name: str) -> Pairs:
     """The n-th gold line belongs to the n-th pair; a blank gold line is a pair that nobody scored."""
+    sentences, scores = (folder / f"STS.{kind}.{name}.txt" for kind in ("input", "gs"))
     with downloaded(scores):
         golds = lines_of(scores)
-        scored = counted([n for n, gold in enumerate(golds) if gold.strip()], expected)
+        scored = counted([n for n, gold in enumerate(golds) if gold.strip()], SUBSETS[task][name])
     with downloaded(sentences):
         texts = [line.split("\t") for line in counted(lines_of(sentences), len(golds))]
         rows = [[texts[n][0], texts[n][1], golds[n]] for n in scored]
     with downloaded(scores):
-        return _pairs(name, rows)
+        return _pairs(f"{task} {name}", rows)
 
 
 def _pairs(name: str, rows: list[list[str]]) -> Pairs:
+    """From rows of two sentences and a score."""
     first, second = ([" ".join(row[side].split()) for row in rows] for side in (0, 1))
     return Pairs(name, first, second, np.array([float(row[2]) for row in rows]))
 
@@ -101,14 +92,14 @@ _BINARY: dict[str, dict[str, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
+class _Split(NamedTuple):
     """A task with a training and a test file, and perhaps a dev file; a line has the class in one of its columns."""
 
+    folder: str
     files: dict[str, tuple[str, int]]  # split → file, its rows
-    classes: tuple[str, ...]
+    classes: list[str]  # 0 … K − 1
     label: int  # the column of the class, up to its colon
-    sentences: tuple[int, ...]
+    sentences: list[int]
     separator: str
     columns: int
     encoding: str = "utf-8-sig"
@@ -117,32 +108,26 @@ class _Split:
 
 _SPLIT = {
     "SST2": _Split(
-        {
-            "train": ("SST/binary/sentiment-train", 67349),
-            "dev": ("SST/binary/sentiment-dev", 872),
-            "test": ("SST/binary/sentiment-test", 1821),
-        },
-        ("0", "1"), label=1, sentences=(0,), separator="\t", columns=2,
+        "SST/binary",
+        {"train": ("sentiment-train", 67349), "dev": ("sentiment-dev", 872), "test": ("sentiment-test", 1821)},
+        ["0", "1"], label=1, sentences=[0], separator="\t", columns=2,
     ),
     "SST5": _Split(
-        {
-            "train": ("SST/fine/sentiment-train", 8544),
-            "dev": ("SST/fine/sentiment-dev", 1101),
-            "test": ("SST/fine/sentiment-test", 2210),
-        },
-        ("0", "1", "2", "3", "4"), label=0, sentences=(1,), separator=" ", columns=2,
+        "SST/fine",
+        {"train": ("sentiment-train", 8544), "dev": ("sentiment-dev", 1101), "test": ("sentiment-test", 2210)},
+        [*"01234"], label=0, sentences=[1], separator=" ", columns=2,
     ),
     "TREC": _Split(  # NUM:dist How far is it …
-        {"train": ("TREC/train_5500.label", 5452), "test": ("TREC/TREC_10.label", 500)},
-        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
-        label=0, sentences=(1,), separator=" ", columns=2, encoding="latin-1",
+        "TREC", {"train": ("train_5500.label", 5452), "test": ("TREC_10.label", 500)},
+        ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"],
+        label=0, sentences=[1], separator=" ", columns=2, encoding="latin-1",
     ),
     "MRPC": _Split(  # class, two identifiers, two sentences
-        {"train": ("MRPC/msr_paraphrase_train.txt", 4076), "test": ("MRPC/msr_paraphrase_test.txt", 1725)},
-        ("0", "1"), label=0, sentences=(3, 4), separator="\t", columns=5, header=1,
+        "MRPC", {"train": ("msr_paraphrase_train.txt", 4076), "test": ("msr_paraphrase_test.txt", 1725)},
+        ["0", "1"], label=0, sentences=[3, 4], separator="\t", columns=5, header=1,
     ),
 }  # fmt: skip
-TRANSFER_TASKS: tuple[str, ...] = ("MR", "CR", "SUBJ", "MPQA", "SST2", "SST5", "TREC", "MRPC")
+TRANSFER_TASKS: tuple[str, ...] = (*_BINARY, *_SPLIT)
 CLASSES = dict.fromkeys(_BINARY, 2) | {task: len(split.classes) for task, split in _SPLIT.items()}
 
 
@@ -153,9 +138,6 @@ class LabelledTexts:
     first: list[str]  # (N,)
     second: list[str] | None  # (N,) where the task is about pairs
     labels: npt.NDArray[np.int64]  # (N,)
-
-    def __len__(self) -> int:
-        return len(self.first)
 
 
 def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts]:
@@ -171,8 +153,8 @@ def load_transfer(data: str | Path | None, task: str) -> dict[str, LabelledTexts
     known = _SPLIT[task]
     found = {}
     for split, (name, expected) in known.files.items():
-        with downloaded(folder / name):
-            lines = counted(lines_of(folder / name, known.encoding)[known.header :], expected)
+        with downloaded(path := folder / known.folder / name):
+            lines = counted(lines_of(path, known.encoding)[known.header :], expected)
             most = 1 if known.separator == " " else -1  # a sentence has spaces
             rows = [line.strip().split(known.separator, most) for line in lines]
             if any(len(row) != known.columns for row in rows):

@@ -7,22 +7,15 @@ grade. The pairs cover ten constructions (paraphrase, negation, swapped roles, â
 from importlib.resources import files
 
 import numpy as np
-import numpy.typing as npt
 
 from isotrope.evaluation.sets.pairs import Pairs
 
 
 def similarity_pairs() -> Pairs:
     """The pairs with the mean of their two grades, 0 â€¦ 5."""
-    rows = _rows("pairs.tsv")
-    gold = (_grades("grades_a.tsv") + _grades("grades_b.tsv")) / 2
+    rows, *graded = (_rows(name) for name in ("pairs.tsv", "grades_a.tsv", "grades_b.tsv"))  # all in one order
+    gold = np.mean([[float(row["grade"]) for row in grades] for grades in graded], axis=0)
     return Pairs("similarity", [row["first"] for row in rows], [row["second"] for row in rows], gold)
-
-
-def _grades(file: str) -> npt.NDArray[np.float64]:
-    """Grades (N,) in the order of the pairs."""
-    grade = {row["id"]: float(row["grade"]) for row in _rows(file)}
-    return np.array([grade[row["id"]] for row in _rows("pairs.tsv")])
 
 
 def _rows(file: str) -> list[dict[str, str]]:
