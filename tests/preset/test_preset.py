@@ -41,6 +41,16 @@ def test_show_names_the_source_of_every_line() -> None:
     assert 'order = ["hard_negatives", "noise", "instance_weight"] # DCLR Eq. 6' in annotated("all-three").splitlines()
 
 
+def test_show_names_the_users_own_files(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text('extends = "simcse"\n[train]\nwarmup = 0.1\n')
+    (tmp_path / "mine.toml").write_text('extends = "base.toml"\ntrain.epochs = 3\n[terms."[y]"]\nkind = "infonce"\n')
+    text = annotated(str(tmp_path / "mine.toml"), ["train.batch_size=32"])
+    lines = {line.partition(" =")[0]: line.partition("# ")[2] for line in text.splitlines() if " = " in line}
+    assert (lines["epochs"], lines["warmup"], lines["kind"]) == ("mine.toml", "base.toml", "mine.toml")
+    assert (lines["batch_size"], lines["accumulation"]) == ("--set", "default")
+    assert lines["temperature"] == cited_sources("simcse")["terms.infonce.temperature"]
+
+
 SIMCSE = {
     "train.epochs": 1.0, "train.weight_decay": 0.0, "train.warmup": 0.0, "train.schedule": "linear",
     "train.max_grad_norm": 1.0, "train.max_length": 32, "terms.infonce.temperature": 0.05, "encoder.pooling": "cls",
@@ -163,6 +173,10 @@ MISTAKES = [  # a preset, an override, and the one line that it gets
     ("rankcse-listnet", "teachers.rank.max_length=trains",
      r"^teachers\.rank\.max_length = 'trains' is not possible: it should be a whole number or 'train' or a list$"),
     ("whitenedcse", "views.sgw.running=after", "it should be true, false or 'before'$"),
+    ("distil", "train.dims=[]", "train.dims"),
+    ("distil", "train.dims=[0]", "train.dims"),
+    ("distil", "terms.queue_kl.queue=0", r"terms\.queue_kl\.queue = 0"),
+    ("distil", "terms.vectors.measure=dot", r"terms\.vectors\.measure = 'dot'"),
     ("crops", "pairs.kind=cuts", "pairs has no kind 'cuts'"),
     ("crops", "pairs.kind=3", r"pairs\.kind = 3 is not possible"),
     ("crops", "pairs.rounds=0", r"pairs\.rounds = 0 is not possible"),

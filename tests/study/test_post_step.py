@@ -148,7 +148,7 @@ def test_a_model_is_trained_once_whatever_stands_behind_it(
     keep = f'set = ["train.keep_head={keep_head}", "encoder.pooling=mean"]\n'
     rows = f'[rows.plain]\n{keep}[rows.white]\nthen = "whitening:exponent={step.exponent}"\n{keep}'
     made = plan(rows + f'[rows.short]\nthen = "whitening:k=4"\n{keep}')
-    assert sum(cell.train for cell in made.cells.values()) == 1
+    assert sum(cell.row.train for cell in made.cells.values()) == 1
     assert made.rows["plain"] == plan(rows, only=("plain",)).rows["plain"]
     assert len({run_cell(cell)["scores"]["Avg."] for cell in made.cells.values()}) == 3
     trained = load(made.cells[made.rows["plain"][0]].model)

@@ -43,8 +43,14 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
         raise UserError(f"dims = {list(dims)} is not possible", f"list widths from 1 to the model's, which is {width}")
     stages = dict(zip(STAGES, parts, strict=True))
     for stage, given in stages.items():
-        for each in given.values() if isinstance(given, Mapping) else given:
-            _check_part(stage, _of_passes(stage, each, passes) if stage in OF_PASSES else each)
+        for part in given.values() if isinstance(given, Mapping) else given:
+            if stage in OF_PASSES:
+                part = _of_passes(stage, part, passes)
+            own = getattr(part, "stage", stage)
+            text_model = stage == "teachers" and isinstance(part, nn.Module)  # a teacher is given row ids
+            if isinstance(part, type) or not (callable(part) or hasattr(part, "build")) or own != stage or text_model:
+                remedy = f"move it to {own}" if own != stage else f'make one: component("{stage}", …)'
+                raise UserError(f"{stage} holds {part!r:.60}, which is not one of its components", remedy)
     read = [number for _, on in stages["peers"] for number in on]
     if 0 in read or len(set(read)) < len(read):
         problem = f"peers are on in the passes {read}"
@@ -62,14 +68,6 @@ def _check_student(model: Any) -> None:
     for dtype in HALF.keys() & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
         remedy = "Call model.float(), and give bf16=True or fp16=True to the training arguments for speed"
         warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=4)
-
-
-def _check_part(stage: str, part: Any) -> None:
-    own = getattr(part, "stage", stage)
-    text_model = stage == "teachers" and isinstance(part, nn.Module)  # a teacher is given row ids
-    if isinstance(part, type) or not (callable(part) or hasattr(part, "build")) or own != stage or text_model:
-        remedy = f"move it to {own}" if own != stage else f'make one: component("{stage}", …)'
-        raise UserError(f"{stage} holds {part!r:.60}, which is not one of its components", remedy)
 
 
 def _of_passes(stage: str, pair: Any, passes: int) -> Any:

@@ -29,9 +29,7 @@ def kinds(stage: str) -> list[str]:
     if stage not in (*STAGES, READING):
         raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join((*STAGES, READING))}")
     departures = [RELEASED + name for name in _files("released")]
-    return _files(ROOMS.get(stage, stage)) + [
-        kind for kind in departures if stage_of(_class_in(f"isotrope.{kind}")) == stage
-    ]
+    return _files(ROOMS.get(stage, stage)) + [kind for kind in departures if stage_of(_class_in(kind)) == stage]
 
 
 def is_third_party(kind: str) -> bool:
@@ -43,11 +41,8 @@ def component_class(stage: str, kind: str) -> type:
     """The class behind a component's name; a third party's module is imported."""
     if not is_third_party(kind):
         if kind not in (known := kinds(stage)):
-            remedy = one_of(kind, known, ", or name a module:Class")
-            raise UserError(f"{stage} has no kind {kind!r}", remedy)
-        return _class_in(
-            f"isotrope.{kind}" if kind.startswith(RELEASED) else f"isotrope.{ROOMS.get(stage, stage)}.{kind}"
-        )
+            raise UserError(f"{stage} has no kind {kind!r}", one_of(kind, known, ", or name a module:Class"))
+        return _class_in(kind if kind.startswith(RELEASED) else f"{ROOMS.get(stage, stage)}.{kind}")
     cls = imported_class(kind, "kind")
     if stage_of(cls) != stage:
         raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
@@ -148,12 +143,7 @@ def _files(room: str) -> list[str]:
 
 def _class_in(path: str) -> type:
     """The one public class of a component's file."""
-    module = importlib.import_module(path)
-    classes = [
-        member
-        for name, member in inspect.getmembers(module, inspect.isclass)
-        if member.__module__ == module.__name__ and not name.startswith("_")
-    ]
-    if len(classes) != 1:
-        raise TypeError(f"{module.__name__} must have one public class, has {len(classes)}")
-    return classes[0]
+    module = importlib.import_module(f"isotrope.{path}")
+    classes = [cls for _, cls in inspect.getmembers(module, inspect.isclass) if cls.__module__ == module.__name__]
+    (cls,) = (cls for cls in classes if not cls.__name__.startswith("_"))
+    return cls

@@ -20,8 +20,7 @@ sentence-transformers calls a loss.
 import inspect
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -185,13 +184,17 @@ def build_outside(
     named = {key: value for key, value in options.items() if isinstance(value, str) and value in teachers}
     guides = {key: _guide(teachers[value], model) for key, value in named.items()}
     before = {name: value.clone() for name, value in model.state_dict().items()}
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # transformers reports every weight of a decoder that the encoder's files lack
     try:
-        with quiet(), _silence():
+        with quiet():
             made = cls(model, **{**options, **guides})
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
         usual = REMEDIES.get(cls.__name__, "correct [loss_options]")
         raise UserError(problem, "leave out [encoder.lora]" if has_adapter(model) else usual) from error
+    finally:
+        logging.disable(level)
     whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length, teacher)
     whole.float().to(device)
     model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
@@ -207,17 +210,6 @@ def cited_by_loss(loss: str | None) -> list[str]:
 def _guide(table: Mapping[str, Any], model: SentenceTransformer) -> SentenceTransformer:
     guide = load(table["models"][0]) if "models" in table else deepcopy(model)
     return guide.eval().requires_grad_(False)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """No log within: transformers reports every weight of a decoder that the encoder's files lack."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _line(error: Exception) -> str:

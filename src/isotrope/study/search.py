@@ -25,8 +25,6 @@ from isotrope.training.pairs import dev_names, dev_pairs, judges
 
 BEST, SELECT = "search.toml", "select"
 
-Space = Mapping[str, Range | Values]  # key -> what it may be
-
 
 def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     """Search the keys of ``[search]`` for every row whose preset has the component -> ``search.toml``.
@@ -42,7 +40,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         Stopped: Ctrl-C; the same call goes on.
     """
     spec, place = with_options(file, options, test="none", suites=(), seeds=1)
-    if spec.search is None:
+    if (search := spec.search) is None:
         raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
     if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
         raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
@@ -51,76 +49,58 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
     chosen = {label: row for label, row in spec.rows.items() if row.train and (not only or label in only)}
     if unknown := set(only) - set(chosen):
         raise UserError(f"study {spec.name} trains no row {unknown.pop()!r}", f"choose from {', '.join(spec.rows)}")
-    trials = {
-        label: trials_of(_space(spec.search.keys, row), spec.search.trials, spec.search.seed)
-        for label, row in chosen.items()
-    }
+    rows: dict[str, RowSettings] = {}  # one for each trial
+    trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
+    for label, row in chosen.items():
+        recipe = read_preset(row.preset, row.set)
+        space = {key: values for key, values in search.keys.items() if has_component(key, recipe)}
+        drawn = trials_of(space, search.trials, search.seed)
+        trials[label] = {f"{label}, trial {n}": settings for n, settings in enumerate(drawn)}
+        for name, settings in trials[label].items():
+            rows[name] = row.model_copy(update={"sweep": {}, "then": "", "set": (*row.set, *settings)})
     job = study_job(options, spec, place)
     with job.held():
         job.begin()
-        planned = _planned(_blind(spec, place) if half else spec, chosen, trials, place)
+        run = spec.run.model_copy(update={"baseline": ""} | ({"dev": _selecting(spec, place)} if half else {}))
+        trial_rows = {"rows": rows, "run": run, "claims": {}, "figures": {}}
+        planned = plan_study(spec.model_copy(update=trial_rows), place)
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
         best = {label: _best(planned, label, of) for label, of in trials.items()}
         write_text(place.output / BEST, tomli_w.dumps({"rows": best}))
     return place.output / BEST
 
 
-def trials_of(space: Space, count: int, seed: int) -> list[list[str]]:
+def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> list[list[str]]:
     """The first ``count`` trials of a seed, each as ``key=value``. If no key has bounds, none is drawn twice."""
     generator = np.random.default_rng(seed)
+
+    def draw(values: Range | Values) -> Any:
+        if not isinstance(values, Range):
+            return values[generator.integers(len(values))]
+        if values.log:
+            return float(np.exp(generator.uniform(np.log(values.low), np.log(values.high))))
+        return float(generator.uniform(values.low, values.high))
+
     if any(isinstance(values, Range) for values in space.values()):
-        drawn = [{key: _drawn(values, generator) for key, values in space.items()} for _ in range(count)]
+        drawn = [{key: draw(values) for key, values in space.items()} for _ in range(count)]
     else:
         grid = list(itertools.product(*(values for values in space.values() if not isinstance(values, Range))))
         drawn = [dict(zip(space, grid[i], strict=True)) for i in generator.permutation(len(grid))[:count]]
     return [[f"{key}={json.dumps(value)}" for key, value in trial.items()] for trial in drawn]
 
 
-def _drawn(values: Range | Values, generator: np.random.Generator) -> Any:
-    if not isinstance(values, Range):
-        return values[generator.integers(len(values))]
-    if values.log:
-        return float(np.exp(generator.uniform(np.log(values.low), np.log(values.high))))
-    return float(generator.uniform(values.low, values.high))
-
-
-def _space(keys: Space, row: RowSettings) -> Space:
-    """The keys whose component the row has."""
-    recipe = read_preset(row.preset, row.set)
-    return {key: values for key, values in keys.items() if has_component(key, recipe)}
-
-
-def _planned(
-    spec: Spec, chosen: Mapping[str, RowSettings], trials: Mapping[str, list[list[str]]], place: Place
-) -> StudyPlan:
-    """A row of each trial."""
-    rows = {
-        _name(label, n): row.model_copy(update={"sweep": {}, "then": "", "set": (*row.set, *trials[label][n])})
-        for label, row in chosen.items()
-        for n in range(len(trials[label]))
-    }
-    run = spec.run.model_copy(update={"baseline": ""})
-    return plan_study(spec.model_copy(update={"rows": rows, "run": run, "claims": {}, "figures": {}}), place)
-
-
-def _name(label: str, trial: int) -> str:
-    return f"{label}, trial {trial}"
-
-
-def _best(planned: StudyPlan, label: str, trials: list[list[str]]) -> dict[str, Any]:
-    scores: dict[int, float] = {}
-    for trial in range(len(trials)):
-        record = planned.cells[planned.rows[_name(label, trial)][0]].record()
-        if record and record["selection"]["best_score"] is not None:
-            scores[trial] = record["selection"]["best_score"]
+def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]]) -> dict[str, Any]:
+    records = {name: planned.cells[planned.rows[name][0]].record() for name in trials}
+    found = {name: record["selection"]["best_score"] for name, record in records.items() if record}
+    scores = {name: score for name, score in found.items() if score is not None}
     if not scores:
         raise UserError(f"no trial of {label} has ended", "see the logs in cells/; the same command goes on")
     best = max(scores, key=scores.__getitem__)
     return {"set": trials[best], "dev": scores[best], "trials": len(trials)}
 
 
-def _blind(spec: Spec, place: Place) -> Spec:
-    """The study with only that half of its dev pairs that will not judge it."""
+def _selecting(spec: Spec, place: Place) -> tuple[str, ...]:
+    """Files of that half of the study's dev pairs that will not judge it."""
     _, kept = judges(None, dev_pairs(dev_names(spec.run.dev or ()), place.data), place.data)
     files = []
     for name, pairs in kept.items():
@@ -129,4 +109,4 @@ def _blind(spec: Spec, place: Place) -> Spec:
         with writing(file.parent):
             write_text(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
         files.append(str(file))
-    return spec.model_copy(update={"run": spec.run.model_copy(update={"dev": tuple(files)})})
+    return tuple(files)

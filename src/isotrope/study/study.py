@@ -23,36 +23,21 @@ RECORD = "study.json"
 
 
 class Options(TypedDict, total=False):
-    """The study's file decides what is left out here.
+    """The study's file decides what is left out here; the first six after ``output`` replace keys of its ``[run]``."""
 
-    output: the study's folder.
-    documents: text to learn from, as ``run.corpus``. This option and the next five replace keys of ``[run]``.
-    model: what to begin with, in place of every preset's.
-    vectors: a file of word vectors, for the rows that take it.
-    sentences: of a run.
-    dev: pairs that select.
-    threads: processor threads of each cell. The number is part of a cell's key, so another number makes new cells.
-    data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
-    rows: only these.
-    overrides: ``key=value`` over every cell whose preset has that component.
-    workers: processes at a time; they change no result.
-    restart: forget what an earlier call left in the folder.
-    console: where to report; None reports to the terminal.
-    """
-
-    output: Required[str | Path]
-    documents: Sequence[str] | None
-    model: str | None
-    vectors: str | None
-    sentences: int | None
-    dev: Sequence[str] | None
-    threads: int | None
-    data: str | Path | None
-    rows: Sequence[str]
-    overrides: Sequence[str]
-    workers: int
-    restart: bool
-    console: Console | None
+    output: Required[str | Path]  # the study's folder
+    documents: Sequence[str] | None  # text to learn from, as ``run.corpus``
+    model: str | None  # what to begin with, in place of every preset's
+    vectors: str | None  # a file of word vectors, for the rows that take it
+    sentences: int | None  # of a run
+    dev: Sequence[str] | None  # pairs that select
+    threads: int | None  # processor threads of each cell, a part of its key: another number makes new cells
+    data: str | Path | None  # the folder that holds ``senteval/``; None takes ISOTROPE_DATA
+    rows: Sequence[str]  # only these
+    overrides: Sequence[str]  # ``key=value`` over every cell whose preset has that component
+    workers: int  # processes at a time; they change no result
+    restart: bool  # forget what an earlier call left in the folder
+    console: Console | None  # where to report; None reports to the terminal
 
 
 def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
@@ -60,10 +45,8 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
     changes = {
         "corpus": options.get("documents") or None,
         "backbone": options.get("model"),
-        "vectors": options.get("vectors"),
-        "sentences": options.get("sentences"),
         "dev": options.get("dev") or None,
-        "threads": options.get("threads"),
+        **{key: options.get(key) for key in ("vectors", "sentences", "threads")},
     }
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
     return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
