@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from isotrope.study.plan import Cell, Place, StudyPlan, plan_study
+from isotrope.study.plan import Cell, Place, StudyPlan
 from isotrope.study.spec import Spec, read_study
 
 ROWS = """
@@ -80,7 +80,7 @@ def numbers(record: Any) -> Any:
 
 
 def planned(spec: Spec, folder: Path, **options: Any) -> StudyPlan:
-    return plan_study(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
+    return StudyPlan(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
 
 
 def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:

@@ -28,7 +28,7 @@ from isotrope.terms.infonce import InfoNCE
 
 TEXTS = sentences(32)
 PAIRS = {"anchor": TEXTS, "positive": TEXTS[1:] + TEXTS[:1]}
-PEER = component("peers", "trained")
+PEER, SHUFFLE = component("peers", "trained"), component("tokens", "shuffle")
 TERMS = {"infonce": InfoNCE()}
 MLP = component("views", "mlp")
 
@@ -76,7 +76,8 @@ def refused(match: str) -> Any:
         (student, {"peers": [(PEER, [1]), (PEER, [1])]}, r"peers are on in the passes \[1, 1\]: .* give each"),
         (student, {"terms": {"infonce": InfoNCE}}, r"not one of its components: make one: component\(\"terms\""),
         (student, {"views": [component("scores", "noise")]}, "views holds Noise.*: move it to scores"),
-        (student, {"tokens": [(component("tokens", "shuffle"), 1)]}, "count its passes"),
+        (student, {"tokens": [(SHUFFLE, 1)]}, r"count its passes from 0: on = \[1\] in a preset"),
+        (student, {"tokens": [(SHUFFLE, ["one"])]}, r"tokens: Shuffle\(\) is on in passes \['one'\]"),
         (student, {"teachers": {"rank": nn.Linear(2, 2)}}, "teachers holds Linear"),
     ],
 )
@@ -126,7 +127,7 @@ def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Pat
 def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path) -> None:
     """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and nothing was said."""
     model = words(tiny_model)
-    for step in ([], [(component("tokens", "shuffle"), [1])]):  # a mean does not see the order
+    for step in ([], [(SHUFFLE, [1])]):  # a mean does not see the order
         with refused('no dropout; give a second column of positives, or a token step: tokens=.*"cutoff"'):
             train(Objective(model, TERMS, tokens=step, views=[MLP]), tmp_path)
     objective = Objective(model, TERMS, tokens=[(component("tokens", "cutoff", ratio=0.5), [1])])

@@ -120,13 +120,6 @@ def test_the_papers_settings_and_those_of_released_code(name: str) -> None:
         assert "terms.infonce.temperature" not in found
 
 
-@pytest.mark.parametrize("on", ["1", "[]", '["one"]', "[99]"])
-def test_the_passes_of_a_token_step_are_a_list(on: str, tiny_model: Path) -> None:
-    student = isotrope.load(tiny_model, "mean", device="cpu")
-    with pytest.raises(UserError, match=r"tokens: Shuffle\(\) is on in passes .*, of 2.*on = \[1\] in a preset"):
-        build_objective(read_preset("simcse", [f"tokens.shuffle.on={on}"]), student)
-
-
 @pytest.mark.parametrize(
     "named", ['[terms.x]\nkind = "loud:Thing"', 'loss = "loud:Thing"\nviews = false\nscores = false\nterms = false']
 )

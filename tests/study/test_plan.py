@@ -10,7 +10,7 @@ from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
 from isotrope.preset.tables import shipped_names
 from isotrope.study import study
-from isotrope.study.plan import Place, corpus_files, has_component, plan_study
+from isotrope.study.plan import Place, StudyPlan, corpus_files, has_component
 from isotrope.study.spec import read_study
 from studies import planned, spec_of
 
@@ -114,9 +114,8 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
 
     def keys(*suites: str) -> tuple[str, str]:
-        made = plan_study(
-            read_study(tmp_path / "spec.toml", run | {"suites": suites}), Place(tmp_path / "out", str(folder))
-        )
+        spec = read_study(tmp_path / "spec.toml", run | {"suites": suites})
+        made = StudyPlan(spec, Place(tmp_path / "out", str(folder)))
         return made.rows["Trained"][0], made.rows["Raw"][0]
 
     def swap(path: Path, old: str, new: str) -> None:

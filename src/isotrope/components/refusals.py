@@ -37,7 +37,16 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
 
     Warns of weights in half precision.
     """
-    _check_student(model)
+    if not isinstance(model, SentenceTransformer):
+        problem = f"Objective trains a SentenceTransformer, and was given a {type(model).__name__}"
+        raise UserError(problem, "load an embedding model, such as isotrope.load('bert-base-uncased')")
+    if (cut := model.truncate_dim) is not None:
+        problem = f"the model has truncate_dim = {cut}, which training does not use"
+        remedy = "set model.truncate_dim = None (in a saved model: remove it from config_sentence_transformers.json)"
+        raise UserError(problem, f"{remedy}; Objective(…, dims=[{cut}]) trains that width")
+    for dtype in HALF.keys() & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
+        remedy = "Call model.float(), and give bf16=True or fp16=True to the training arguments for speed"
+        warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=3)
     width = model.get_embedding_dimension()
     if not all(1 <= dim <= (width or dim) for dim in dims):
         raise UserError(f"dims = {list(dims)} is not possible", f"list widths from 1 to the model's, which is {width}")
@@ -55,19 +64,6 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
     if 0 in read or len(set(read)) < len(read):
         problem = f"peers are on in the passes {read}"
         raise UserError(problem, "leave pass 0 to the student, and give each of the others to one peer")
-
-
-def _check_student(model: Any) -> None:
-    if not isinstance(model, SentenceTransformer):
-        problem = f"Objective trains a SentenceTransformer, and was given a {type(model).__name__}"
-        raise UserError(problem, "load an embedding model, such as isotrope.load('bert-base-uncased')")
-    if (cut := model.truncate_dim) is not None:
-        problem = f"the model has truncate_dim = {cut}, which training does not use"
-        remedy = "set model.truncate_dim = None (in a saved model: remove it from config_sentence_transformers.json)"
-        raise UserError(problem, f"{remedy}; Objective(…, dims=[{cut}]) trains that width")
-    for dtype in HALF.keys() & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
-        remedy = "Call model.float(), and give bf16=True or fp16=True to the training arguments for speed"
-        warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=4)
 
 
 def _of_passes(stage: str, pair: Any, passes: int) -> Any:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.refusals import OF_PASSES
-from isotrope.components.registry import READING, STAGES, component, component_class, explain, is_third_party
+from isotrope.components.registry import READING, STAGES, THIRD_PARTY, component, component_class, explain
 from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
@@ -215,7 +215,7 @@ def check_third_parties(preset: Preset) -> None:
 
 def _check_parts(preset: Preset, third_parties: bool) -> None:
     for part in preset.parts():
-        if is_third_party(part.kind) == third_parties:
+        if (THIRD_PARTY in part.kind) == third_parties:
             asked = getattr(part.make(), "teacher", SELF)
             if asked != SELF and asked not in preset.teachers:
                 problem = f"{part.stage}.{part.label}.teacher = {asked!r}, which does not exist"

@@ -54,15 +54,9 @@ class Cell:
         """The folder of the files beside the record."""
         return self.folder / NUMBERS
 
-    @property
-    def log(self) -> Path:
-        """What its process said."""
-        return self.folder.with_name(f"{self.folder.name}.log")
-
-    @property
-    def error(self) -> Path:
-        """One line, if its process failed."""
-        return self.folder.with_name(f"{self.folder.name}.error.txt")
+    def beside(self, ending: str) -> Path:
+        """What its process said (``log``), and one line if it failed (``error.txt``)."""
+        return self.folder.with_name(f"{self.folder.name}.{ending}")
 
     @property
     def job(self) -> Job:

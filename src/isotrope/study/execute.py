@@ -81,7 +81,7 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
                 for cell in [c for c in waiting if done >= set(c.needs)][: workers - len(running)]:
                     waiting.remove(cell)
                     slot = min(set(range(workers)) - {one.slot for one in running})
-                    cell.log.parent.mkdir(exist_ok=True)
+                    cell.folder.parent.mkdir(exist_ok=True)
                     process = context.Process(target=_work, args=(cell, slot), name=cell.key)
                     process.start()
                     running.append(_Running(cell, process, slot, time.monotonic()))
@@ -102,16 +102,16 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
 
 def _why(one: _Running) -> str:
     """One line for a cell that ended without a result."""
-    if one.cell.error.is_file():
-        return one.cell.error.read_text(encoding="utf-8").strip()
+    if (file := one.cell.beside("error.txt")).is_file():
+        return file.read_text(encoding="utf-8").strip()
     code = one.process.exitcode or 0
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
     return f"its process ended with {name} (out of memory?); see {_log(one.cell)}"
 
 
 def _log(cell: Cell) -> str:
-    """The path of the log within the study's folder: records must not hold paths of this machine."""
-    return f"cells/{cell.log.name}"
+    """The path of the log within the study's folder, since records must not hold paths of this machine."""
+    return f"cells/{cell.beside('log').name}"
 
 
 def _stop(running: Iterable[_Running]) -> None:
@@ -139,8 +139,9 @@ def _work(cell: Cell, slot: int) -> None:
     if gpus := torch.cuda.device_count():
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # names of those that this process may use
         os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[slot % gpus] if visible else str(slot % gpus)
-    cell.error.unlink(missing_ok=True)
-    with open_log(cell.log) as log:
+    failed = cell.beside("error.txt")
+    failed.unlink(missing_ok=True)
+    with open_log(cell.beside("log")) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
@@ -148,11 +149,11 @@ def _work(cell: Cell, slot: int) -> None:
         except (Stopped, KeyboardInterrupt):
             sys.exit(130)
         except UserError as error:
-            write_text(cell.error, str(error))
+            write_text(failed, str(error))
             sys.exit(1)
         except Exception as error:
             traceback.print_exc(file=log)
-            write_text(cell.error, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
+            write_text(failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
             sys.exit(1)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,6 @@ from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
 
 
-@dataclass(slots=True)
-class StudyPlan:
-    """The cells; a teacher comes before the cells that need it."""
-
-    spec: Spec
-    entries: dict[str, PlannedRow]
-    cells: dict[str, Cell] = field(default_factory=dict)  # key -> cell; equal cells of several rows are one
-    rows: dict[str, dict[int, str]] = field(default_factory=dict)  # label -> seed -> key
-    models: dict[str, str] = field(default_factory=dict)  # a teacher's name -> key
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where the study reads and writes."""
@@ -48,15 +37,19 @@ class Place:
     forced: tuple[str, ...] = ()  # --set: key=value over every cell
 
 
-def plan_study(
-    spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
-) -> StudyPlan:
-    """All cells of a study. Everything is checked that can be checked before a model is loaded."""
-    return _Planner(spec, place, expand_rows(spec, only, sweep)).plan
+class StudyPlan:
+    """All cells of a study. Everything is checked that can be checked before a model is loaded.
 
+    A teacher comes before the cells that need it. Equal cells of several rows are one.
+    """
 
-class _Planner:
-    def __init__(self, spec: Spec, place: Place, entries: dict[str, PlannedRow]) -> None:
+    def __init__(
+        self, spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        self.entries = expand_rows(spec, only, sweep)
+        self.cells: dict[str, Cell] = {}  # key -> cell
+        self.rows: dict[str, dict[int, str]] = {}  # label -> seed -> key
+        self.models: dict[str, str] = {}  # a teacher's name -> key
         self.spec, self.place, self.used, run = spec, place, set[str](), spec.run
         self.read, self.checksum, self.pairs = cache(read_preset), cache(_source_checksum), cache(self._pairs)
         self.corpus = corpus_of(spec, place)
@@ -70,11 +63,10 @@ class _Planner:
         if run.test == "dev-half" and set(dev_names(run.dev or ())) <= SHIPPED_DEV:
             problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
             raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
-        self.plan = StudyPlan(spec, entries)
-        for label, entry in entries.items():
+        for label, entry in self.entries.items():
             seeds = range(run.seeds if entry.row.train else 1)
             try:
-                self.plan.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
+                self.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
             except UserError as error:
                 raise UserError(f"study {spec.name}: row {label!r}: {error.problem}", error.remedy) from error
         left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
@@ -85,7 +77,7 @@ class _Planner:
 
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key."""
-        row, run, made = entry.row, self.spec.run, self.plan.cells
+        row, run, made = entry.row, self.spec.run, self.cells
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
         row_step(row.then, words=row.vectors)
@@ -110,8 +102,8 @@ class _Planner:
             base = str(made[start].settings["base"])
         else:
             base = start = run.vectors if row.vectors else backbone or run.backbone or start
-        overrides = tuple(self._overrides(entry, recipe, base))
-        overrides += tuple(scaled(entry, run.sentences, self.read(row.preset, overrides)))
+        overrides = self._overrides(entry, recipe, base)
+        overrides = (*overrides, *scaled(entry, run.sentences, self.read(row.preset, overrides)))
         recipe = self.read(row.preset, overrides)
         check_third_parties(recipe)
         check_head(recipe)
@@ -126,9 +118,9 @@ class _Planner:
         if row.vectors:
             WordVectors(start)  # which refuses what is no such file
         judging, selecting = self.pairs(tuple(recipe.train.select))
-        others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
+        others = {start, *(model for models in teachers.values() for model in models)} - needs.keys() - {STUDENT}
         decides = {
-            "files": {name: self.checksum(name) for name in sorted(others - {STUDENT})},
+            "files": {name: self.checksum(name) for name in sorted(others)},
             "settings": {k: v for k, v in settings.items() if row.train or run.positives or k == "encoder"},
             "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
             "text": [self.text, sentences] if row.train or row.then or run.positives else None,
@@ -150,9 +142,9 @@ class _Planner:
         row_step(row.then, words=False)
         bare = replace(entry, row=row.model_copy(update={"then": ""}))
         trained = self._cell(bare, seed, backbone, needed_by=(f"then = {row.then}",))
-        cell = self.plan.cells[trained]
+        cell = self.cells[trained]
         key = _checksum([trained, row.then])
-        self.plan.cells[key] = replace(
+        self.cells[key] = replace(
             cell, label=entry.label, key=key, folder=self._folder(row, seed, key),
             row=row.model_copy(update={"train": False}), backbone=str(cell.model.resolve()), needs=(trained,),
             teachers={}, keep_model=self.spec.run.keep_models,
@@ -171,13 +163,13 @@ class _Planner:
 
     def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
         """The cell of a teacher, from the study's table or else from the preset of that name."""
-        if name not in self.plan.models:
+        if name not in self.models:
             model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
             row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences)
-            self.plan.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
-        return self.plan.models[name]
+            self.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
+        return self.models[name]
 
-    def _overrides(self, entry: PlannedRow, recipe: Preset, base: str) -> Iterable[str]:
+    def _overrides(self, entry: PlannedRow, recipe: Preset, base: str) -> tuple[str, ...]:
         """Common settings, the backbone's, the row's, the sweep's, those of the command line: the last one wins.
 
         Only the row's own may add a component.
@@ -189,7 +181,7 @@ class _Planner:
             return found
 
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
-        return [*fitting((*self.spec.run.set, *needed)), *entry.overrides, *fitting(self.place.forced)]
+        return (*fitting((*self.spec.run.set, *needed)), *entry.overrides, *fitting(self.place.forced))
 
 
 def _source_checksum(name: str) -> str:

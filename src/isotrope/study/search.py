@@ -18,7 +18,7 @@ from isotrope.preset.preset import read_preset
 from isotrope.store.atomic import write_text
 from isotrope.store.disk import writing
 from isotrope.study.execute import run_plan
-from isotrope.study.plan import Place, StudyPlan, has_component, plan_study
+from isotrope.study.plan import Place, StudyPlan, has_component
 from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study
 from isotrope.study.study import Options, study_job, with_options
 from isotrope.training.pairs import dev_names, dev_pairs, judges
@@ -63,7 +63,7 @@ def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
         job.begin()
         run = spec.run.model_copy(update={"baseline": ""} | ({"dev": _selecting(spec, place)} if half else {}))
         trial_rows = {"rows": rows, "run": run, "claims": {}, "figures": {}}
-        planned = plan_study(spec.model_copy(update=trial_rows), place)
+        planned = StudyPlan(spec.model_copy(update=trial_rows), place)
         run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
         best = {label: _best(planned, label, of) for label, of in trials.items()}
         write_text(place.output / BEST, tomli_w.dumps({"rows": best}))

@@ -16,21 +16,16 @@ FEWEST_SEEDS = 3  # seeds: with two, a t-test has one degree of freedom and an i
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Differences of two rows, seed by seed; None if they have fewer than three seeds in common.
-
-    ``low`` and ``high`` bound the mean with 95 % confidence. ``p`` is two-sided against no difference. ``p_margin`` is
-    against a difference of the margin. ``detectable`` is the smallest true difference that so many seeds find with a
-    power of 0.8.
-    """
+    """Differences of two rows, seed by seed; None if they have fewer than three seeds in common."""
 
     n: int
     mean: float
     sd: float | None
-    low: float | None = None
+    low: float | None = None  # this and the next bound the mean with 95 % confidence
     high: float | None = None
-    p: float | None = None
-    p_margin: float | None = None
-    detectable: float | None = None
+    p: float | None = None  # two-sided, against no difference
+    p_margin: float | None = None  # against a difference of the margin
+    detectable: float | None = None  # the smallest true difference that so many seeds find with a power of 0.8
 
 
 def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:

@@ -16,7 +16,7 @@ from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
-from isotrope.study.plan import Place, StudyPlan, corpus_of, plan_study
+from isotrope.study.plan import Place, StudyPlan, corpus_of
 from isotrope.study.spec import Spec, read_study, with_tuned
 
 RECORD = "study.json"
@@ -93,7 +93,7 @@ def study(
     spec, place = with_options(file, options, seeds=seeds, test=labels)
     console = options.get("console") or plain_console()
     with watch("planning", console):
-        planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+        planned = StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
     job = study_job(options, spec, place)
     with job.held():
         job.begin()
