@@ -95,7 +95,7 @@ def _rows(file: str, given: Sequence[str]) -> list[str]:
 
 
 def _search(file: str, options: "Options", idle: dict[str, Any]) -> None:
-    from isotrope.study.search import search_settings
+    from isotrope.study.study import search_settings
 
     for name, value in idle.items():
         if value:
