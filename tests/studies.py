@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from isotrope.study.plan import Cell, Place, StudyPlan, plan_study
+from isotrope.study.plan import Cell, Place, StudyPlan
 from isotrope.study.spec import Spec, read_study
 
 ROWS = """
@@ -80,7 +80,7 @@ def numbers(record: Any) -> Any:
 
 
 def planned(spec: Spec, folder: Path, **options: Any) -> StudyPlan:
-    return plan_study(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
+    return StudyPlan(spec, Place(folder, None, tuple(options.pop("forced", ()))), **options)
 
 
 def spec_of(tmp_path: Path, corpus: Path, rows: str) -> Spec:
@@ -97,5 +97,5 @@ def measured(made: StudyPlan, scores: Callable[[Cell], dict[str, float]], draws:
         if draws:
             cell.keep_draws({"STS12": np.random.default_rng(i).normal(0.5, 0.01, draws)})
         given = {"scores": scores(cell), "environment": {}, "data": {}, "seconds": {}}
-        cell.finish({"preset": cell.preset, "seed": cell.seed, "settings": cell.settings, **given})
+        cell.finish({"preset": cell.row.preset, "seed": cell.seed, "settings": cell.settings, **given})
     return made

@@ -20,7 +20,7 @@ from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.preset.preset import RECORDS, RESERVED, Preset, preset_names, read_preset
 from isotrope.preset.sources import flat
-from isotrope.study.spec import study_names
+from isotrope.preset.tables import shipped_names
 from isotrope.terms.infonce import infonce
 
 N, D, STEPS = 16, 16, 24
@@ -157,7 +157,8 @@ def test_every_item_has_a_state_and_every_choice_a_reason(paper: str) -> None:
 
 def known(name: str) -> bool:
     """Whether a name in code is a study, preset, pooling, kind, file, command or option, or a key and its value."""
-    if name in (*study_names(), *preset_names(), *LAYERS, *(kind for stage in STAGES for kind in kinds(stage))):
+    components = (kind for stage in STAGES for kind in kinds(stage))
+    if name in (*shipped_names("study"), *preset_names(), *LAYERS, *components):
         return True
     if name.startswith("isotrope "):
         return known_command(name.split()[1:])
@@ -231,7 +232,7 @@ def test_a_name_that_does_not_exist_is_found() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_shipped_study_of_a_paper_is_named(paper: str) -> None:
-    assert {name for name in study_names() if name.startswith(f"{paper}-")} <= set(names(page(paper)))
+    assert {name for name in shipped_names("study") if name.startswith(f"{paper}-")} <= set(names(page(paper)))
 
 
 # Settings that the pages call "as published", from WhitenedCSE Sec. 4.1, DCLR Sec. 5.1, RankCSE Appendix A and Table 9.

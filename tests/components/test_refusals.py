@@ -1,7 +1,7 @@
 """What an objective refuses, with sentence-transformers' own models, losses and trainer."""
 
-import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,12 @@ from isotrope.terms.infonce import InfoNCE
 
 TEXTS = sentences(32)
 PAIRS = {"anchor": TEXTS, "positive": TEXTS[1:] + TEXTS[:1]}
-PEER = component("peers", "trained")
+PEER, SHUFFLE = component("peers", "trained"), component("tokens", "shuffle")
 TERMS = {"infonce": InfoNCE()}
 MLP = component("views", "mlp")
 
 
-def student(folder: Path, **options: Any) -> SentenceTransformer:
+def student(folder: Path | str, **options: Any) -> SentenceTransformer:
     return SentenceTransformer(str(folder), device="cpu", **options)
 
 
@@ -60,46 +60,32 @@ def refused(match: str) -> Any:
     return pytest.raises(UserError, match=match)
 
 
-@pytest.mark.parametrize("kind", [CrossEncoder, SparseEncoder, str])
-def test_only_embedding_models_are_trained(tiny_model: Path, kind: Callable[[str], Any]) -> None:
-    with refused(f"given a {kind.__name__}: load an embedding model"):
-        Objective(kind(str(tiny_model)), TERMS)
-
-
-def test_a_truncated_model_is_pointed_to_dims(tiny_model: Path) -> None:
-    """Training would see all widths, and a head none of them."""
-    with refused(r"truncate_dim = 16.*dims=\[16\]"):
-        Objective(student(tiny_model, truncate_dim=16), TERMS)
-
-
-@pytest.mark.parametrize("dims", [[64, 16], [0]])
-def test_impossible_widths_are_named(tiny_model: Path, dims: Any) -> None:
-    with refused(rf"dims = {re.escape(repr(dims))} is not possible.*is 32"):
-        Objective(student(tiny_model), TERMS, dims=dims)
-
-
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("model", "options", "said"),
     [
-        ({"peers": [PEER]}, r"peers: .* is on in passes \[\], of 2: count its passes"),
-        ({"peers": [(PEER, [0])]}, r"peers are on in the passes \[0\]: leave pass 0 to the student"),
-        ({"peers": [(PEER, [2])]}, r"peers: .* is on in passes \[2\], of 2"),
-        ({"peers": [(PEER, [1]), (PEER, [1])]}, r"peers are on in the passes \[1, 1\]: .* give each"),
-        ({"terms": {"infonce": InfoNCE}}, r"not one of its components: make one: component\(\"terms\""),
-        ({"views": [component("scores", "noise")]}, "views holds Noise.*: move it to scores"),
-        ({"tokens": [(component("tokens", "shuffle"), 1)]}, "count its passes"),
-        ({"teachers": {"rank": nn.Linear(2, 2)}}, "teachers holds Linear"),
+        (CrossEncoder, {}, "given a CrossEncoder: load an embedding model"),
+        (SparseEncoder, {}, "given a SparseEncoder: load an embedding model"),
+        (str, {}, "given a str: load an embedding model"),
+        # training would see all widths, and a head none of them
+        (partial(student, truncate_dim=16), {}, r"truncate_dim = 16.*dims=\[16\]"),
+        (student, {"dims": [64, 16]}, r"dims = \[64, 16\] is not possible.*is 32"),
+        (student, {"dims": [0]}, r"dims = \[0\] is not possible.*is 32"),
+        (student, {"peers": [PEER]}, r"peers: .* is on in passes \[\], of 2: count its passes"),
+        (student, {"peers": [(PEER, [0])]}, r"peers are on in the passes \[0\]: leave pass 0 to the student"),
+        (student, {"peers": [(PEER, [2])]}, r"peers: .* is on in passes \[2\], of 2"),
+        (student, {"peers": [(PEER, [1]), (PEER, [1])]}, r"peers are on in the passes \[1, 1\]: .* give each"),
+        (student, {"terms": {"infonce": InfoNCE}}, r"not one of its components: make one: component\(\"terms\""),
+        (student, {"views": [component("scores", "noise")]}, "views holds Noise.*: move it to scores"),
+        (student, {"tokens": [(SHUFFLE, 1)]}, r"count its passes from 0: on = \[1\] in a preset"),
+        (student, {"tokens": [(SHUFFLE, ["one"])]}, r"tokens: Shuffle\(\) is on in passes \['one'\]"),
+        (student, {"teachers": {"rank": nn.Linear(2, 2)}}, "teachers holds Linear"),
     ],
 )
-def test_parts_at_the_wrong_place_are_named(tiny_model: Path, options: dict[str, Any], said: str) -> None:
+def test_what_shows_when_an_objective_is_made(
+    tiny_model: Path, model: Callable[[str], Any], options: dict[str, Any], said: str
+) -> None:
     with refused(said):
-        Objective(student(tiny_model), **{"terms": TERMS, **options})
-
-
-def test_a_missing_teacher_is_named(tiny_model: Path, tmp_path: Path) -> None:
-    objective = Objective(student(tiny_model), {"rank": component("terms", "listnet", teacher="big")})
-    with refused("asks for the teacher 'big'"):
-        train(objective, tmp_path)
+        Objective(model(str(tiny_model)), **{"terms": TERMS, **options})
 
 
 @pytest.mark.parametrize("wrapper", [MatryoshkaLoss, AdaptiveLayerLoss])
@@ -118,18 +104,15 @@ def test_it_stands_in_no_other_loss(tiny_model: Path, tmp_path: Path, wrapper: A
         ({**PAIRS, "label": [0, 1] * 16}, {}, "labels or scores"),
         ({"text": [""] * 32}, {}, "all texts of the first batch are equal"),
         ({**PAIRS, "negative": TEXTS[2:] + TEXTS[:2]}, {}, "no step uses them: add scores="),
+        ({"text": TEXTS}, {"passes": 1}, "leaves one view"),
+        ({"text": TEXTS}, {"terms": {"rank": component("terms", "listnet", teacher="big")}}, "the teacher 'big'"),
     ],
 )
-def test_data_that_teaches_nothing_is_refused(
+def test_what_shows_in_the_first_step(
     tiny_model: Path, tmp_path: Path, data: dict[str, list[Any]], options: dict[str, Any], said: str
 ) -> None:
     with refused(said):
-        train(Objective(student(tiny_model), TERMS), tmp_path, data, **options)
-
-
-def test_one_view_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    with refused("leaves one view"):
-        train(Objective(student(tiny_model), TERMS, passes=1), tmp_path)
+        train(Objective(student(tiny_model), **{"terms": TERMS, **options}), tmp_path, data)
 
 
 def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Path) -> None:
@@ -144,7 +127,7 @@ def test_models_without_dropout_are_told_of_load(tiny_model: Path, tmp_path: Pat
 def test_word_vectors_train_where_views_differ(tiny_model: Path, tmp_path: Path) -> None:
     """Before, the passes' offsets were not shifted: the second view was a batch of zeros, and nothing was said."""
     model = words(tiny_model)
-    for step in ([], [(component("tokens", "shuffle"), [1])]):  # a mean does not see the order
+    for step in ([], [(SHUFFLE, [1])]):  # a mean does not see the order
         with refused('no dropout; give a second column of positives, or a token step: tokens=.*"cutoff"'):
             train(Objective(model, TERMS, tokens=step, views=[MLP]), tmp_path)
     objective = Objective(model, TERMS, tokens=[(component("tokens", "cutoff", ratio=0.5), [1])])

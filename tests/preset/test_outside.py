@@ -21,8 +21,9 @@ import isotrope
 from conftest import sentences
 from isotrope.contract.context import BuildContext
 from isotrope.errors import Stopped, UserError
-from isotrope.preset.columns import READ_BY, LossInput, damaged, delete_words, once, paired, twice
-from isotrope.preset.outside import OutsideLoss, build_outside, cited_by_loss, outside_class
+from isotrope.objective.passes import TextColumn
+from isotrope.preset import outside
+from isotrope.preset.outside import OutsideLoss, build_outside
 from isotrope.preset.preset import read_preset
 from isotrope.text.opened import open as text_open
 from isotrope.text.permutation import derive
@@ -31,55 +32,58 @@ from isotrope.training.train import Run
 from isotrope.training.trainer import WEIGHTS, ObjectiveState
 from small_runs import small_run
 
+Given = tuple[OutsideLoss, list[TextColumn], torch.Tensor]
+
 
 @pytest.fixture
-def batch(tiny_model: Path, corpus_file: Path, cached: Path) -> LossInput:
+def batch(tiny_model: Path, corpus_file: Path, cached: Path) -> Given:
     """Sixteen sentences of the corpus, not its first."""
     model, corpus, rows = isotrope.load(tiny_model, device="cpu"), text_open(corpus_file).texts(), range(40, 56)
     column = model.preprocess(corpus.dataset[list(rows)]["text"], max_length=32)
-    return LossInput([column], torch.tensor(rows), model, BuildContext.of(model, corpus=corpus), 3, 32)
+    loss = OutsideLoss(model, torch.nn.Identity(), [], BuildContext.of(model, corpus=corpus), 3, 32)
+    return loss, [column], torch.tensor(rows)
 
 
 def test_six_words_of_ten_go() -> None:
     text = [f"{i} {line}" for i, line in enumerate(sentences(400))]
-    kept = [delete_words(line, seed) for seed, line in enumerate(text)]
+    kept = [outside.delete_words(line, seed) for seed, line in enumerate(text)]
     share = sum(len(line.split()) for line in kept) / sum(len(line.split()) for line in text)
     assert 0.37 < share < 0.44
     for line, few in zip(text, kept, strict=True):
         words = iter(line.split())
         assert few
         assert all(word in words for word in few.split()), "in their order"
-    assert kept == [delete_words(line, seed) for seed, line in enumerate(text)]
-    assert kept != [delete_words(line, seed + 1) for seed, line in enumerate(text)]
-    assert delete_words("alone", 0) == "alone"
+    assert kept == [outside.delete_words(line, seed) for seed, line in enumerate(text)]
+    assert kept != [outside.delete_words(line, seed + 1) for seed, line in enumerate(text)]
+    assert outside.delete_words("alone", 0) == "alone"
 
 
-def test_a_damaged_text_stands_beside_the_whole_one(batch: LossInput) -> None:
-    few, whole = damaged(batch)
-    again, _ = damaged(batch)
-    assert whole is batch.columns[0]
+def test_a_damaged_text_stands_beside_the_whole_one(batch: Given) -> None:
+    few, whole = outside.damaged(*batch)
+    again, _ = outside.damaged(*batch)
+    assert whole is batch[1][0]
     assert torch.equal(few["input_ids"], again["input_ids"])
     for short, long in zip(few["input_ids"], whole["input_ids"], strict=True):
         assert set(short.tolist()) - {0} < set(long.tolist()) | {0}
 
 
-def test_one_pair_of_eight_is_one_sentence(batch: LossInput) -> None:
-    first, second = paired(batch)
+def test_one_pair_of_eight_is_one_sentence(batch: Given) -> None:
+    first, second = outside.paired(*batch)
     equal = (first["input_ids"] == second["input_ids"]).all(dim=1)
     assert equal.nonzero().flatten().tolist() == [0, 8]
     assert torch.equal(second["input_ids"][1], first["input_ids"][0])
 
 
-def test_text_alone_comes_twice_and_positives_once(batch: LossInput) -> None:
-    first, second = twice(batch)
+def test_text_alone_comes_twice_and_positives_once(batch: Given) -> None:
+    first, second = outside.twice(*batch)
     assert first is not second
     assert torch.equal(first["input_ids"], second["input_ids"])
-    three = LossInput([first, second, first], batch.rows, batch.model, batch.context, 0, 32)
-    assert twice(three) is three.columns
-    assert once(batch) == [batch.columns[0]]
-    for read in READ_BY.values():
+    three = [first, second, first]
+    assert outside.twice(batch[0], three, batch[2]) is three
+    assert outside.once(*batch) == batch[1]
+    for read in outside.READ_BY.values():
         with pytest.raises(UserError, match="reads texts alone"):
-            read(three)
+            read(batch[0], three, batch[2])
 
 
 LOSSES = "sentence_transformers.sentence_transformer.losses:"
@@ -260,7 +264,7 @@ def test_a_class_of_ones_own(
     assert done.record["selection"]["steps"] == 2
     for wrong in ("own_losses:Anything", "subprocess:Popen", "torch.nn:Linear", "sentence_transformers:InputExample"):
         with pytest.raises(UserError, match=r"is not a loss.*must declare stage"):
-            outside_class(wrong)
+            outside.outside_class(wrong)
 
 
 @pytest.mark.parametrize(
@@ -301,8 +305,8 @@ def test_a_decoder_needs_an_architecture_that_can_decode(
 
 
 def test_known_losses_are_cited() -> None:
-    assert cited_by_loss(LOSSES + "DenoisingAutoEncoderLoss") == ["wang2021tsdae"]
-    assert cited_by_loss("mine:Own") == cited_by_loss(None) == []
+    assert outside.cited_by_loss(LOSSES + "DenoisingAutoEncoderLoss") == ["wang2021tsdae"]
+    assert outside.cited_by_loss("mine:Own") == outside.cited_by_loss(None) == []
 
 
 @pytest.mark.parametrize(

@@ -116,12 +116,14 @@ def test_a_run_keeps_the_models_form_and_logs_both_terms(
     assert not torch.allclose(torch.tensor(after.encode(TEXT)), torch.tensor(before.encode(TEXT)), atol=1e-4)
 
 
-def test_the_preset_asks_for_no_other_model() -> None:
-    preset = read_preset("adapt")
-    assert preset.encoder.pooling is None
-    assert preset.teachers == {"before": {"kind": "initial"}}
-    assert "mlp" not in preset.views
-    assert preset.train.select == []
+def test_the_presets_ask_for_no_other_model() -> None:
+    adapt, bm25 = read_preset("adapt"), read_preset("bm25")
+    assert adapt.teachers == {"before": {"kind": "initial"}}
+    assert bm25.teachers == {**adapt.teachers, "bm25": {"kind": "bm25"}}
+    assert set(bm25.terms) - set(adapt.terms) == {"rank"}
+    assert "mlp" not in adapt.views
+    assert adapt.train.select == []
+    assert adapt.encoder.pooling is None is bm25.encoder.pooling
 
 
 def test_the_table_is_that_of_the_results() -> None:
@@ -133,13 +135,6 @@ def test_the_table_is_that_of_the_results() -> None:
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     assert benchmark.page() == benchmark.PAGE.read_text(encoding="utf-8")
-
-
-def test_bm25_is_adapt_with_one_more_term() -> None:
-    preset, adapt = read_preset("bm25"), read_preset("adapt")
-    assert set(preset.terms) - set(adapt.terms) == {"rank"}
-    assert preset.teachers == {**adapt.teachers, "bm25": {"kind": "bm25"}}
-    assert preset.encoder.pooling is None
 
 
 def test_a_run_follows_bm25(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
@@ -11,7 +10,6 @@ from torch import Tensor
 
 import isotrope
 from conftest import sentences
-from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.types import Batch
@@ -67,33 +65,3 @@ def test_every_width_has_its_own_projection(tiny_model: Path) -> None:
     (found,) = steps(objective, student, 1)
     assert list(found) == [f"{term}@{dim}" for dim in (32, 8) for term in TERMS]
     assert objective.narrow[8][1]["vectors"].projection.weight.shape == (24, 8)
-
-
-@pytest.mark.parametrize(
-    ("override", "said"),
-    [
-        ("train.dims=[]", "train.dims"),
-        ("train.dims=[0]", "train.dims"),
-        ("terms.queue_kl.queue=0", "terms.queue_kl.queue = 0"),
-        ("terms.vectors.measure=dot", "terms.vectors.measure = 'dot'"),
-    ],
-)
-def test_what_is_not_possible_is_named(override: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        read_preset("distil", [override])
-
-
-def test_a_width_that_the_student_lacks_is_named(tiny_model: Path) -> None:
-    with pytest.raises(UserError, match=r"dims = \[64\] is not possible.*which is 32"):
-        distil(tiny_model, "train.dims=[64]")
-
-
-def test_a_term_that_needs_two_views_refuses_one(tiny_model: Path) -> None:
-    student = isotrope.load(tiny_model, "mean", device="cpu")
-    terms = {
-        "rank": isotrope.component("terms", "listnet", teacher="rank"),
-        "infonce": isotrope.component("terms", "infonce"),
-    }
-    objective = Objective(student, terms, passes=1, teachers={"rank": Known()}).train()
-    with pytest.raises(UserError, match="passes = 1 leaves one view"):
-        objective([student.preprocess(sentences(8))], torch.arange(8))

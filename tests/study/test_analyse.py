@@ -31,7 +31,7 @@ def test_a_row_is_meant_where_a_teacher_has_its_name(corpus_file: Path, tmp_path
     """
     made = planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
     points = {"simcse": 50.0, "rankcse-listmle": 51.0}
-    record = study_record(measured(made, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.preset]}))
+    record = study_record(measured(made, lambda cell: {"Avg.": 90.0 if cell.seed == 7 else points[cell.row.preset]}))
     (one,) = record["differences"]
     assert (one["seeds"]["n"], one["seeds"]["mean"]) == (3, 1.0)
     assert record["spread"]["n"] == 3

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from conftest import sentences
 from isotrope.console.plain import plain_console
-from isotrope.errors import Stopped, UserError
+from isotrope.errors import Stopped
 from isotrope.store.mark import put_mark
 from isotrope.study import Study, study
 from isotrope.study.cell import Cell
@@ -86,13 +86,6 @@ def test_a_damaged_cell_is_run_again_and_that_is_said(write: Write, tmp_path: Pa
 
 def test_nothing_foreign_is_deleted_or_written_to(write: Write, tmp_path: Path) -> None:
     file = write(f"[rows.SimCSE]\n{RAW}")
-    thesis = tmp_path / "thesis"
-    thesis.mkdir()
-    (thesis / "result.json").write_text("mine")
-    with pytest.raises(UserError, match="thesis is not empty and holds no study"):
-        study(file, output=thesis, console=quiet())
-    assert [path.name for path in thesis.iterdir()] == ["result.json"]
-
     trained, raw = planned(read_study(file), tmp_path / "out").cells.values()
     for folder in (trained.folder, raw.folder):
         (folder / "run").mkdir(parents=True)

@@ -47,7 +47,7 @@ def finish(cell: Cell) -> None:
     for step in (10, 20):
         log.add({"step": step, "uniformity": -1.0, "score": 0.5})
     given = {"scores": {"Avg.": 50.0 + cell.seed, "alignment": 0.2, "uniformity": -2.0}, "in_batch": [1] * 40}
-    known = {"preset": cell.preset, "seed": cell.seed, "settings": {}, "environment": {}, "data": {}, "seconds": {}}
+    known = {"preset": cell.row.preset, "seed": cell.seed, "settings": {}, "environment": {}, "data": {}, "seconds": {}}
     cell.finish(known | given)
 
 

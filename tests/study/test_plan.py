@@ -8,9 +8,10 @@ import pytest
 from conftest import sentences
 from isotrope.errors import UserError
 from isotrope.preset.preset import read_preset
+from isotrope.preset.tables import shipped_names
 from isotrope.study import study
-from isotrope.study.plan import Place, corpus_files, has_component, plan_study
-from isotrope.study.spec import read_study, study_names
+from isotrope.study.plan import Place, StudyPlan, corpus_files, has_component
+from isotrope.study.spec import read_study
 from studies import planned, spec_of
 
 
@@ -71,7 +72,7 @@ def test_teachers_are_shared_and_equal_rows_are_one(corpus_file: Path, tmp_path:
     assert made.cells[made.rows["A"][1]].teachers == {"rank": (str(base.model.resolve()), str(large.model.resolve()))}
 
 
-@pytest.mark.parametrize("name", study_names())
+@pytest.mark.parametrize("name", shipped_names("study"))
 def test_the_studies_that_come_with_isotrope_can_be_planned(name: str, corpus_file: Path, tmp_path: Path) -> None:
     changes = {"corpus": [str(corpus_file)], "dev": ["none"], "test": "none", "suites": [], "sentences": 1_000_000}
     spec = read_study(name, changes)
@@ -113,9 +114,8 @@ def test_other_pairs_under_the_same_name_make_another_cell(
     run = {"corpus": [str(corpus_file)], "test": "stsb", "dev": [str(own)], "sentences": 500, "seeds": 1}
 
     def keys(*suites: str) -> tuple[str, str]:
-        made = plan_study(
-            read_study(tmp_path / "spec.toml", run | {"suites": suites}), Place(tmp_path / "out", str(folder))
-        )
+        spec = read_study(tmp_path / "spec.toml", run | {"suites": suites})
+        made = StudyPlan(spec, Place(tmp_path / "out", str(folder)))
         return made.rows["Trained"][0], made.rows["Raw"][0]
 
     def swap(path: Path, old: str, new: str) -> None:
@@ -140,13 +140,18 @@ def test_other_pairs_under_the_same_name_make_another_cell(
         keys()
 
 
-def test_threads_decide_a_result_and_workers_do_not(corpus_file: Path, tmp_path: Path) -> None:
+def test_what_changes_a_result_makes_other_cells(corpus_file: Path, tmp_path: Path) -> None:
     spec = spec_of(tmp_path, corpus_file, "[rows.A]\n[rows.raw]\ntrain = false\n")
-    more = spec.model_copy(update={"run": spec.run.model_copy(update={"threads": 2})})
-    one, two = (planned(each, tmp_path).cells for each in (spec, more))
-    assert not one.keys() & two.keys()
-    assert {cell.threads for cell in one.values()} == {1}
-    assert {cell.threads for cell in two.values()} == {2}
+    made = {}
+    for key, value in (("seeds", 5), ("split", "sentences"), ("keep_duplicates", True), ("threads", 2)):
+        run = spec.run.model_copy(update={key: value})
+        made[key] = planned(spec.model_copy(update={"run": run}), tmp_path)
+    for label, different in {"A": 4, "raw": 2}.items():  # without training, no text is read
+        assert len({plan.rows[label][0] for plan in made.values()}) == different
+    corpora = {key: plan.cells[plan.rows["A"][0]].corpus for key, plan in made.items()}
+    assert corpora["split"].split == "sentences"
+    assert corpora["keep_duplicates"].keep_duplicates
+    assert {cell.run.threads for cell in made["threads"].cells.values()} == {2}
 
 
 def test_a_corpus_may_have_the_signs_of_a_pattern_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,18 +177,6 @@ def test_a_component_of_a_third_party_is_checked_before_a_cell_runs(corpus_file:
     rows = """[rows.A]\nset = ["terms.x.kind='subprocess:Popen'"]\n"""
     with pytest.raises(UserError, match="subprocess:Popen"):
         planned(spec_of(tmp_path, corpus_file, rows), tmp_path)
-
-
-def test_a_split_or_kept_duplicates_make_other_cells(tiny_model: Path, corpus_file: Path, tmp_path: Path) -> None:
-    made = {}
-    for key, value in (("split", None), ("split", "sentences"), ("keep_duplicates", True)):
-        (tmp_path / "spec.toml").write_text('title = "t"\n[rows.Trained]\npreset = "simcse"\n')
-        run = {"corpus": [str(corpus_file)], "backbone": str(tiny_model), "test": "none", "dev": ["none"], "seeds": 1}
-        spec = read_study(tmp_path / "spec.toml", run | {key: value})
-        (made[value],) = plan_study(spec, Place(tmp_path / "out", None)).cells.values()
-    assert made["sentences"].corpus.split == "sentences"
-    assert made[True].corpus.keep_duplicates
-    assert len({cell.key for cell in made.values()}) == 3
 
 
 @pytest.mark.parametrize(

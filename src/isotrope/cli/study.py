@@ -74,7 +74,7 @@ def study(
         rows=_rows(file, rows), overrides=overrides, workers=workers, threads=threads, restart=restart, console=console,
     )  # fmt: skip
     if search:
-        from isotrope.study.search import search_settings
+        from isotrope.study.study import search_settings
 
         for name, value in {"--seeds": seeds, "--labels": labels, "--sweep": sweep, "--tuned": tuned}.items():
             if value:

@@ -37,21 +37,6 @@ def refuse(model: Any, passes: int, dims: Sequence[int], parts: Sequence[Any]) -
 
     Warns of weights in half precision.
     """
-    _check_student(model)
-    width = model.get_embedding_dimension()
-    if not all(1 <= dim <= (width or dim) for dim in dims):
-        raise UserError(f"dims = {list(dims)} is not possible", f"list widths from 1 to the model's, which is {width}")
-    stages = dict(zip(STAGES, parts, strict=True))
-    for stage, given in stages.items():
-        for each in given.values() if isinstance(given, Mapping) else given:
-            _check_part(stage, _of_passes(stage, each, passes) if stage in OF_PASSES else each)
-    read = [number for _, on in stages["peers"] for number in on]
-    if 0 in read or len(set(read)) < len(read):
-        problem = f"peers are on in the passes {read}"
-        raise UserError(problem, "leave pass 0 to the student, and give each of the others to one peer")
-
-
-def _check_student(model: Any) -> None:
     if not isinstance(model, SentenceTransformer):
         problem = f"Objective trains a SentenceTransformer, and was given a {type(model).__name__}"
         raise UserError(problem, "load an embedding model, such as isotrope.load('bert-base-uncased')")
@@ -61,15 +46,24 @@ def _check_student(model: Any) -> None:
         raise UserError(problem, f"{remedy}; Objective(…, dims=[{cut}]) trains that width")
     for dtype in HALF.keys() & {weight.dtype for weight in model.parameters() if weight.requires_grad}:
         remedy = "Call model.float(), and give bf16=True or fp16=True to the training arguments for speed"
-        warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=4)
-
-
-def _check_part(stage: str, part: Any) -> None:
-    own = getattr(part, "stage", stage)
-    text_model = stage == "teachers" and isinstance(part, nn.Module)  # a teacher is given row ids
-    if isinstance(part, type) or not (callable(part) or hasattr(part, "build")) or own != stage or text_model:
-        remedy = f"move it to {own}" if own != stage else f'make one: component("{stage}", …)'
-        raise UserError(f"{stage} holds {part!r:.60}, which is not one of its components", remedy)
+        warnings.warn(f"The model's weights are in {HALF[dtype]}. {remedy}.", stacklevel=3)
+    width = model.get_embedding_dimension()
+    if not all(1 <= dim <= (width or dim) for dim in dims):
+        raise UserError(f"dims = {list(dims)} is not possible", f"list widths from 1 to the model's, which is {width}")
+    stages = dict(zip(STAGES, parts, strict=True))
+    for stage, given in stages.items():
+        for part in given.values() if isinstance(given, Mapping) else given:
+            if stage in OF_PASSES:
+                part = _of_passes(stage, part, passes)
+            own = getattr(part, "stage", stage)
+            text_model = stage == "teachers" and isinstance(part, nn.Module)  # a teacher is given row ids
+            if isinstance(part, type) or not (callable(part) or hasattr(part, "build")) or own != stage or text_model:
+                remedy = f"move it to {own}" if own != stage else f'make one: component("{stage}", …)'
+                raise UserError(f"{stage} holds {part!r:.60}, which is not one of its components", remedy)
+    read = [number for _, on in stages["peers"] for number in on]
+    if 0 in read or len(set(read)) < len(read):
+        problem = f"peers are on in the passes {read}"
+        raise UserError(problem, "leave pass 0 to the student, and give each of the others to one peer")
 
 
 def _of_passes(stage: str, pair: Any, passes: int) -> Any:

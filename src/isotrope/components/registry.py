@@ -24,31 +24,28 @@ STAGES = ("tokens", "peers", "views", "scores", "terms", "teachers")  # of an ob
 READING = "pairs"  # the stage before: from a document to pairs of texts
 ROOMS = {READING: "text.pairs"}  # the other stages are rooms of their own name
 RELEASED = "released."
+THIRD_PARTY = ":"  # in a component's name
 
 
 def kinds(stage: str) -> list[str]:
     """The names of a stage's components, then those of ``released/`` that belong to it."""
     if stage not in (*STAGES, READING):
         raise UserError(f"stage {stage!r} is unknown", f"choose one of {', '.join((*STAGES, READING))}")
-    departures = [RELEASED + kind for kind, place in _places("released").items() if stage_of(_class_at(place)) == stage]
+    released = {RELEASED + kind: _class_at(place) for kind, place in _places("released").items()}
+    departures = [kind for kind, cls in released.items() if getattr(cls, "stage", None) == stage]
     return [*_places(ROOMS.get(stage, stage)), *departures]
-
-
-def is_third_party(kind: str) -> bool:
-    """Whether a component's name is a ``module:Class``."""
-    return ":" in kind
 
 
 def component_class(stage: str, kind: str) -> type:
     """The class behind a component's name; a third party's module is imported."""
-    if not is_third_party(kind):
+    if THIRD_PARTY not in kind:
         if kind not in (known := kinds(stage)):
             remedy = one_of(kind, known, ", or name a module:Class")
             raise UserError(f"{stage} has no kind {kind!r}", remedy)
         room = "released" if kind.startswith(RELEASED) else ROOMS.get(stage, stage)
         return _class_at(_places(room)[kind.removeprefix(RELEASED)])
     cls = imported_class(kind, "kind")
-    if stage_of(cls) != stage:
+    if getattr(cls, "stage", None) != stage:
         raise UserError(f"kind = {kind!r} is not a component of {stage}", f'its class must declare stage = "{stage}"')
     return cls
 
@@ -63,11 +60,6 @@ def imported_class(named: str, key: str) -> type:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         raise UserError(f"{key} = {named!r}: {error}", "install the package, or correct module:Class") from error
     return cls
-
-
-def stage_of(cls: type) -> str | None:
-    """The stage that a class declares."""
-    return getattr(cls, "stage", None)
 
 
 def component(stage: str, kind: str, **options: Any) -> Any:

@@ -26,29 +26,17 @@ from isotrope.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """The run that a component is built for. What a user's own script does not know is None.
+    """The run that a component is built for. What a user's own script does not know is None."""
 
-    Attributes:
-        width: D of the student's embeddings.
-        tokenizer: the student's.
-        student: the model before its training.
-        corpus: the opened text whose rows the batches name, an `isotrope.text.Texts`; a sentence is its first column.
-        rows: (R,) the only rows that the run visits, in any order; None for all.
-        folder: the run's folder.
-        max_length: tokens of a text that the student reads in training.
-        progress: called during long work, with what is worked on, the rows done and the rows to do.
-        teachers: name -> teacher, or what tells the ``width`` of one that is not open yet.
-    """
-
-    width: int | None = None
-    tokenizer: Any = None
-    student: SentenceTransformer | None = None
-    corpus: Any = None
-    rows: npt.NDArray[np.int64] | None = None
-    folder: Path | None = None
-    max_length: int | None = None
-    progress: Callable[[str, int, int], None] = lambda model, done, total: None
-    teachers: Mapping[str, Any] = field(default_factory=dict)
+    width: int | None = None  # D of the student's embeddings
+    tokenizer: Any = None  # the student's
+    student: SentenceTransformer | None = None  # the model before its training
+    corpus: Any = None  # the `isotrope.text.Texts` whose rows the batches name; a sentence is its first column
+    rows: npt.NDArray[np.int64] | None = None  # (R,) the only rows that the run visits, in any order; None for all
+    folder: Path | None = None  # the run's
+    max_length: int | None = None  # tokens of a text that the student reads in training
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None  # called during long work
+    teachers: Mapping[str, Any] = field(default_factory=dict)  # name -> teacher, or what tells its ``width`` for now
 
     @classmethod
     def of(cls, student: SentenceTransformer, **known: Any) -> Self:

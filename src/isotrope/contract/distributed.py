@@ -58,11 +58,11 @@ def process_rank() -> int:
 
 def average_over_ranks(gradient: Tensor) -> Tensor:
     """The mean of all ranks' gradients of one weight, as DDP takes it; one process: unchanged."""
-    if rank_count() == 1:
+    if (ranks := rank_count()) == 1:
         return gradient
     mean = gradient.clone()
     dist.all_reduce(mean)
-    return mean / dist.get_world_size()
+    return mean / ranks
 
 
 def gather_rows(local: Tensor, dim: int = 0) -> Tensor:

@@ -62,19 +62,17 @@ def _in_a_line(features: dict[str, Any]) -> None:
 
 def stacked(copies: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The features of several passes, (N, L_v), … each, stacked; padded with 0, which the attention mask hides."""
-    return {
-        key: _join([copy[key] for copy in copies]) if isinstance(value, Tensor) else value
-        for key, value in copies[0].items()
-    }
-
-
-def _join(parts: Sequence[Tensor]) -> Tensor:
-    width = max(part.shape[-1] for part in parts)
-    return torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
+    found = dict(copies[0])
+    for key in (key for key, value in found.items() if isinstance(value, Tensor)):
+        parts = [copy[key] for copy in copies]
+        width = max(part.shape[-1] for part in parts)
+        found[key] = torch.cat([F.pad(part, (0, width - part.shape[-1])) for part in parts])
+    return found
 
 
 def outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str] = (EMBEDDING,)) -> tuple[Tensor, ...]:
     """The encoder's forward pass on token ids (N, L), with erased features where there are some: what is ``wanted``."""
+    features = dict(features)  # the encoder's modules write into it, and `read_in_parts` reads it again
     if "offsets" in features:
         _in_a_line(features)
     keep, encoder = features.pop(KEEP, None), language_model(model)
@@ -111,12 +109,8 @@ def read_in_parts(
         # Weights cast by autocast would be shared by all parts, and their gradients be summed in half precision.
         torch.clear_autocast_cache()
         part = {key: value[start : start + size] for key, value in features.items() if isinstance(value, Tensor)}
-        parts.append(checkpoint(_outputs, model, features | part, wanted, use_reentrant=False))
+        parts.append(checkpoint(outputs, model, features | part, wanted, use_reentrant=False))
     return tuple(torch.cat(each) for each in zip(*parts, strict=True))
-
-
-def _outputs(model: nn.Module, features: dict[str, Any], wanted: Sequence[str]) -> tuple[Tensor, ...]:
-    return outputs(model, dict(features), wanted)  # the encoder's modules write into it, and it is read again
 
 
 def _layer_erased(encoder: Any, features: dict[str, Any]) -> AbstractContextManager[None]:

@@ -68,7 +68,7 @@ def encode_passes(
     if own := [number for number in passes if number not in theirs]:
         features = stacked([copies[number] for number in own])
         wanted = (EMBEDDING, STATES) if states else (EMBEDDING,)
-        given = [_full(each).chunk(len(own)) for each in read_in_parts(model, dict(features), mini_batch_size, wanted)]
+        given = [_full(each).chunk(len(own)) for each in read_in_parts(model, features, mini_batch_size, wanted)]
         found |= zip(own, given[0], strict=True)
         for place, number in enumerate(own):
             read = {k: v.chunk(len(own))[place] if isinstance(v, Tensor) else v for k, v in features.items()}

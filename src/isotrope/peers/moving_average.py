@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
 from isotrope.contract.features import read_in_parts
-from isotrope.contract.moving import decay_at, follow
+from isotrope.contract.layers import decay_at, follow
 from isotrope.types import Fraction, Whole
 
 

@@ -20,25 +20,29 @@ sentence-transformers calls a loss.
 import inspect
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from isotrope.components.registry import STAGES, imported_class, stage_of
+from isotrope.components.registry import STAGES, imported_class
 from isotrope.contract.context import BuildContext
 from isotrope.encoder import load
 from isotrope.encoder.adapters import has_adapter
 from isotrope.encoder.faults import quiet
+from isotrope.encoder.prompts import used_prompt
 from isotrope.errors import UserError
 from isotrope.objective.passes import TextColumn
-from isotrope.preset.columns import READ_BY, LossInput, taught_loss, twice
+from isotrope.text.permutation import derive
+from isotrope.types import Batch
 
+DELETED = 0.6  # of a sentence's words: TSDAE Sec. 3
+EVERY = 8  # pairs, of which one has equal sentences: CT Sec. 3
 LABELS = "labels"  # the name of the teacher whose vectors are the labels
 REMEDIES = {"DenoisingAutoEncoderLoss": "choose a model with the architecture of BERT or RoBERTa"}
 CITED = {
@@ -46,6 +50,56 @@ CITED = {
     "ContrastiveTensionLossInBatchNegatives": "carlsson2021tension", "DenoisingAutoEncoderLoss": "wang2021tsdae",
     "MultipleNegativesRankingLoss": "henderson2017efficient", "EmbedDistillLoss": "kim2023embeddistill",
 }  # fmt: skip
+
+
+def _texts(columns: list[TextColumn]) -> TextColumn:
+    """The one column of texts."""
+    if len(columns) > 1:
+        raise UserError("this loss reads texts alone, and the data has positives", "leave --positive out")
+    return columns[0]
+
+
+def twice(loss: Any, columns: list[TextColumn], rows: Tensor) -> list[TextColumn]:
+    """The columns as they are; texts alone twice, each with its own dropout mask."""
+    return columns if len(columns) > 1 else [columns[0], dict(columns[0])]
+
+
+def once(loss: Any, columns: list[TextColumn], rows: Tensor) -> list[TextColumn]:
+    """The texts, which the loss encodes with two models."""
+    return [_texts(columns)]
+
+
+def paired(loss: Any, columns: list[TextColumn], rows: Tensor) -> list[TextColumn]:
+    """Each text beside the one before it in the batch; every eighth beside itself."""
+    column = _texts(columns)
+    own = torch.arange(len(column["input_ids"]), device=column["input_ids"].device)
+    other = torch.where(own % EVERY == 0, own, own.roll(1))
+    return [dict(column), {k: v[other] if isinstance(v, Tensor) else v for k, v in column.items()}]
+
+
+def damaged(loss: Any, columns: list[TextColumn], rows: Tensor) -> list[TextColumn]:
+    """Each text without most of its words, beside the whole one. Seed and row decide which words."""
+    column, corpus, ids = _texts(columns), loss.context.needed("corpus"), rows.tolist()
+    texts = corpus.dataset[ids][corpus.columns[0]]
+    few = [delete_words(text, derive(loss.seed, row)) for text, row in zip(texts, ids, strict=True)]
+    made = loss.model.preprocess(few, prompt=used_prompt(loss.model) or None, max_length=loss.max_length)
+    device = column["input_ids"].device
+    return [{k: v.to(device) if isinstance(v, Tensor) else v for k, v in made.items()}, column]
+
+
+def delete_words(text: str, seed: int) -> str:
+    """A text without 60 % of its words; one at least stays. Equal seeds take away the same words."""
+    words = text.split()
+    draws = np.random.default_rng(seed).random(len(words))
+    kept = [word for word, draw in zip(words, draws, strict=True) if draw >= DELETED]
+    return " ".join(kept) or words[int(draws.argmax())]
+
+
+READ_BY = {  # what a loss reads of one process's batch; all others read `twice`
+    "ContrastiveTensionLoss": paired,
+    "ContrastiveTensionLossInBatchNegatives": once,
+    "DenoisingAutoEncoderLoss": damaged,
+}
 
 
 class OutsideLoss(nn.Module):
@@ -58,7 +112,7 @@ class OutsideLoss(nn.Module):
     def __init__(
         self,
         model: SentenceTransformer,
-        loss: nn.Module,
+        loss: Any,
         guides: Sequence[SentenceTransformer],
         context: BuildContext,
         seed: int,
@@ -71,12 +125,22 @@ class OutsideLoss(nn.Module):
         self.read = READ_BY.get(type(loss).__name__, twice)
 
     def forward(self, features: Sequence[TextColumn], labels: Any = None) -> Any:
-        """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself does not see."""
-        batch = LossInput(list(features), labels, self.model, self.context, self.seed, self.max_length)
+        """One batch's text columns -> the loss (). ``labels`` are row ids, which the loss itself does not see.
+
+        The columns are the data's: texts, positives if any, then hard negatives. A teacher's vectors of the texts,
+        (N, T), are the labels. `DistillKLDivLoss` compares a text with candidates: here all other texts of the batch,
+        which are encoded once, and its labels are the teacher's cosines.
+        """
+        columns = list(features)
         self.step += self.training
         if self.teacher is None:
-            return self.inner(self.read(batch), None)
-        return taught_loss(self.inner, batch, self.teacher)
+            return self.inner(self.read(self, columns, labels), None)
+        column, taught = _texts(columns), self.teacher(Batch(labels, torch.Generator()))
+        if type(self.inner).__name__ != "DistillKLDivLoss":
+            return self.inner([column], taught)
+        vectors, shifts = self.model(dict(column))["sentence_embedding"], range(1, len(taught))
+        cosines = torch.stack([(taught * taught.roll(-by, 0)).sum(dim=-1) for by in shifts], dim=1)  # (N, N - 1)
+        return self.inner.compute_loss_from_embeddings([vectors, *(vectors.roll(-by, 0) for by in shifts)], cosines)
 
     def train(self, mode: bool = True) -> "OutsideLoss":
         """Training mode, but for the guides."""
@@ -138,7 +202,7 @@ def outside_class(loss: str) -> type[nn.Module]:
     cls = imported_class(loss, "loss")
     path = cls.__module__.split(".")
     own = path[0] == "sentence_transformers" and "losses" in path
-    if not issubclass(cls, nn.Module) or not (own or stage_of(cls) == "loss"):
+    if not issubclass(cls, nn.Module) or not (own or getattr(cls, "stage", "") == "loss"):
         remedy = 'name a loss of sentence-transformers; a class of your own must declare stage = "loss"'
         raise UserError(f"loss = {loss!r} is not a loss", remedy)
     return cls
@@ -182,16 +246,22 @@ def build_outside(
     options, teachers = preset.loss_options or {}, preset.teachers
     check_options(preset.loss, options)
     cls, device = outside_class(preset.loss), model.device
-    named = {key: value for key, value in options.items() if isinstance(value, str) and value in teachers}
-    guides = {key: _guide(teachers[value], model) for key, value in named.items()}
+    named = {key: teachers[name] for key, name in options.items() if isinstance(name, str) and name in teachers}
+    guides = {key: load(table["models"][0]) if "models" in table else deepcopy(model) for key, table in named.items()}
+    for guide in guides.values():
+        guide.eval().requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # transformers reports every weight of a decoder that the encoder's files lack
     try:
-        with quiet(), _silence():
+        with quiet():
             made = cls(model, **{**options, **guides})
     except Exception as error:
         problem = f"{cls.__name__} cannot be made for {preset.encoder.backbone} ({_line(error)})"
         usual = REMEDIES.get(cls.__name__, "correct [loss_options]")
         raise UserError(problem, "leave out [encoder.lora]" if has_adapter(model) else usual) from error
+    finally:
+        logging.disable(level)
     whole = OutsideLoss(model, made, [*guides.values()], context, seed, preset.train.max_length, teacher)
     whole.float().to(device)
     model.load_state_dict(before)  # a decoder that is tied to the student brought the weights of the backbone's files
@@ -202,22 +272,6 @@ def cited_by_loss(loss: str | None) -> list[str]:
     """The BibTeX key of a loss, if it is known."""
     name = (loss or "").partition(":")[2]
     return [CITED[name]] if name in CITED else []
-
-
-def _guide(table: Mapping[str, Any], model: SentenceTransformer) -> SentenceTransformer:
-    guide = load(table["models"][0]) if "models" in table else deepcopy(model)
-    return guide.eval().requires_grad_(False)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """No log within: transformers reports every weight of a decoder that the encoder's files lack."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _line(error: Exception) -> str:

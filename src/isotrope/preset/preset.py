@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_transformers import SentenceTransformer
 
 from isotrope.components.refusals import OF_PASSES
-from isotrope.components.registry import READING, STAGES, component, component_class, explain, is_third_party
+from isotrope.components.registry import READING, STAGES, THIRD_PARTY, component, component_class, explain
 from isotrope.contract.context import BuildContext, Unopened, built
 from isotrope.encoder.pooling import LAYERS
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import check_loss, check_options
-from isotrope.preset.tables import TomlTable, resolved_tables
+from isotrope.preset.tables import TomlTable, leaves, resolved_tables
 from isotrope.preset.tables import preset_names as preset_names
 from isotrope.text.pair_corpus import PairMaker
 from isotrope.types import AboveZero, Count, Fraction, NonNegative, Teacher
@@ -156,8 +156,8 @@ class Preset(_Record):
             raise UserError(f"{stage}.order = {order!r}", f"name each of {labels} once")
         for label in order:
             if not isinstance(tables[label], Mapping):
-                problem = f"{stage}.{label} = {tables[label]!r} is an unknown key"
-                raise UserError(problem, f"write a table [{stage}.{label}]")
+                unknown = f"{stage}.{label} = {tables[label]!r} is an unknown key"
+                raise UserError(unknown, f"write a table [{stage}.{label}]")
             if stage == "terms" and label in LOG_FIELDS:
                 raise UserError(f"terms.{label}: the run's log has a field of that name", "choose another label")
             options = dict(tables[label])
@@ -202,11 +202,8 @@ def read_preset(name: str | Path, overrides: Iterable[str] = ()) -> Preset:
 
 def _keys(tables: TomlTable) -> list[str]:
     """The keys that can be set: of the records, and those that the preset's components have."""
-    found = [f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields]
-    for stage in STAGES:
-        for label, table in tables[stage].items() if isinstance(tables.get(stage), Mapping) else ():
-            found += [f"{stage}.{label}.{key}" for key in table] if isinstance(table, Mapping) else []
-    return [*found, *(f"{READING}.{key}" for key in tables.get(READING) or ())]
+    given = {stage: tables[stage] for stage in (*STAGES, READING) if isinstance(tables.get(stage), Mapping)}
+    return [f"{table}.{key}" for table, record in RECORDS.items() for key in record.model_fields] + [*leaves(given)]
 
 
 def check_third_parties(preset: Preset) -> None:
@@ -218,7 +215,7 @@ def check_third_parties(preset: Preset) -> None:
 
 def _check_parts(preset: Preset, third_parties: bool) -> None:
     for part in preset.parts():
-        if is_third_party(part.kind) == third_parties:
+        if (THIRD_PARTY in part.kind) == third_parties:
             asked = getattr(part.make(), "teacher", SELF)
             if asked != SELF and asked not in preset.teachers:
                 problem = f"{part.stage}.{part.label}.teacher = {asked!r}, which does not exist"
@@ -261,23 +258,15 @@ def build_objective(
     ``context`` is what the components are built with; by default what the student tells.
     """
     context = context or BuildContext.of(model)
-    tokens, peers = ([(part.make(), part.on) for part in preset.parts(stage)] for stage in OF_PASSES)
-    views, scores = ([part.make() for part in preset.parts(stage)] for stage in ("views", "scores"))
+    parts: dict[str, Any] = {stage: [(p.make(), p.on) for p in preset.parts(stage)] for stage in OF_PASSES}
+    parts |= {stage: [part.make() for part in preset.parts(stage)] for stage in ("views", "scores")}
+    parts["terms"] = {part.label: part.make() for part in preset.parts("terms")}
+    context = replace(context, teachers=unopened_teachers(preset, context))
     with _as_written(preset.parts()):
         return Objective(
-            model,
-            {part.label: part.make() for part in preset.parts("terms")},
-            tokens=tokens,
-            peers=peers,
-            views=views,
-            scores=scores,
-            passes=preset.views.get("passes", 2),
-            teachers=teachers,
-            dims=preset.train.dims or (),
-            seed=seed,
-            context=replace(context, teachers=unopened_teachers(preset, context)),
-            mini_batch_size=preset.train.mini_batch_size,
-        )
+            model, **parts, passes=preset.views.get("passes", 2), teachers=teachers, dims=preset.train.dims or (),
+            seed=seed, context=context, mini_batch_size=preset.train.mini_batch_size,
+        )  # fmt: skip
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,18 @@ from typing import Any
 from isotrope.errors import UserError, one_of
 
 TomlTable = dict[str, Any]
+SHIPPED = {"preset": "isotrope.presets", "study": "isotrope.studies"}  # the packages of the files of each kind
+
+
+def shipped_names(kind: str) -> list[str]:
+    """The presets or the studies that come with isotrope."""
+    found = (path.name for path in files(SHIPPED[kind]).iterdir())
+    return sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
 
 
 def preset_names() -> list[str]:
     """The presets that come with isotrope."""
-    return sorted(
-        path.name.removesuffix(".toml") for path in files("isotrope.presets").iterdir() if path.name.endswith(".toml")
-    )
+    return shipped_names("preset")
 
 
 def preset_descriptions() -> dict[str, str]:
@@ -24,48 +29,62 @@ def preset_descriptions() -> dict[str, str]:
     return {name: resolved_tables(name).get("description", "") for name in preset_names()}
 
 
-def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
-    """A preset's tables over those that it extends, with overrides."""
-    layers, seen = list[TomlTable](), list[Any]()
+def read_toml(kind: str, name: str, children: Sequence[Any] = ()) -> tuple[Any, TomlTable]:
+    """The path and the tables of a preset or study: a shipped one by name, or the user's by path (.toml).
+
+    The path is relative to the file that extends it, the last of ``children``, or else to the current folder.
+    """
+    if name.endswith(".toml"):
+        path: Any = (children[-1].parent / name if children else Path(name)).resolve()
+        if not path.is_file():
+            said = f"{kind} {name}, which {children[-1].name} extends," if children else f"{kind} {name}"
+            raise UserError(f"{said} does not exist", f"check the path{f' from {path.parent}' if children else ''}")
+    else:
+        if name not in (known := shipped_names(kind)):
+            raise UserError(f"{kind} {name!r} is unknown", one_of(name, known, ", or a .toml file"))
+        path = files(SHIPPED[kind]).joinpath(f"{name}.toml")
+    try:
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{kind} {name} is not valid TOML ({error})", "correct that line") from error
+
+
+def preset_layers(name: str) -> dict[Any, TomlTable]:
+    """Path -> tables, of a preset's file and those that it extends; the one that extends nothing comes first."""
+    layers: dict[Any, TomlTable] = {}
     wanted: str | None = name
     while wanted:
-        path = _find(wanted, seen)
-        if path in seen:
-            circle = " → ".join(part.name.removesuffix(".toml") for part in [*seen, path])
+        path, own = read_toml("preset", wanted, [*layers])
+        if path in layers:
+            circle = " → ".join(part.name.removesuffix(".toml") for part in [*layers, path])
             raise UserError(f"preset {name} extends itself ({circle})", "break the circle")
-        try:
-            own = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"preset {wanted} is not valid TOML ({error})", "correct that line") from error
         parent = own.pop("extends", None)
         if not isinstance(parent, str | None):
             raise UserError(f"preset {wanted}: extends = {parent!r} is not possible", "name one preset or .toml file")
         if layers:
             own.pop("description", None)
-        layers.append(own)
-        seen.append(path)
-        wanted = parent
+        layers[path], wanted = own, parent
+    return dict(reversed(layers.items()))
+
+
+def resolved_tables(name: str, overrides: Iterable[str] = ()) -> TomlTable:
+    """A preset's tables over those that it extends, with overrides."""
     tables: TomlTable = {}
-    for layer in [*reversed(layers), *map(_parse_override, overrides)]:
+    for layer in [*preset_layers(name).values(), *map(_parse_override, overrides)]:
         _merge(tables, layer)
     return tables
 
 
-def _find(name: str, children: list[Any]) -> Any:
-    """A shipped preset by name; a .toml file from the folder of the preset that extends it, or from here."""
-    if not name.endswith(".toml"):
-        if name not in preset_names():
-            known = one_of(name, preset_names(), ", or a .toml file")
-            raise UserError(f"preset {name!r} is unknown", known)
-        return files("isotrope.presets").joinpath(f"{name}.toml")
-    path = (children[-1].parent / name if children else Path(name)).resolve()
-    if not path.is_file():
-        said = f"preset {name}, which {children[-1].name} extends," if children else f"preset {name}"
-        raise UserError(f"{said} does not exist", f"check the path{f' from {path.parent}' if children else ''}")
-    return path
+def leaves(table: Mapping[str, Any], prefix: str = "") -> TomlTable:
+    """Dotted key -> value; an empty table is a value."""
+    found: TomlTable = {}
+    for key, value in table.items():
+        inner = isinstance(value, Mapping) and value
+        found |= leaves(inner, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found
 
 
-def _merge(base: TomlTable, top: TomlTable) -> TomlTable:
+def _merge(base: TomlTable, top: TomlTable) -> None:
     """Lay ``top`` over ``base``, in place; ``name = false`` takes an inherited table away, out of the order too."""
     for key, value in top.items():
         if value is False and isinstance(base.get(key), dict):
@@ -76,7 +95,6 @@ def _merge(base: TomlTable, top: TomlTable) -> TomlTable:
             _merge(base[key], value)
         else:
             base[key] = value
-    return base
 
 
 def _parse_override(text: str) -> TomlTable:

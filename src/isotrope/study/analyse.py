@@ -23,30 +23,24 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
 
     A row has one score for each seed. A teacher or an untrained backbone is one run; it is compared with every seed.
     """
-    failed = failed or {}
+    spec, lost = plan.spec, failed or {}
     results = {key: found for key, cell in plan.cells.items() if (found := cell.record())}
-    rows = [
-        _measured("row" if entry.row.train else "untrained", label, plan.rows[label], results, failed, entry)
-        for label, entry in plan.entries.items()
-    ]
-    rows += [
-        _measured("teacher", name, {plan.cells[key].seed: key}, results, failed) for name, key in plan.models.items()
-    ]
-    columns = _columns(plan, rows)
-    record: Record = {
-        "name": plan.spec.name,
-        "title": plan.spec.title,
-        "source": plan.spec.source,
-        "note": plan.spec.note,
-        "scale": _scale(plan, results.values()),
-        "columns": columns,
-        "column": "Avg." if "Avg." in columns else next(iter(columns), "Avg."),
-        "rows": rows,
-        "references": {label: row.model_dump() for label, row in plan.spec.reference.items()},
-        "baseline": _baseline(plan),
-        "claims": [_asked(plan, label, claim) for label, claim in plan.spec.claims.items()],
-        **cells_summary(results),
-    }
+
+    def measured(kind: str, label: str, keys: Mapping[int, str], entry: PlannedRow | None = None) -> Record:
+        """A row or a teacher: the cell of each seed, with its scores or why it failed."""
+        shown = entry.row if entry and not entry.at else RowSettings()
+        return {
+            "label": label,
+            "kind": kind,
+            "base": entry.base if entry else label,
+            "at": dict(entry.at) if entry else {},
+            "cells": {str(seed): key for seed, key in keys.items()},
+            "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
+            "published": shown.published,
+            "published_sd": shown.published_sd,
+            "source": entry.row.source if entry else "",
+            "failed": {str(seed): lost[key] for seed, key in keys.items() if key in lost},
+        }
 
     def pairs(a: Record, b: Record, column: str, seeds: Sequence[str]) -> Record | None:
         """Interval and p of a − b over pairs, or None if the column has no pairs."""
@@ -57,6 +51,36 @@ def study_record(plan: StudyPlan, failed: Mapping[str, str] | None = None) -> Re
         found = compare_draws(0.0, 0.0, second, first)
         return {"low": found.low, "high": found.high, "p": found.p}
 
+    rows = [
+        measured("row" if entry.row.train else "untrained", label, plan.rows[label], entry)
+        for label, entry in plan.entries.items()
+    ]
+    rows += [measured("teacher", name, {plan.cells[key].seed: key}) for name, key in plan.models.items()]
+    columns = _columns(plan, rows)
+    trained = [label for label, entry in plan.entries.items() if entry.row.train]
+    named = [label for label, entry in plan.entries.items() if spec.run.baseline in (label, entry.base)]
+    record: Record = {
+        "name": spec.name,
+        "title": spec.title,
+        "source": spec.source,
+        "note": spec.note,
+        "scale": {
+            "backbones": sorted({without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}),
+            "sentences": spec.run.sentences,
+            "seeds": spec.run.seeds,
+            "corpora": sorted({r["data"]["corpus"]["key"] for r in results.values() if "corpus" in r["data"]}),
+            "cells": len(plan.cells),
+            "finished": len(results),
+            "test": spec.run.test,
+        },
+        "columns": columns,
+        "column": "Avg." if "Avg." in columns else next(iter(columns), "Avg."),
+        "rows": rows,
+        "references": {label: row.model_dump() for label, row in spec.reference.items()},
+        "baseline": (named or trained or [*plan.entries])[0],  # the named row, if it is run
+        "claims": [_asked(plan, label, claim) for label, claim in spec.claims.items()],
+        **cells_summary(results),
+    }
     return with_tests(record, pairs)
 
 
@@ -91,60 +115,12 @@ def with_tests(record: Record, pairs: OverPairs) -> Record:
     return record | {"spread": spread, "differences": _corrected(differences), "claims": claims}
 
 
-def _measured(
-    kind: str,
-    label: str,
-    keys: Mapping[int, str],
-    results: Mapping[str, Record],
-    failed: Mapping[str, str],
-    entry: PlannedRow | None = None,
-) -> Record:
-    """A row or a teacher: the cell of each seed, with its scores or why it failed."""
-    shown = entry.row if entry and not entry.at else RowSettings()
-    return {
-        "label": label,
-        "kind": kind,
-        "base": entry.base if entry else label,
-        "at": dict(entry.at) if entry else {},
-        "cells": {str(seed): key for seed, key in keys.items()},
-        "scores": {str(seed): results[key]["scores"] for seed, key in keys.items() if key in results},
-        "published": shown.published,
-        "published_sd": shown.published_sd,
-        "source": entry.row.source if entry else "",
-        "failed": {str(seed): failed[key] for seed, key in keys.items() if key in failed},
-    }
-
-
 def _columns(plan: StudyPlan, rows: Iterable[Record]) -> list[str]:
     """The columns that the study asks for; else all that were measured or published, except `UNSHOWN`."""
     found = {column for row in rows for scores in row["scores"].values() for column in scores}
-    found |= {c for row in plan.spec.rows.values() for c in row.published}
-    found |= {c for row in plan.spec.reference.values() for c in row.published}
-    asked = set(plan.spec.run.tasks)
-    return ordered({column for column in found if column in asked or (not asked and column not in UNSHOWN)})
-
-
-def _baseline(plan: StudyPlan) -> str:
-    """The row that the study names, if it is run; else the first row that is trained."""
-    for label, entry in plan.entries.items():
-        if plan.spec.run.baseline in (label, entry.base):
-            return label
-    return next((label for label, entry in plan.entries.items() if entry.row.train), next(iter(plan.entries)))
-
-
-def _scale(plan: StudyPlan, results: Iterable[Record]) -> Record:
-    """The size of the study: backbones, sentences, seeds, cells."""
-    found = list(results)
-    run = plan.spec.run
-    return {
-        "backbones": sorted({without_paths(str(cell.settings["base"])) for cell in plan.cells.values()}),
-        "sentences": run.sentences,
-        "seeds": run.seeds,
-        "corpora": sorted({r["data"]["corpus"]["key"] for r in found if "corpus" in r["data"]}),
-        "cells": len(plan.cells),
-        "finished": len(found),
-        "test": run.test,
-    }
+    found |= {column for row in plan.spec.rows.values() for column in row.published}
+    found |= {column for row in plan.spec.reference.values() for column in row.published}
+    return ordered(found & set(plan.spec.run.tasks) if plan.spec.run.tasks else found - set(UNSHOWN))
 
 
 def _spread(row: Record | None, column: str) -> Record | None:
@@ -161,10 +137,7 @@ def _spread(row: Record | None, column: str) -> Record | None:
 
 
 def _draws(plan: StudyPlan, keys: Iterable[str], column: str) -> Any:
-    """Bootstrap draws of a column, averaged over cells: (R,) in points, or None if the column has no pairs.
-
-    All seeds use the same resamples of pairs.
-    """
+    """Draws of a column on the same resamples, averaged over cells: (R,) in points, or None if it has no pairs."""
     drawn = []
     for key in keys:
         found = [values for task, values in plan.cells[key].draws().items() if column in ("Avg.", column_of(task))]
@@ -182,7 +155,7 @@ def _compare(
     if first not in rows or second not in rows:
         return record
     a, b = rows[first], rows[second]
-    left, right = _by_seed(a, column), _by_seed(b, column)
+    left, right = ({seed: s[column] for seed, s in row["scores"].items() if column in s} for row in (a, b))
     if a["kind"] != "row" and right:  # one run is compared with every seed
         left = dict.fromkeys(right, *left.values()) if left else {}
     elif b["kind"] != "row" and left:
@@ -199,10 +172,6 @@ def _compare(
 def _cells(row: Record, seeds: Sequence[str]) -> list[str]:
     """The row's cells of these seeds. A teacher or an untrained row has one cell."""
     return [row["cells"][s] for s in seeds if s in row["cells"]] if row["kind"] == "row" else [*row["cells"].values()]
-
-
-def _by_seed(row: Record, column: str) -> dict[str, float]:
-    return {seed: scores[column] for seed, scores in row["scores"].items() if column in scores}
 
 
 def _corrected(records: list[Record]) -> list[Record]:
@@ -225,7 +194,7 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
     gain = claim.column not in LOWER_IS_BETTER
     row, than = (claim.better, claim.than) if gain else (claim.than, claim.better)
     of = plan.spec.rows
-    printed = [of[side].published.get(claim.column) if side in of else None for side in (row, than)]
+    first, second = (of[side].published.get(claim.column) if side in of else None for side in (row, than))
     return {
         "claim": label,
         "text": claim.text,
@@ -234,7 +203,7 @@ def _asked(plan: StudyPlan, label: str, claim: Claim) -> Record:
         "than": names.get(than, than),
         "column": claim.column,
         "margin": claim.least,
-        "published": None if printed[0] is None or printed[1] is None else printed[0] - printed[1],
+        "published": None if first is None or second is None else first - second,
     }
 
 
@@ -242,15 +211,15 @@ def claim_answer(record: Record) -> tuple[str, str]:
     """A claim *holds* if the difference is significantly above 0. It *does not hold* if it is significantly below the
     margin. Both are after Holm's correction over the study's claims. Otherwise the claim is *open*.
     """
-    seeds, unknown = record["seeds"], "open"
+    seeds = record["seeds"]
     if seeds is None:
-        return unknown, "not measured here"
+        return "open", "not measured here"
     if record["same"]:
-        return unknown, "the two rows have equal settings at this scale"
+        return "open", "the two rows have equal settings at this scale"
     if seeds["p"] is None:
-        return unknown, f"{seeds['n']} seed(s): at least 3 are needed"
+        return "open", f"{seeds['n']} seed(s): at least 3 are needed"
     if seeds["p_holm"] <= ALPHA and seeds["mean"] > 0:
         return "holds", ""
     if seeds["p_margin_holm"] <= ALPHA and seeds["mean"] < record["margin"]:
         return "does not hold", ""
-    return unknown, f"{seeds['n']} seeds find a difference of {seeds['detectable']:.2f} or more, in one test"
+    return "open", f"{seeds['n']} seeds find a difference of {seeds['detectable']:.2f} or more, in one test"

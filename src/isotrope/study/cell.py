@@ -16,7 +16,7 @@ import xxhash
 from isotrope.store.atomic import new_file
 from isotrope.store.job import RESULT, Job
 from isotrope.store.records import Record, RecordLog
-from isotrope.study.spec import Suites, SuiteSettings
+from isotrope.study.spec import CommonSettings, RowSettings
 from isotrope.text import Opened
 from isotrope.training.folder import task_cosines
 
@@ -31,8 +31,9 @@ class Cell:
     label: str
     key: str  # checksum of everything below that decides the result
     folder: Path
+    row: RowSettings
+    run: CommonSettings
     settings: Mapping[str, Any]  # the resolved preset; models that the study trains by their cells' keys
-    preset: str
     overrides: tuple[str, ...]
     backbone: str
     teachers: Mapping[str, tuple[str, ...]]
@@ -40,13 +41,6 @@ class Cell:
     sentences: int | None
     corpus: Opened
     data: str | None
-    dev: tuple[str, ...] | None
-    test: str | None
-    suites: Mapping[Suites, SuiteSettings]
-    positives: bool
-    train: bool
-    then: str
-    threads: int
     keep_model: bool
     needs: tuple[str, ...] = ()  # keys of the cells whose models are its backbone or teachers
 
@@ -60,15 +54,9 @@ class Cell:
         """The folder of the files beside the record."""
         return self.folder / NUMBERS
 
-    @property
-    def log(self) -> Path:
-        """What its process said."""
-        return self.folder.with_name(f"{self.folder.name}.log")
-
-    @property
-    def error(self) -> Path:
-        """One line, if its process failed."""
-        return self.folder.with_name(f"{self.folder.name}.error.txt")
+    def beside(self, ending: str) -> Path:
+        """What its process said (``log``), and one line if it failed (``error.txt``)."""
+        return self.folder.with_name(f"{self.folder.name}.{ending}")
 
     @property
     def job(self) -> Job:
@@ -121,6 +109,12 @@ def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
     ``settings`` is checksum -> resolved preset; for ``data`` and ``environments`` a cell has an index into the list.
     """
     record: Record = {"cells": {}, "settings": {}, "data": [], "environments": []}
+
+    def place(name: str, value: Any) -> int:
+        if value not in record[name]:
+            record[name].append(value)
+        return int(record[name].index(value))
+
     for key, result in results.items():
         settings = without_paths(result["settings"])
         checksum = xxhash.xxh3_64_hexdigest(json.dumps(settings, sort_keys=True).encode())
@@ -129,8 +123,8 @@ def cells_summary(results: Mapping[str, Mapping[str, Any]]) -> Record:
             "preset": result["preset"],
             "seed": result["seed"],
             "settings": checksum,
-            "data": _place(record["data"], result["data"]),
-            "environment": _place(record["environments"], result["environment"]),
+            "data": place("data", result["data"]),
+            "environment": place("environments", result["environment"]),
             "seconds": result["seconds"],
         }
     return record
@@ -143,9 +137,3 @@ def without_paths(value: Any) -> Any:
     if isinstance(value, list):
         return [without_paths(one) for one in value]
     return "/".join(Path(value).parts[1:][-2:]) if isinstance(value, str) and Path(value).is_absolute() else value
-
-
-def _place(known: list[Any], value: Any) -> int:
-    if value not in known:
-        known.append(value)
-    return known.index(value)

@@ -36,20 +36,22 @@ def write_pages(record: Record, folder: Path) -> list[Path]:
 
 def study_pages(record: Record, folder: Path | None = None) -> dict[str, str]:
     """File name -> text, from what ``study.json`` holds. The HTML page holds the figures that lie in ``folder``."""
-    tables = [
-        one for one in (score_table(record), _differences(record), claim_table(record), _failed(record)) if one.rows
-    ]
+    failed = [[row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()]
+    found = score_table(record), _differences(record), claim_table(record)
+    tables = [one for one in (*found, Table("Not finished", ["row", "seed", "why"], failed)) if one.rows]
     figures: Mapping[str, str] = record["figures"]  # title -> file beside the pages
-    drawn = (
-        [PageFigure(Path(file).stem, name, (folder / file).read_text("utf-8")) for name, file in figures.items()]
+    drawn = [
+        PageFigure(Path(file).stem, name, (folder / file).read_text("utf-8"))
+        for name, file in figures.items()
         if folder
-        else []
-    )
-    blocks = [f"# {record['title']}", *introduction(record), *(markdown([table]).strip() for table in tables)]
+    ]
+    source = record["source"] and f"After {record['source']}."
+    introduction = [text for text in (source, _scale(record), record["note"]) if text]
+    blocks = [f"# {record['title']}", *introduction, *(markdown([table]).strip() for table in tables)]
     return {
         "table.md": "\n\n".join([*blocks, *(f"![{name}]({file})" for name, file in figures.items())]) + "\n",
         "table.tex": latex(tables),
-        "table.html": Page(record["title"], introduction(record), tables=tables, figures=drawn).html(),
+        "table.html": Page(record["title"], introduction, tables=tables, figures=drawn).html(),
     }
 
 
@@ -71,29 +73,16 @@ JUDGES = {
 }
 
 
-def introduction(record: Record) -> list[str]:
-    """The text above the tables: the source, the size, and the study's note."""
-    return [
-        text for text in (record["source"] and f"After {record['source']}.", _scale(record), record["note"]) if text
-    ]
-
-
-def seeds_of(record: Record) -> str:
-    """How many finished seeds the trained rows have."""
-    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {record["scale"]["seeds"]}
-    few, many = min(counts), max(counts)
-    return f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
-
-
 def _scale(record: Record) -> str:
     scale = record["scale"]
     sentences = f"{scale['sentences']:,} sentences" if scale["sentences"] else "all sentences of the corpus"
-    done = (
-        "" if scale["finished"] == scale["cells"] else f" {scale['finished']} of {scale['cells']} cells are finished."
-    )
+    counts = {len(row["scores"]) for row in record["rows"] if row["kind"] == "row"} - {0} or {scale["seeds"]}
+    few, many = min(counts), max(counts)
+    seeds = f"{few} to {many} seeds" if few < many else "one seed" if many == 1 else f"{many} seeds"
+    left = scale["finished"] != scale["cells"]
     return (
-        f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds_of(record)}. "
-        f"Judged by {JUDGES[scale['test']]}.{done}"
+        f"Backbone: {', '.join(scale['backbones'])}. Each run: {sentences}. Each row: {seeds}. Judged by "
+        f"{JUDGES[scale['test']]}." + (f" {scale['finished']} of {scale['cells']} cells are finished." if left else "")
     )
 
 
@@ -107,12 +96,11 @@ def score_table(record: Record) -> Table:
         first=2,
     )
     rows: list[list[str]] = []
-    places: dict[int, int] = {}  # a row's place among those measured -> its place in the table
-    for i, (row, own) in enumerate(zip(record["rows"], found, strict=True)):
-        places[i] = len(rows)
-        rows.append(
-            [row_title(row), str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)]
-        )
+    places = list[int]()  # of the measured rows within the table
+    for row, own in zip(record["rows"], found, strict=True):
+        title = {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
+        places.append(len(rows))
+        rows.append([title, str(len(row["scores"])), *(_number(c, *own[c][:2]) if c in own else "" for c in columns)])
         if row["published"]:
             rows.append(_published("published", row, columns))
     rows += [_published(f"{label}, published", row, columns) for label, row in record["references"].items()]
@@ -130,11 +118,6 @@ def score_table(record: Record) -> Table:
             f" Seeds that a true difference needs (independent rows, power 0.8, two-sided 5 %): {needed}."
         )
     return Table("Scores", ["row", "n", *columns], rows, marks, notes=notes)
-
-
-def row_title(row: Record) -> str:
-    """A row's name in a table."""
-    return {"teacher": "teacher {}", "untrained": "{} (not trained)"}.get(row["kind"], "{}").format(row["label"])
 
 
 def _number(column: str, value: float, sd: float | None) -> str:
@@ -168,24 +151,12 @@ def claim_table(record: Record) -> Table:
         where = f"{one['text']} ({one['source']})" if one["source"] else one["text"]
         sides = f"{one['row']} − {one['than']} ({one['column']})"
         published = "" if one["published"] is None else _signed(one["published"])
+        interval = f" ({_interval(seeds)})" if _interval(seeds) else ""
+        measured = _signed(seeds["mean"]) + interval if seeds else ""
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
-        rows.append([where, sides, published, measured_difference(one), _p(seeds), answer])
+        rows.append([where, sides, published, measured, _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
     return Table("Claims", header, rows, notes=[CLAIM_NOTE])
-
-
-def measured_difference(claim: Record) -> str:
-    """The difference that a claim is about, with its interval over seeds; "" if it was not measured."""
-    seeds = claim["seeds"]
-    if seeds is None:
-        return ""
-    interval = _interval(seeds)
-    return _signed(seeds["mean"]) + (f" ({interval})" if interval else "")
-
-
-def _failed(record: Record) -> Table:
-    rows = [[row["label"], seed, why] for row in record["rows"] for seed, why in row["failed"].items()]
-    return Table("Not finished", ["row", "seed", "why"], rows)
 
 
 def _signed(value: float) -> str:

@@ -8,10 +8,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -40,18 +39,17 @@ class _Running:
 def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     """Run all cells that are not finished. If one fails, only the cells that need its model are not run.
 
-    Args:
-        plan: the cells.
-        workers: processes at a time. The number changes no result: each uses the plan's number of threads. They take
-            GPUs in turn.
-        console: where progress is shown.
+    ``workers`` processes run at a time and take GPUs in turn. Their number changes no result, since each uses the
+    plan's number of threads.
 
     Returns:
         Key -> one line, for each cell that failed or could not begin.
     """
     lost: dict[str, str] = {}
     done = {key for key, cell in plan.cells.items() if cell.record()}
-    waiting = _in_order(plan, done)
+    needed = {key for cell in plan.cells.values() for key in cell.needs}
+    waiting = [cell for cell in plan.cells.values() if cell.key not in done]
+    waiting.sort(key=lambda cell: cell.key not in needed)  # those whose models others need come first
     running: list[_Running] = []
 
     def say(line: str) -> None:
@@ -65,9 +63,14 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     for cell in waiting:
         if cell.damaged:
             say(f"{cell.folder} is damaged: {_name(cell)} is run again")
-    if hint := _hint(workers, waiting):
-        say(hint)
-    context = _processes()
+    if waiting and not torch.cuda.is_available():
+        threads, cores = waiting[0].run.threads, usable_cores()
+        if (possible := min(len(waiting), cores // threads)) > workers:
+            say(f"{workers * threads} of {cores} cores are used: --workers {possible} is faster")
+    forks = "forkserver" in multiprocessing.get_all_start_methods()
+    context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
+    if forks:  # the server imports everything once, and each cell is a fork of it
+        context.set_forkserver_preload(["isotrope.study.run_cell"])
     try:
         with progress("ran", len(plan.cells), console, "cells") as bar:
             while waiting or running:
@@ -78,7 +81,10 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
                 for cell in [c for c in waiting if done >= set(c.needs)][: workers - len(running)]:
                     waiting.remove(cell)
                     slot = min(set(range(workers)) - {one.slot for one in running})
-                    running.append(_started(context, cell, slot))
+                    cell.folder.parent.mkdir(exist_ok=True)
+                    process = context.Process(target=_work, args=(cell, slot), name=cell.key)
+                    process.start()
+                    running.append(_Running(cell, process, slot, time.monotonic()))
                 multiprocessing.connection.wait([one.process.sentinel for one in running], timeout=1)
                 for one in [one for one in running if not one.process.is_alive()]:
                     running.remove(one)
@@ -94,52 +100,18 @@ def run_plan(plan: StudyPlan, workers: int, console: Console) -> dict[str, str]:
     return lost
 
 
-def _in_order(plan: StudyPlan, done: Set[str]) -> list[Cell]:
-    """The cells to run. Those whose models others need come first."""
-    needed = {key for cell in plan.cells.values() for key in cell.needs}
-    waiting = [cell for cell in plan.cells.values() if cell.key not in done]
-    return sorted(waiting, key=lambda cell: cell.key not in needed)
-
-
-def _hint(workers: int, waiting: list[Cell]) -> str:
-    """Advice on --workers if cores would be idle; else ""."""
-    if not waiting or torch.cuda.is_available():
-        return ""
-    threads, cores = waiting[0].threads, usable_cores()
-    possible = min(len(waiting), cores // threads)
-    return (
-        f"{workers * threads} of {cores} cores are used: --workers {possible} is faster" if possible > workers else ""
-    )
-
-
-def _processes() -> Any:
-    """The way to start processes. A server imports everything once; each cell is a fork of it."""
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    context: Any = multiprocessing.get_context(method)
-    if method == "forkserver":
-        context.set_forkserver_preload(["isotrope.study.run_cell"])
-    return context
-
-
-def _started(context: Any, cell: Cell, slot: int) -> _Running:
-    cell.log.parent.mkdir(exist_ok=True)
-    process = context.Process(target=_work, args=(cell, slot), name=cell.key)
-    process.start()
-    return _Running(cell, process, slot, time.monotonic())
-
-
 def _why(one: _Running) -> str:
     """One line for a cell that ended without a result."""
-    if one.cell.error.is_file():
-        return one.cell.error.read_text(encoding="utf-8").strip()
+    if (file := one.cell.beside("error.txt")).is_file():
+        return file.read_text(encoding="utf-8").strip()
     code = one.process.exitcode or 0
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"code {code}"
     return f"its process ended with {name} (out of memory?); see {_log(one.cell)}"
 
 
 def _log(cell: Cell) -> str:
-    """The path of the log within the study's folder: records must not hold paths of this machine."""
-    return f"cells/{cell.log.name}"
+    """The path of the log within the study's folder, since records must not hold paths of this machine."""
+    return f"cells/{cell.beside('log').name}"
 
 
 def _stop(running: Iterable[_Running]) -> None:
@@ -163,11 +135,13 @@ def _work(cell: Cell, slot: int) -> None:
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # the terminal's Ctrl-C reaches only the study, which passes it on
     threading.Thread(target=_die_with_the_study, daemon=True).start()
-    torch.set_num_threads(cell.threads)
+    torch.set_num_threads(cell.run.threads)
     if gpus := torch.cuda.device_count():
-        os.environ["CUDA_VISIBLE_DEVICES"] = _visible(slot % gpus)
-    cell.error.unlink(missing_ok=True)
-    with open_log(cell.log) as log:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # names of those that this process may use
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[slot % gpus] if visible else str(slot % gpus)
+    failed = cell.beside("error.txt")
+    failed.unlink(missing_ok=True)
+    with open_log(cell.beside("log")) as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
         try:
@@ -175,15 +149,12 @@ def _work(cell: Cell, slot: int) -> None:
         except (Stopped, KeyboardInterrupt):
             sys.exit(130)
         except UserError as error:
-            _fail(cell.error, str(error))
+            write_text(failed, str(error))
+            sys.exit(1)
         except Exception as error:
             traceback.print_exc(file=log)
-            _fail(cell.error, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
-
-
-def _fail(file: Path, line: str) -> None:
-    write_text(file, line)
-    sys.exit(1)
+            write_text(failed, f"{type(error).__name__}: {' '.join(str(error).split())}; see {_log(cell)}")
+            sys.exit(1)
 
 
 def _die_with_the_study() -> None:
@@ -192,12 +163,6 @@ def _die_with_the_study() -> None:
     if study is not None:
         study.join()
         os._exit(1)
-
-
-def _visible(index: int) -> str:
-    """The name of the GPU with this index among those that this process may use."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return given.split(",")[index] if given else str(index)
 
 
 def _finished(one: _Running, record: Record) -> str:

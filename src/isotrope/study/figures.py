@@ -25,11 +25,9 @@ def draw(plan: StudyPlan, record: Record, folder: Path) -> dict[str, str]:
     for name, wanted in plan.spec.figures.items():
         rows = [row for row in record["rows"] if not wanted.rows or {row["label"], row["base"]} & set(wanted.rows)]
         rows = [row for row in rows if row["scores"] and row["kind"] != "teacher"]
-        with style():
-            figure = KINDS[wanted.kind](plan, rows, wanted) if rows else None
-            if figure is not None:
-                with writing(folder):
-                    write_text(folder / f"{name}.svg", svg(figure))
+        with style(), writing(folder):
+            if rows and (figure := KINDS[wanted.kind](plan, rows, wanted)):
+                write_text(folder / f"{name}.svg", svg(figure))
                 drawn[wanted.title + (f" (after {wanted.source})" if wanted.source else "")] = f"{name}.svg"
     return drawn
 
@@ -43,9 +41,8 @@ def bars_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings)
         values, spread = [mean for mean, _, _ in found], [sd or 0 for _, sd, _ in found]
         axes.errorbar(values, places, xerr=spread, fmt="o", color=SERIES[i % len(SERIES)], label=column)
     axes.set_yticks(np.arange(len(rows))[::-1], [row["label"] for row in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.tick_params(axis="y", labelcolor=INK)
-    axes.set(xlabel="mean ± standard deviation over seeds")
+    axes.set(xlabel="mean ± standard deviation over seeds", ylim=(-0.6, len(rows) - 0.4))
     if len(wanted.columns) > 1:
         add_legend(axes, 2)
     return figure
@@ -84,27 +81,21 @@ def sweep_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings
 def curve_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """What was logged at every evaluation (alignment, uniformity, dev), the mean over seeds, over the steps."""
     figure = Figure(figsize=(4.2 * len(wanted.columns), 2.9))
-    empty = True
     for place, column in enumerate(wanted.columns):
         axes = figure.add_subplot(1, len(wanted.columns), place + 1)
+        name, scale = ("score", 100) if column == "dev" else (column, 1)
         for i, row in enumerate(rows):
-            logged = [_logged(cell, column) for cell in _finished(plan, row)]
-            steps = sorted(set.intersection(*(set(one) for one in logged if one)) if any(logged) else set())
-            if steps:
-                empty = False
-                values = [np.mean([one[step] for one in logged if one]) for step in steps]
+            metrics = [cell.metrics() for cell in _finished(plan, row)]
+            logged = [{one["step"]: scale * one[name] for one in records if name in one} for records in metrics]
+            logged = [one for one in logged if one]
+            if steps := sorted(set.intersection(*map(set, logged))) if logged else []:
+                values = [np.mean([one[step] for one in logged]) for step in steps]
                 marker = "o" if len(steps) < 10 else ""
                 axes.plot(steps, values, color=SERIES[i % len(SERIES)], label=row["label"], marker=marker)
         axes.set(xlabel="step", ylabel=UNITS.get(column, column))
         if place == 0:
             add_legend(axes, 2)
-    return None if empty else figure
-
-
-def _logged(cell: Cell, column: str) -> dict[int, float]:
-    """Step -> value."""
-    name, scale = ("score", 100) if column == "dev" else (column, 1)
-    return {record["step"]: scale * record[name] for record in cell.metrics() if name in record}
+    return figure if any(axes.lines for axes in figure.axes) else None
 
 
 def plane_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
@@ -152,16 +143,20 @@ def cosines_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettin
 def in_batch_figure(plan: StudyPlan, rows: Sequence[Record], wanted: FigureSettings) -> Figure | None:
     """Cosines of unrelated sentences of the corpus: a line for each row, all seeds together."""
     figure, axes = new_figure(2.9, 5.4)
-    empty = True
     for i, row in enumerate(rows):
         counts = [record.get("in_batch") for cell in _finished(plan, row) if (record := cell.record())]
         if known := [one for one in counts if one]:
-            empty, total = False, np.sum(known, axis=0)
+            total = np.sum(known, axis=0)
             edges = np.linspace(-1, 1, len(total) + 1)
             axes.stairs(100 * total / total.sum(), edges, color=SERIES[i % len(SERIES)], label=row["label"], lw=1.5)
     axes.set(xlabel="cosine of two sentences of the corpus", ylabel="% of the pairs")
     add_legend(axes, 2)
-    return None if empty else figure
+    return figure if axes.patches else None
+
+
+def _finished(plan: StudyPlan, row: Record) -> list[Cell]:
+    """The row's cells that have their numbers."""
+    return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]
 
 
 KINDS = {
@@ -172,8 +167,3 @@ KINDS = {
     "cosines": cosines_figure,
     "in_batch": in_batch_figure,
 }
-
-
-def _finished(plan: StudyPlan, row: Record) -> list[Cell]:
-    """The row's cells that have their numbers."""
-    return [plan.cells[key] for seed, key in row["cells"].items() if seed in row["scores"]]

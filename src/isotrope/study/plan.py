@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,22 +21,11 @@ from isotrope.preset.preset import RESERVED, Preset, check_head, check_third_par
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url
 from isotrope.study.cell import Cell
-from isotrope.study.post_step import check_post_step
+from isotrope.study.post_step import row_step
 from isotrope.study.rows import PlannedRow, expand_rows, models_of, scaled, sentences_of
 from isotrope.study.spec import RowSettings, Spec, TeacherSettings
 from isotrope.training.inputs import STUDENT
 from isotrope.training.pairs import SHIPPED_DEV, dev_names, named_pairs
-
-
-@dataclass(slots=True)
-class StudyPlan:
-    """The cells; a teacher comes before the cells that need it."""
-
-    spec: Spec
-    entries: dict[str, PlannedRow]
-    cells: dict[str, Cell] = field(default_factory=dict)  # key -> cell; equal cells of several rows are one
-    rows: dict[str, dict[int, str]] = field(default_factory=dict)  # label -> seed -> key
-    models: dict[str, str] = field(default_factory=dict)  # a teacher's name -> key
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +37,21 @@ class Place:
     forced: tuple[str, ...] = ()  # --set: key=value over every cell
 
 
-def plan_study(
-    spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
-) -> StudyPlan:
-    """All cells of a study. Everything is checked that can be checked before a model is loaded."""
-    return _Planner(spec, place, expand_rows(spec, only, sweep)).plan
+class StudyPlan:
+    """All cells of a study. Everything is checked that can be checked before a model is loaded.
 
+    A teacher comes before the cells that need it. Equal cells of several rows are one.
+    """
 
-class _Planner:
-    def __init__(self, spec: Spec, place: Place, entries: dict[str, PlannedRow]) -> None:
-        self.spec, self.place, self.used = spec, place, set[str]()
-        self.read, self.checksum = cache(read_preset), cache(_source_checksum)
-        run = spec.run
+    def __init__(
+        self, spec: Spec, place: Place, only: Sequence[str] = (), sweep: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        self.entries = expand_rows(spec, only, sweep)
+        self.cells: dict[str, Cell] = {}  # key -> cell
+        self.rows: dict[str, dict[int, str]] = {}  # label -> seed -> key
+        self.models: dict[str, str] = {}  # a teacher's name -> key
+        self.spec, self.place, self.used, run = spec, place, set[str](), spec.run
+        self.read, self.checksum, self.pairs = cache(read_preset), cache(_source_checksum), cache(self._pairs)
         self.corpus = corpus_of(spec, place)
         self.text = self.corpus.texts().key
         for suite, asked in run.suites.items():
@@ -68,137 +60,128 @@ class _Planner:
             suite: [data_checksum(data_folder(place.data), MEASURED_BY[suite].folders), asked.model_dump(mode="json")]
             for suite, asked in run.suites.items()
         }
-        self.pairs = cache(self._pairs)
         if run.test == "dev-half" and set(dev_names(run.dev or ())) <= SHIPPED_DEV:
             problem = f"study {spec.name}: run.test = 'dev-half' without dev pairs of your own"
             raise UserError(problem, "add --dev FILE.tsv, or judge by sts, stsb or none")
-        self.plan = StudyPlan(spec, entries)
-        for label, entry in entries.items():
+        for label, entry in self.entries.items():
             seeds = range(run.seeds if entry.row.train else 1)
             try:
-                self.plan.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
+                self.rows[label] = {seed: self._cell(entry, seed) for seed in seeds}
             except UserError as error:
                 raise UserError(f"study {spec.name}: row {label!r}: {error.problem}", error.remedy) from error
         left_out = [self.read(row.preset, row.set) for row in spec.rows.values()]  # by --rows, for one
         for one in (*run.set, *place.forced):
             unused = one not in self.used
-            if unused and (one in place.forced or not any(has_component(_key(one), recipe) for recipe in left_out)):
+            if unused and (one in place.forced or not any(has_component(one, recipe) for recipe in left_out)):
                 raise UserError(f"{one}: no row has such a component", "correct the key, or leave it out")
 
     def _cell(self, entry: PlannedRow, seed: int, backbone: str | None = None, needed_by: tuple[str, ...] = ()) -> str:
         """Add a cell, and the cells that it needs, to the plan -> its key."""
-        row, run = entry.row, self.spec.run
+        row, run, made = entry.row, self.spec.run, self.cells
         if row.then and row.train:
             return self._behind(entry, seed, backbone)
-        check_post_step(row.then, words=row.vectors)
+        row_step(row.then, words=row.vectors)
         recipe = self.read(row.preset, tuple(entry.overrides))
-        needs: list[str] = []
+        needs: dict[str, None] = {}  # in order
 
         def own(name: str) -> str:
             """For a model that the study trains, its cell's key; for others their name."""
             if name not in self.spec.teachers and name not in preset_names():
                 return name
             if name in needed_by:
-                raise UserError(
-                    f"the model {name} needs itself as a teacher or backbone",
-                    "give it other teachers or another backbone",
-                )
-            needs.append(self._model(name, (*needed_by, name)))
-            return needs[-1]
+                problem = f"the model {name} needs itself as a teacher or backbone"
+                raise UserError(problem, "give it other teachers or another backbone")
+            key = self._model(name, (*needed_by, name))
+            needs[key] = None
+            return key
 
-        begin = recipe.encoder.backbone
-        if begin in self.spec.teachers or begin in preset_names():
-            start = own(begin)
-            base = str(self.plan.cells[start].settings["base"])
+        def path(name: str) -> str:
+            return str(made[name].model.resolve()) if name in made else name
+
+        if (start := own(recipe.encoder.backbone)) in made:
+            base = str(made[start].settings["base"])
         else:
-            base = start = run.vectors if row.vectors else backbone or run.backbone or begin
-        overrides = tuple(self._overrides(entry, recipe, base))
-        overrides += tuple(scaled(entry, run.sentences, self.read(row.preset, overrides)))
+            base = start = run.vectors if row.vectors else backbone or run.backbone or start
+        overrides = self._overrides(entry, recipe, base)
+        overrides = (*overrides, *scaled(entry, run.sentences, self.read(row.preset, overrides)))
         recipe = self.read(row.preset, overrides)
         check_third_parties(recipe)
         check_head(recipe)
         taught = models_of(recipe, row) if row.train else {}
         teachers = {label: tuple(map(own, models)) for label, models in taught.items()}
         sentences = sentences_of(entry, run.sentences, recipe)
-        settings = _settings(recipe, start, teachers) | {"base": base}
+        # models that the study trains are named by their cells' keys, so the settings hold no paths
+        settings = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"}) | {"base": base}
+        settings["encoder"]["backbone"] = start
+        for label, models in teachers.items():
+            settings["teachers"][label]["models"] = list(models)
         if row.vectors:
             WordVectors(start)  # which refuses what is no such file
-            settings["encoder"] = {"backbone": start}
         judging, selecting = self.pairs(tuple(recipe.train.select))
-        others = {name for name in (start, *(m for models in teachers.values() for m in models)) if name not in needs}
+        others = {start, *(model for models in teachers.values() for model in models)} - needs.keys() - {STUDENT}
         decides = {
-            "files": {name: self.checksum(name) for name in sorted(others - {STUDENT})},
+            "files": {name: self.checksum(name) for name in sorted(others)},
             "settings": {k: v for k, v in settings.items() if row.train or run.positives or k == "encoder"},
             "seed": seed, "threads": run.threads, "train": row.train, "test": judging, "suites": self.measured_on,
             "text": [self.text, sentences] if row.train or row.then or run.positives else None,
             "dev": selecting if row.train else None,
         } | ({"then": row.then} if row.then else {}) | ({"positives": True} if run.positives else {})  # fmt: skip
         key = _checksum(decides)
-        made = self.plan.cells
-
-        def path(name: str) -> str:
-            return str(made[name].model.resolve()) if name in made else name
-
-        made.setdefault(
-            key,
-            Cell(
-                entry.label, key, _folder(self.place, row, seed, key),
-                settings, row.preset, overrides, path(start),
-                {label: tuple(map(path, models)) for label, models in teachers.items()},
-                seed, sentences, self.corpus, self.place.data, run.dev,
-                _test(run.test), run.suites, run.positives,
-                row.train, row.then, run.threads, (run.keep_models or bool(needed_by)) and not row.vectors,
-                tuple(dict.fromkeys(needs)),
-            ),
+        keep_model = not row.vectors and (run.keep_models or bool(needed_by))
+        cell = Cell(
+            entry.label, key, self._folder(row, seed, key), row, run, settings, overrides, path(start),
+            {label: tuple(map(path, models)) for label, models in teachers.items()},
+            seed, sentences, self.corpus, self.place.data, keep_model, tuple(needs),
         )  # fmt: skip
-        if needed_by and not made[key].keep_model:
-            made[key] = replace(made[key], keep_model=True)
+        made[key] = replace(made.get(key, cell), keep_model=keep_model or made.get(key, cell).keep_model)
         return key
 
     def _behind(self, entry: PlannedRow, seed: int, backbone: str | None) -> str:
         """A trained row with a step behind its model. Rows with and without the step share one training."""
         row = entry.row
-        check_post_step(row.then)
+        row_step(row.then, words=False)
         bare = replace(entry, row=row.model_copy(update={"then": ""}))
         trained = self._cell(bare, seed, backbone, needed_by=(f"then = {row.then}",))
-        cell = self.plan.cells[trained]
+        cell = self.cells[trained]
         key = _checksum([trained, row.then])
-        self.plan.cells[key] = replace(
-            cell, label=entry.label, key=key, folder=_folder(self.place, row, seed, key), then=row.then,
-            backbone=str(cell.model.resolve()), needs=(trained,), train=False, teachers={},
-            keep_model=self.spec.run.keep_models,
+        self.cells[key] = replace(
+            cell, label=entry.label, key=key, folder=self._folder(row, seed, key),
+            row=row.model_copy(update={"train": False}), backbone=str(cell.model.resolve()), needs=(trained,),
+            teachers={}, keep_model=self.spec.run.keep_models,
         )  # fmt: skip
         return key
+
+    def _folder(self, row: RowSettings, seed: int, key: str) -> Path:
+        return self.place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
 
     def _pairs(self, select: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
         """Checksums of the pairs that judge a cell, and of those that select its model."""
         run = self.spec.run
-        judging, selecting = named_pairs(run.dev, select, _test(run.test), self.place.data)
+        judging, selecting = named_pairs(run.dev, select, run.labels, self.place.data)
         judged = {task: {part: pairs.checksum() for part, pairs in parts.items()} for task, parts in judging.items()}
         return judged, {name: pairs.checksum() for name, pairs in selecting.items()}
 
     def _model(self, name: str, needed_by: tuple[str, ...]) -> str:
         """The cell of a teacher, from the study's table or else from the preset of that name."""
-        if name not in self.plan.models:
+        if name not in self.models:
             model = self.spec.teachers.get(name) or TeacherSettings(preset=name)
             row = RowSettings(preset=model.preset, set=model.set, sentences=model.sentences)
-            self.plan.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
-        return self.plan.models[name]
+            self.models[name] = self._cell(PlannedRow(name, row, name), model.seed, model.backbone, needed_by)
+        return self.models[name]
 
-    def _overrides(self, entry: PlannedRow, recipe: Preset, base: str) -> Iterable[str]:
-        """Common settings, the backbone's, the row's, the sweep's, those of the command line: the last one wins."""
+    def _overrides(self, entry: PlannedRow, recipe: Preset, base: str) -> tuple[str, ...]:
+        """Common settings, the backbone's, the row's, the sweep's, those of the command line: the last one wins.
+
+        Only the row's own may add a component.
+        """
+
+        def fitting(overrides: Iterable[str]) -> list[str]:
+            found = [override for override in overrides if has_component(override, recipe)]
+            self.used.update(found)
+            return found
+
         needed = self.spec.backbones[base].set if base in self.spec.backbones else ()
-        yield from self._fitting(self.spec.run.set, recipe)
-        yield from self._fitting(needed, recipe)
-        yield from entry.overrides
-        yield from self._fitting(self.place.forced, recipe)
-
-    def _fitting(self, overrides: Iterable[str], recipe: Preset) -> Iterable[str]:
-        """Only the overrides whose component the preset has: a common setting must not add one."""
-        for override in overrides:
-            if has_component(_key(override), recipe):
-                self.used.add(override)
-                yield override
+        return (*fitting((*self.spec.run.set, *needed)), *entry.overrides, *fitting(self.place.forced))
 
 
 def _source_checksum(name: str) -> str:
@@ -210,17 +193,9 @@ def _checksum(decides: Any) -> str:
     return xxhash.xxh3_128_hexdigest(json.dumps(decides, sort_keys=True).encode())[:16]
 
 
-def _folder(place: Place, row: RowSettings, seed: int, key: str) -> Path:
-    return place.output / "cells" / f"{Path(row.preset).stem}-seed-{seed}-{key[:8]}"
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0].strip()
-
-
-def has_component(key: str, recipe: Preset) -> bool:
-    """Whether a key belongs to the run as a whole, or to a component that the preset has."""
-    stage, _, rest = key.partition(".")
+def has_component(override: str, recipe: Preset) -> bool:
+    """Whether a ``key`` or ``key=value`` is of the run as a whole, or of a component that the preset has."""
+    stage, _, rest = override.partition("=")[0].strip().partition(".")
     label = rest.split(".")[0]
     if stage == READING:
         return recipe.pairs is not None
@@ -228,20 +203,6 @@ def has_component(key: str, recipe: Preset) -> bool:
         return True
     of_stage = label in RESERVED and recipe.loss is None  # an outside loss has no passes and no order
     return of_stage or label in (getattr(recipe, stage) or {})
-
-
-def _settings(recipe: Preset, start: str, teachers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The resolved preset. Models that the study trains are named by their cells' keys, so it holds no paths."""
-    tables = recipe.model_dump(mode="json", exclude_none=True, exclude={"name", "description"})
-    tables["encoder"]["backbone"] = start
-    for label, models in teachers.items():
-        tables["teachers"][label]["models"] = list(models)
-    return tables
-
-
-def _test(name: str) -> str | None:
-    """What `isotrope.train` calls it."""
-    return None if name == "dev-half" else name
 
 
 def corpus_of(spec: Spec, place: Place) -> text.Opened:
@@ -256,12 +217,9 @@ def corpus_files(patterns: Sequence[str], data: str | None) -> tuple[str, ...]:
         raise UserError("the study names no corpus", "add --documents FILE, or run.corpus")
     found: list[str] = []
     for pattern in patterns:
-        if is_url(pattern):
-            found.append(pattern)
-            continue
-        named = [path for path in (Path(pattern), Path(data or "", pattern)) if path.exists()]
-        if named:  # a file name may contain * or ?
-            found.append(str(named[0]))
+        named = [path for path in (Path(pattern), Path(data or "", pattern)) if path.exists()][:1]
+        if is_url(pattern) or named:  # a file name may contain * or ?
+            found.append(pattern if is_url(pattern) else str(named[0]))
             continue
         here = Path(Path(pattern).anchor)  # the current folder, or the root
         matches = sorted(here.glob(pattern.removeprefix(str(here)) if here.root else pattern))

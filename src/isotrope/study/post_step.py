@@ -15,10 +15,15 @@ from isotrope.types import Encoder
 MOST = 20_000  # sentences: a covariance of 768 channels changes little after that
 
 
-def check_post_step(then: str, words: bool = False) -> None:
-    """Check that a row's ``then`` can stand behind its model; ``words``: behind word vectors."""
-    if then:
-        _step(then, words)
+def row_step(then: str, words: bool = True) -> PostStep | None:
+    """The step that a row's ``then`` names, if it can stand behind the row's model; ``words``: behind word vectors."""
+    if not then:
+        return None
+    step = post_step(then, f"then = {then!r}")
+    if step.fit != TARGET or step.sentences is not None or (isinstance(step, Sif) and not words):
+        remedy = "write whitening or flow, fitted on the row's sentences or with fit=target; sif if vectors = true"
+        raise UserError(f"then = {then!r} is not possible", remedy)
+    return step
 
 
 def with_post_step(encoder: Encoder, then: str, corpus: Opened, sentences: int | None, seed: int) -> Encoder:
@@ -26,9 +31,8 @@ def with_post_step(encoder: Encoder, then: str, corpus: Opened, sentences: int |
 
     Without ``fit=target``, the step is fitted on the sentences that this seed trains on. An empty ``then`` is no step.
     """
-    if not then:
+    if (step := row_step(then)) is None:
         return RememberingEncoder(encoder)
-    step = _step(then)
     if "fit" in step.model_fields_set:  # the step wants the target whole
         return step.behind(encoder if isinstance(encoder, WordVectors) else RememberingEncoder(encoder))
     return RememberingEncoder(step.behind(encoder).fit(Sample(corpus.texts(), sentences, seed).texts(MOST)))
@@ -39,11 +43,3 @@ def fresh(encoder: Encoder) -> Encoder:
     if isinstance(encoder, FittedEncoder):
         return encoder.step.behind(fresh(encoder.base))
     return encoder.fresh() if isinstance(encoder, RememberingEncoder) else encoder
-
-
-def _step(then: str, words: bool = True) -> PostStep:
-    step = post_step(then, f"then = {then!r}")
-    if step.fit != TARGET or step.sentences is not None or (isinstance(step, Sif) and not words):
-        remedy = "write whitening or flow, fitted on the row's sentences or with fit=target; sif if vectors = true"
-        raise UserError(f"then = {then!r} is not possible", remedy)
-    return step

@@ -33,18 +33,12 @@ def expand_rows(
 ) -> dict[str, PlannedRow]:
     """The rows to run, sweeps expanded: label -> entry.
 
-    Args:
-        spec: the study.
-        only: labels of the rows to keep, before or after expansion; (): all.
-        sweep: further keys and values, over every row.
+    ``only`` names the rows to keep, before or after expansion (all if empty). ``sweep`` goes over every row.
     """
     everything: dict[str, PlannedRow] = {}
     for base, row in spec.rows.items():
-        axes = {
-            key: values
-            for key, values in {**row.sweep, **(sweep or {})}.items()
-            if row.train or (row.then and key == SENTENCES)  # an untrained row has no other
-        }
+        swept = {**row.sweep, **(sweep or {})}.items()  # an untrained row has no other keys than its step's sentences
+        axes = {key: values for key, values in swept if row.train or (row.then and key == SENTENCES)}
         for values in itertools.product(*axes.values()):
             at = dict(zip(axes, values, strict=True))
             label = ", ".join([base, *(f"{key.rsplit('.', 1)[-1]} = {_short(value)}" for key, value in at.items())])
@@ -106,10 +100,7 @@ def sentences_of(entry: PlannedRow, common: int | None, recipe: Preset) -> int |
 
 
 def scaled(entry: PlannedRow, common: int | None, recipe: Preset) -> list[str]:
-    """``key=value`` for the keys of the row's ``scale``: the preset's number times the row's share of the sentences.
-
-    Rounded, and 1 at least.
-    """
+    """``key=value`` for the keys of the row's ``scale``: the preset's number times the row's share of the sentences."""
     count = sentences_of(entry, common, recipe)
     share = count / common if count and common else 1.0
     values = recipe.train.model_dump()

@@ -54,33 +54,30 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
         run = RunFolder(cell.folder / "run")
         if (record := cell.record()) is None:
             began = time.monotonic()
-            record = _trained(cell, run, console) if cell.train else _measured(cell)
+            record = _trained(cell, run, console) if cell.row.train else _measured(cell)
             if judged := cell.cosines():
                 # with the draws, any two cells can be compared without encoding again
                 cell.keep_draws(resample(judged))
-            record.setdefault("seconds", {})["cell"] = round(time.monotonic() - began, 1)  # since the last start
-            record = cell.finish(_head(cell) | record)
+            record["seconds"]["cell"] = round(time.monotonic() - began, 1)  # since the last start
+            record["data"]["tests"] = {task: xxhash.xxh3_64_hexdigest(g.tobytes()) for task, (g, _) in judged.items()}
+            what = {
+                "preset": Path(cell.row.preset).stem,
+                "seed": cell.seed,
+                "settings": {**cell.settings, "then": cell.row.then} if cell.row.then else cell.settings,
+                "environment": environment(),
+            }
+            record = cell.finish(what | record)
         if kind_of(run.path) == KIND:
             remove(run.path)
     return record
 
 
-def _head(cell: Cell) -> Record:
-    """What was run, without paths of this machine."""
-    return {
-        "preset": Path(cell.preset).stem,
-        "seed": cell.seed,
-        "settings": {**cell.settings, "then": cell.then} if cell.then else cell.settings,
-        "environment": environment(),
-    }
-
-
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     settings = RunSettings(
-        corpus=cell.corpus, output=run.path, preset=cell.preset, model=cell.backbone,
-        teachers=cell.teachers, dev=cell.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
+        corpus=cell.corpus, output=run.path, preset=cell.row.preset, model=cell.backbone,
+        teachers=cell.teachers, dev=cell.run.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
         overrides=cell.overrides,
-        labels="none" if cell.test else None,  # judged below; else every run would judge the same backbone again
+        labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
     )  # fmt: skip
     trained_before = run.finished  # by a process that was stopped since; what it held is not known
     finished = run_training(settings, console).record
@@ -93,18 +90,19 @@ def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
     trained = load(run.model)
     if cell.keep_model:
         save(trained, cell.model)
-    model = _encoder(cell, trained)
+    model = with_post_step(trained, cell.row.then, cell.corpus, cell.sentences, cell.seed)
     scores = sts_scores(finished.get("after", {})) or _judged(cell, model)
     scores |= _suites(cell, model, trained) | _positives(cell, str(run.model))
     selection = dict(finished["selection"])
     if selection["best_score"] is not None:
         scores["dev"] = 100 * selection["best_score"]
     seconds = round(selection.pop("seconds"), 1)
+    unrelated = pair_cosines(unit(np.asarray(model.encode(run.sample[:BATCH]))))
     return {
         "scores": scores | {"minutes": seconds / 60} | ({"memory": memory} if memory else {}),
-        "data": {"corpus": finished["corpus"], "tests": _gold(cell)},
+        "data": {"corpus": finished["corpus"]},
         "selection": selection,
-        "in_batch": _in_batch(model, run.sample),
+        "in_batch": np.histogram(np.clip(unrelated, -1, 1), BINS, (-1, 1))[0].tolist(),
         "seconds": {"training": seconds},
     }
 
@@ -121,18 +119,17 @@ def _peak_memory() -> float:
 
 def _measured(cell: Cell) -> Record:
     """The record of a backbone that is not trained."""
-    recipe = cell.settings["encoder"]
-    options = {key: recipe.get(key) for key in ("normalize", "prompt", "prompt_name", "bidirectional")}
-    # what this study trained has its pooling, and perhaps a head behind it, which a pooling given here would replace
-    pooling = None if cell.settings["train"].get("keep_head") and cell.needs else recipe.get("pooling")
-    words = Path(cell.backbone).is_file()
-    student = recipe.get("student")
-    backbone = WordVectors(cell.backbone) if words else student_of(load(cell.backbone, pooling, **options), student)
-    model = _encoder(cell, backbone)
+    how, backbone = cell.settings["encoder"], WordVectors(cell.backbone) if cell.row.vectors else None
+    if backbone is None:
+        options = {key: how.get(key) for key in ("normalize", "prompt", "prompt_name", "bidirectional")}
+        # what this study trained has its pooling, and perhaps a head behind it, which another pooling would replace
+        pooling = None if cell.settings["train"].get("keep_head") and cell.needs else how.get("pooling")
+        backbone = student_of(load(cell.backbone, pooling, **options), how.get("student"))
+    model = with_post_step(backbone, cell.row.then, cell.corpus, cell.sentences, cell.seed)
     scores = _judged(cell, model) | _suites(cell, model, backbone) | _positives(cell, cell.backbone)
     if cell.keep_model:
         save(backbone, cell.model)
-    return {"scores": scores, "data": {"tests": _gold(cell)}}
+    return {"scores": scores, "data": {}, "seconds": {}}
 
 
 def _positives(cell: Cell, model: str) -> dict[str, float]:
@@ -141,13 +138,9 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
     The views are those of the row's preset in training, with its dropout and token steps, on `BATCHES` batches of the
     row's sentences. A row with a step behind its model has the views of the row without; it gets {}. So do word vectors
     and outside losses, which have no views. With one pass, the encoder gives one view, which has no diversity.
-
-    Args:
-        cell: of the row.
-        model: folder or name of its model.
     """
-    recipe = read_preset(cell.preset, cell.overrides)
-    if not cell.positives or cell.then or recipe.loss or Path(model).is_file():
+    recipe = read_preset(cell.row.preset, cell.overrides)
+    if not cell.run.positives or cell.row.then or recipe.loss or Path(model).is_file():
         return {}
     recipe = recipe.model_copy(update={"scores": {}, "terms": {"infonce": {}}, "teachers": {}})
     how, size = recipe.encoder, recipe.train.batch_size
@@ -173,16 +166,11 @@ def _positives(cell: Cell, model: str) -> dict[str, float]:
     return {name: sum(each) / len(each) for name, each in found.items() if each}
 
 
-def _encoder(cell: Cell, model: Encoder) -> Encoder:
-    """The model to judge. It remembers vectors, since the suites share sentences."""
-    return with_post_step(model, cell.then, cell.corpus, cell.sentences, cell.seed)
-
-
 def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     """Points on the judging pairs. The cosines are kept in the cell's folder."""
     # judged as `isotrope.train` does, where half of the dev pairs judge
-    dev = dev_pairs(pair_names(cell.dev or ()), cell.data) if cell.test is None else {}
-    sets, _ = judges(cell.test, dev, cell.data)
+    dev = dev_pairs(pair_names(cell.run.dev or ()), cell.data) if cell.run.labels is None else {}
+    sets, _ = judges(cell.run.labels, dev, cell.data)
     if not sets:
         return {}
     cosines = similarities(model, sets)
@@ -191,16 +179,10 @@ def _judged(cell: Cell, model: Encoder) -> dict[str, float]:
     return sts_scores(score(sets, cosines))
 
 
-def _in_batch(model: Encoder, sentences: list[str]) -> list[int]:
-    """Histogram of the cosines of unrelated sentences."""
-    found = pair_cosines(unit(np.asarray(model.encode(sentences[:BATCH]))))
-    return [int(count) for count in np.histogram(np.clip(found, -1, 1), BINS, (-1, 1))[0]]
-
-
 def _suites(cell: Cell, encoder: Encoder, model: SentenceTransformer | WordVectors) -> dict[str, float]:
     """The further suites' numbers of ``encoder``, whose vectors ``model`` makes."""
     found: dict[str, float] = {}
-    for suite, asked in cell.suites.items():
+    for suite, asked in cell.run.suites.items():
         with reading(model, asked.max_length, asked.precision):
             whole = (asked.max_length, asked.precision) == (None, "fp32")
             judged = encoder if whole else fresh(encoder)  # it knows other vectors of the same texts
@@ -219,8 +201,3 @@ def reading(model: SentenceTransformer | WordVectors, length: int | None, precis
         return
     with cut(model, length), torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
         yield
-
-
-def _gold(cell: Cell) -> dict[str, str]:
-    """A checksum of each test set's gold scores."""
-    return {task: xxhash.xxh3_64_hexdigest(gold.tobytes()) for task, (gold, _) in cell.cosines().items()}

@@ -2,15 +2,15 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, ValidationError
 from pydantic_core import PydanticCustomError
 
 from isotrope.components.registry import explain
-from isotrope.errors import UserError, one_of
+from isotrope.errors import UserError
+from isotrope.preset.tables import read_toml
 from isotrope.study.columns import KNOWN, LOWER_IS_BETTER
 from isotrope.types import Count, NonNegative
 
@@ -65,15 +65,18 @@ class CommonSettings(_Record):
     dev: Names | None = None  # as in isotrope train; None: as each preset says
     # dev-half: half of one's own dev pairs; stsb-dev: for figures alone, since these pairs select too
     test: Literal["sts", "stsb", "stsb-dev", "dev-half", "none"] = "sts"
-    suites: Annotated[
-        dict[Suites, SuiteSettings], BeforeValidator(_named)
-    ] = {}  # further ones; a list takes them whole
+    suites: Annotated[dict[Suites, SuiteSettings], BeforeValidator(_named)] = {}  # a list takes them whole
     positives: bool = False  # measure how far apart the views of a sentence lie (`isotrope.study.run_cell`)
     tasks: Annotated[tuple[Column, ...], Listed] = ()  # the columns to show; (): all that were measured
     set: Names = ()  # key=value, where a row's preset has that component
     baseline: str = ""  # the row that the others are compared with; "": the first
     keep_models: bool = False  # teachers are kept in any case
     threads: Count = 1  # of each cell on the processor; the last digits of its scores depend on it
+
+    @property
+    def labels(self) -> str | None:
+        """``test`` as `isotrope.train` calls it: None for half of the dev pairs."""
+        return None if self.test == "dev-half" else self.test
 
 
 class BackboneSettings(_Record):
@@ -145,10 +148,10 @@ class FigureSettings(_Record):
 
 
 class Range(_Record):
-    """Values between two bounds, for a search."""
+    """Values between two bounds, for a search; with ``log``, each order of magnitude is as likely."""
 
-    low: float
-    high: float
+    low: FiniteFloat
+    high: FiniteFloat
     log: bool = False
 
 
@@ -177,33 +180,16 @@ class Spec(_Record):
     search: SearchSettings | None = None
 
 
-def study_names() -> list[str]:
-    """The studies that come with isotrope."""
-    return sorted(p.name.removesuffix(".toml") for p in files("isotrope.studies").iterdir() if p.name.endswith(".toml"))
-
-
-def read_tables(name: str | Path) -> dict[str, Any]:
-    """The unchecked tables of a study: a shipped one by name, or the user's by path (.toml)."""
-    if not str(name).endswith(".toml") and str(name) not in study_names():
-        raise UserError(f"study {str(name)!r} is unknown", one_of(name, study_names(), ", or a .toml file"))
-    own = str(name).endswith(".toml")
-    path: Any = Path(name) if own else files("isotrope.studies").joinpath(f"{name}.toml")
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"study {name} does not exist", "check the path") from None
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"study {name} is not valid TOML ({error})", "correct that line") from error
-    return {"name": Path(name).stem, **tables}
-
-
 def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
-    """Read and check a study. ``changes`` that are not None replace keys of its ``[run]``.
+    """Read and check a study: a shipped one by name, or the user's by path (.toml).
+
+    ``changes`` that are not None replace keys of its ``[run]``.
 
     Raises:
         UserError: unknown study, broken TOML, unknown key, impossible value; names file, key, value, remedy.
     """
-    tables = read_tables(name)
+    _, tables = read_toml("study", str(name))
+    tables.setdefault("name", Path(name).stem)
     given = {key: value for key, value in (changes or {}).items() if value is not None}
     if given and isinstance(tables.setdefault("run", {}), dict):
         tables["run"] |= given
@@ -214,16 +200,20 @@ def read_study(name: str | Path, changes: Mapping[str, Any] | None = None) -> Sp
         raise UserError(f"study {name}: {mistake.problem}", mistake.remedy) from error
     for place, why in _idle(spec):
         raise UserError(f"study {name}: {place} has no effect: {why}", "leave it out")
+    for key, values in spec.search.keys.items() if spec.search else ():
+        if isinstance(values, Range) and (values.low > values.high or (values.log and values.low <= 0)):
+            remedy = "choose a low that is at most high, and with log = true above 0"
+            raise UserError(f"study {name}: search.keys.{key}.low = {values.low} is not possible", remedy)
     return _with_vectors(spec)
 
 
 def _with_vectors(spec: Spec) -> Spec:
     """The study, its rows of word vectors as rows that are not trained; without a file, references without claims."""
-    kept = {label: row for label, row in spec.rows.items() if not row.vectors}
     named = {label: row for label, row in spec.rows.items() if row.vectors}
     if spec.run.vectors:
         words = {label: row.model_copy(update={"train": False}) for label, row in named.items()}
-        return spec.model_copy(update={"rows": {label: words.get(label, row) for label, row in spec.rows.items()}})
+        return spec.model_copy(update={"rows": spec.rows | words})
+    kept = {label: row for label, row in spec.rows.items() if not row.vectors}
     for label, row in named.items():
         if not (row.published and kept):
             problem = f"study {spec.name}: rows.{label} has word vectors, and no file is named"
@@ -238,7 +228,7 @@ def with_tuned(spec: Spec, file: str | Path) -> Spec:
     try:
         found = tomllib.loads(Path(file).read_text(encoding="utf-8"))["rows"]
         best = {label: tuple(map(str, found[label]["set"])) for label in spec.rows.keys() & found.keys()}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         best = {}
     if not best:
         raise UserError(f"{file} is not the result of a search of this study", "name the search.toml of --search")
@@ -253,9 +243,10 @@ def _keys(error: ValidationError) -> list[str]:
         "rows": RowSettings, "reference": Reference, "claims": Claim, "figures": FigureSettings,
         "search": SearchSettings,
     }  # fmt: skip
-    place = error.errors()[0]["loc"]
-    record = records.get("suites" if place[:2] == ("run", "suites") else str(place[0]), Spec) if place[1:] else Spec
-    return [key for key in record.model_fields if (record, key) != (Spec, "name")]
+    table, *inner = map(str, error.errors()[0]["loc"])
+    if not inner:
+        return [key for key in Spec.model_fields if key != "name"]
+    return [*records.get("suites" if (table, inner[0]) == ("run", "suites") else table, Spec).model_fields]
 
 
 def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
@@ -265,14 +256,13 @@ def _idle(spec: Spec) -> Iterator[tuple[str, str]]:
     for label, row in spec.rows.items():
         if row.sweep and row.published:
             yield f"rows.{label}.published", "the sweep makes several rows of this one"
+        idle, why = set[str](), "word vectors have no preset" if row.vectors else "the row is not trained"
         if row.vectors:
-            given = row.model_fields_set & {"preset", "set", "teachers", "sweep", "train"}
-            yield from ((f"rows.{label}.{key}", "word vectors have no preset") for key in sorted(given))
+            idle = {"preset", "set", "teachers", "sweep", "train"}
         elif not row.train:
-            read = {"sentences"} if row.then else set()  # the step in ``then`` is fitted on them
-            given = row.model_fields_set & {"sentences", "scale", "sweep", "teachers"} - read
-            given -= {"sweep"} if row.sweep.keys() <= read else set()
-            yield from ((f"rows.{label}.{key}", "the row is not trained") for key in sorted(given))
+            read = {"sentences"} if row.then else set[str]()  # the step in ``then`` is fitted on them
+            idle = {"sentences", "scale", "teachers"} - read | ({"sweep"} if row.sweep.keys() - read else set())
+        yield from ((f"rows.{label}.{key}", why) for key in sorted(row.model_fields_set & idle))
     for label, figure in spec.figures.items():
         kind = f"the figure is of the kind {figure.kind}"
         if figure.x and figure.kind != "sweep":

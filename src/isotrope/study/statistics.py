@@ -16,41 +16,34 @@ FEWEST_SEEDS = 3  # seeds: with two, a t-test has one degree of freedom and an i
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Differences of two rows, seed by seed; None if they have fewer than three seeds in common.
-
-    ``low`` and ``high`` bound the mean with 95 % confidence. ``p`` is two-sided against no difference. ``p_margin`` is
-    against a difference of the margin. ``detectable`` is the smallest true difference that so many seeds find with a
-    power of 0.8.
-    """
+    """Differences of two rows, seed by seed; None if they have fewer than three seeds in common."""
 
     n: int
     mean: float
     sd: float | None
-    low: float | None = None
+    low: float | None = None  # this and the next bound the mean with 95 % confidence
     high: float | None = None
-    p: float | None = None
-    p_margin: float | None = None
-    detectable: float | None = None
+    p: float | None = None  # two-sided, against no difference
+    p_margin: float | None = None  # against a difference of the margin
+    detectable: float | None = None  # the smallest true difference that so many seeds find with a power of 0.8
 
 
 def paired_test(first: Sequence[float], second: Sequence[float], margin: float = 0.0) -> PairedTest:
     """Paired t-test of first − second: (n,), (n,), in the same order of seeds; n ≥ 1."""
     change = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     n, mean = len(change), float(change.mean())
-    if n < FEWEST_SEEDS:
-        return PairedTest(n, mean, float(change.std(ddof=1)) if n > 1 else None)
-    sd = float(change.std(ddof=1))
+    sd = float(change.std(ddof=1)) if n > 1 else None
+    if sd is None or n < FEWEST_SEEDS:
+        return PairedTest(n, mean, sd)
     half = float(stats.t.ppf(1 - ALPHA / 2, n - 1)) * sd / n**0.5
-    return PairedTest(
-        n, mean, sd, mean - half, mean + half, _p(mean, sd, n), _p(mean - margin, sd, n), detectable(sd, n)
-    )
 
+    def p(mean: float) -> float:
+        """Two-sided, of a mean against 0. If all differences are equal, p is 0 or 1."""
+        if sd == 0:
+            return float(mean == 0)
+        return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
 
-def _p(mean: float, sd: float, n: int) -> float:
-    """Two-sided p of a mean against 0. If all differences are equal, p is 0 or 1."""
-    if sd == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(mean) / (sd / n**0.5), n - 1))
+    return PairedTest(n, mean, sd, mean - half, mean + half, p(mean), p(mean - margin), detectable(sd, n))
 
 
 def holm(p: Sequence[float | None]) -> list[float | None]:

@@ -1,58 +1,50 @@
-"""A whole study: a file in; finished cells, tables, tests and figures out."""
+"""A whole study: a file in; finished cells, tables, tests and figures out. Or a search for the best settings."""
 
+import itertools
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack
 
+import numpy as np
+import tomli_w
 from rich.console import Console
 
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.errors import Stopped, UserError, needs
-from isotrope.store.atomic import write_json
+from isotrope.preset.preset import read_preset
+from isotrope.store.atomic import write_json, write_text
+from isotrope.store.disk import writing
 from isotrope.store.job import Job
 from isotrope.study.analyse import study_record
 from isotrope.study.document import write_pages
 from isotrope.study.execute import run_plan
-from isotrope.study.plan import Place, StudyPlan, corpus_of, plan_study
-from isotrope.study.spec import Spec, read_study, with_tuned
+from isotrope.study.plan import Place, StudyPlan, corpus_of, has_component
+from isotrope.study.spec import Range, RowSettings, Spec, Values, read_study, with_tuned
+from isotrope.training.pairs import dev_names, dev_pairs, judges
 
-RECORD = "study.json"
+RECORD, BEST, SELECT = "study.json", "search.toml", "select"
 
 
 class Options(TypedDict, total=False):
-    """The study's file decides what is left out here.
+    """The study's file decides what is left out here; the first six after ``output`` replace keys of its ``[run]``."""
 
-    output: the study's folder.
-    documents: text to learn from, as ``run.corpus``. This option and the next five replace keys of ``[run]``.
-    model: what to begin with, in place of every preset's.
-    vectors: a file of word vectors, for the rows that take it.
-    sentences: of a run.
-    dev: pairs that select.
-    threads: processor threads of each cell. The number is part of a cell's key, so another number makes new cells.
-    data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
-    rows: only these.
-    overrides: ``key=value`` over every cell whose preset has that component.
-    workers: processes at a time; they change no result.
-    restart: forget what an earlier call left in the folder.
-    console: where to report; None reports to the terminal.
-    """
-
-    output: Required[str | Path]
-    documents: Sequence[str] | None
-    model: str | None
-    vectors: str | None
-    sentences: int | None
-    dev: Sequence[str] | None
-    threads: int | None
-    data: str | Path | None
-    rows: Sequence[str]
-    overrides: Sequence[str]
-    workers: int
-    restart: bool
-    console: Console | None
+    output: Required[str | Path]  # the study's folder
+    documents: Sequence[str] | None  # text to learn from, as ``run.corpus``
+    model: str | None  # what to begin with, in place of every preset's
+    vectors: str | None  # a file of word vectors, for the rows that take it
+    sentences: int | None  # of a run
+    dev: Sequence[str] | None  # pairs that select
+    threads: int | None  # processor threads of each cell, a part of its key: another number makes new cells
+    data: str | Path | None  # the folder that holds ``senteval/``; None takes ISOTROPE_DATA
+    rows: Sequence[str]  # only these
+    overrides: Sequence[str]  # ``key=value`` over every cell whose preset has that component
+    workers: int  # processes at a time; they change no result
+    restart: bool  # forget what an earlier call left in the folder
+    console: Console | None  # where to report; None reports to the terminal
 
 
 def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, Place]:
@@ -60,10 +52,8 @@ def with_options(file: str | Path, options: Options, **run: Any) -> tuple[Spec, 
     changes = {
         "corpus": options.get("documents") or None,
         "backbone": options.get("model"),
-        "vectors": options.get("vectors"),
-        "sentences": options.get("sentences"),
         "dev": options.get("dev") or None,
-        "threads": options.get("threads"),
+        **{key: options.get(key) for key in ("vectors", "sentences", "threads")},
     }
     data = str(options.get("data") or os.environ.get("ISOTROPE_DATA") or "") or None
     return read_study(file, changes | run), Place(Path(options["output"]), data, tuple(options.get("overrides", ())))
@@ -110,7 +100,7 @@ def study(
     spec, place = with_options(file, options, seeds=seeds, test=labels)
     console = options.get("console") or plain_console()
     with watch("planning", console):
-        planned = plan_study(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
+        planned = StudyPlan(with_tuned(spec, tuned) if tuned else spec, place, options.get("rows", ()), sweep)
     job = study_job(options, spec, place)
     with job.held():
         job.begin()
@@ -143,3 +133,92 @@ def write_study(planned: StudyPlan, output: Path, failed: Mapping[str, str]) -> 
         record["figures"] = figures.draw(planned, record, output)
     write_json(output / RECORD, record)
     return Study(output, record, write_pages(record, output), failed)
+
+
+def search_settings(file: str | Path, **options: Unpack[Options]) -> Path:
+    """Search the keys of ``[search]`` at random, for every row whose preset has the component -> ``search.toml``.
+
+    Bergstra and Bengio, Random Search for Hyper-Parameter Optimization (JMLR 2012),
+    https://jmlr.org/papers/v13/bergstra12a.
+
+    A trial is one cell with seed 0. No test set judges it. Its score is the dev score at the best step. If half of the
+    dev pairs judges the study, only the other half is used here. Options are as in a study. Trials are drawn by the
+    search's seed, so a stopped search goes on, and more trials add to the old ones. ``search.toml`` holds, for each
+    row, the best ``set`` for its table in the study's file.
+
+    Raises:
+        UserError: the study has no search or no dev pairs, no trial of a row ends, or a mistake as in
+            `isotrope.study.study`.
+        Stopped: Ctrl-C; the same call goes on.
+    """
+    spec, place = with_options(file, options, test="none", suites=(), seeds=1)
+    if (search := spec.search) is None:
+        raise UserError(f"study {file} has no search", "add [search.keys] with a key and its values or bounds")
+    if not (place.data if spec.run.dev is None else dev_names(spec.run.dev)):
+        raise UserError("a search needs dev pairs", "add --dev stsb and --data, or --dev FILE.tsv")
+    half = bool(spec.run.dev) and read_study(file).run.test == "dev-half"
+    only = options.get("rows", ())
+    chosen = {label: row for label, row in spec.rows.items() if row.train and (not only or label in only)}
+    if unknown := set(only) - set(chosen):
+        raise UserError(f"study {spec.name} trains no row {unknown.pop()!r}", f"choose from {', '.join(spec.rows)}")
+    rows: dict[str, RowSettings] = {}  # one for each trial
+    trials: dict[str, dict[str, list[str]]] = {}  # label -> name of the trial's row -> key=value
+    for label, row in chosen.items():
+        recipe = read_preset(row.preset, row.set)
+        space = {key: values for key, values in search.keys.items() if has_component(key, recipe)}
+        drawn = trials_of(space, search.trials, search.seed)
+        trials[label] = {f"{label}, trial {n}": settings for n, settings in enumerate(drawn)}
+        for name, settings in trials[label].items():
+            rows[name] = row.model_copy(update={"sweep": {}, "then": "", "set": (*row.set, *settings)})
+    job = study_job(options, spec, place)
+    with job.held():
+        job.begin()
+        run = spec.run.model_copy(update={"baseline": ""} | ({"dev": _selecting(spec, place)} if half else {}))
+        trial_rows = {"rows": rows, "run": run, "claims": {}, "figures": {}}
+        planned = StudyPlan(spec.model_copy(update=trial_rows), place)
+        run_plan(planned, options.get("workers", 1), options.get("console") or plain_console())
+        best = {label: _best(planned, label, of) for label, of in trials.items()}
+        write_text(place.output / BEST, tomli_w.dumps({"rows": best}))
+    return place.output / BEST
+
+
+def trials_of(space: Mapping[str, Range | Values], count: int, seed: int) -> list[list[str]]:
+    """The first ``count`` trials of a seed, each as ``key=value``. If no key has bounds, none is drawn twice."""
+    generator = np.random.default_rng(seed)
+
+    def draw(values: Range | Values) -> Any:
+        if not isinstance(values, Range):
+            return values[generator.integers(len(values))]
+        if values.log:
+            return float(np.exp(generator.uniform(np.log(values.low), np.log(values.high))))
+        return float(generator.uniform(values.low, values.high))
+
+    if any(isinstance(values, Range) for values in space.values()):
+        drawn = [{key: draw(values) for key, values in space.items()} for _ in range(count)]
+    else:
+        grid = list(itertools.product(*(values for values in space.values() if not isinstance(values, Range))))
+        drawn = [dict(zip(space, grid[i], strict=True)) for i in generator.permutation(len(grid))[:count]]
+    return [[f"{key}={json.dumps(value)}" for key, value in trial.items()] for trial in drawn]
+
+
+def _best(planned: StudyPlan, label: str, trials: Mapping[str, list[str]]) -> dict[str, Any]:
+    records = {name: planned.cells[planned.rows[name][0]].record() for name in trials}
+    found = {name: record["selection"]["best_score"] for name, record in records.items() if record}
+    scores = {name: score for name, score in found.items() if score is not None}
+    if not scores:
+        raise UserError(f"no trial of {label} has ended", "see the logs in cells/; the same command goes on")
+    best = max(scores, key=scores.__getitem__)
+    return {"set": trials[best], "dev": scores[best], "trials": len(trials)}
+
+
+def _selecting(spec: Spec, place: Place) -> tuple[str, ...]:
+    """Files of that half of the study's dev pairs that will not judge it."""
+    _, kept = judges(None, dev_pairs(dev_names(spec.run.dev or ()), place.data), place.data)
+    files = []
+    for name, pairs in kept.items():
+        file = place.output.resolve() / SELECT / f"{name}.tsv"
+        rows = zip(pairs.first, pairs.second, pairs.gold.tolist(), strict=True)
+        with writing(file.parent):
+            write_text(file, "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows))
+        files.append(str(file))
+    return tuple(files)

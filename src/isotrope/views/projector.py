@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.contract.context import BuildContext, WithState
-from isotrope.contract.layers import as_new
-from isotrope.contract.moving import decay_at, follow
+from isotrope.contract.layers import as_new, decay_at, follow
 from isotrope.types import Counts, Fraction, Views, Whole
 
 
