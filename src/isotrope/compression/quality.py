@@ -30,14 +30,8 @@ def compare_quality(
 ) -> dict[str, Any]:
     """The student against its teacher and against itself before training, by a paired bootstrap.
 
-    Args:
-        teacher: the large model.
-        start: the student before training.
-        student: the student.
-        held_out: texts that it was not trained on: tasks are made of them (`document_tasks`), if there
-            are enough.
-        sets: graded pairs beside the 330 that ship with isotrope.
-        known: the cosines of ``sets`` by the start and by the student.
+    Tasks are made of the ``held_out`` texts if there are enough, and ``sets`` are graded pairs beside the 330 that ship
+    with isotrope, whose cosines by the start and by the student are ``known``.
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
@@ -46,18 +40,13 @@ def compare_quality(
     models, found = (teacher, start, student), dict[str, Any]()
     if tasks := tasks_of_texts(held_out):
         old, begun, new = (_known(model, tasks) for model in models)
-        found[PARTS] = {
-            "teacher": asdict(compare_on_documents(old, new, tasks)),
-            "start": asdict(compare_on_documents(begun, new, tasks)),
-        }
+        of_texts = [compare_on_documents(before, new, tasks) for before in (old, begun)]
+        found[PARTS] = dict(zip(("teacher", "start"), map(asdict, of_texts), strict=True))
     own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
     of_sets = [similarities(teacher, sets) if sets else {}, *known]
     cosines = [{**similarities(model, own), **more} for model, more in zip(models, of_sets, strict=True)]
-    old_pairs, begun_pairs, new_pairs = (main_pairs({**own, **sets}, each) for each in cosines)
-    found[PAIRS] = {
-        "teacher": asdict(compare(old_pairs, new_pairs)),
-        "start": asdict(compare(begun_pairs, new_pairs)),
-    }
+    *others, last = (main_pairs({**own, **sets}, each) for each in cosines)
+    found[PAIRS] = dict(zip(("teacher", "start"), (asdict(compare(each, last)) for each in others), strict=True))
     return found
 
 

@@ -21,8 +21,7 @@ from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS
 from isotrope.text import Opened
-from isotrope.training.inputs import RunSettings
-from isotrope.training.train import run_training
+from isotrope.training.train import train
 
 # Of a bare language model, whose best one nobody knows. The first is the model as it is.
 RAW_POOLINGS = ("mean", "first_last", "cls")
@@ -149,15 +148,11 @@ class Maker:
 
     def work(self, trial: Trial) -> None:
         """Do the long work that comes before the encoder: train. After a stop, the same call goes on."""
-        run_training(self.settings(trial), plain_console(quiet=True))
-
-    def settings(self, trial: Trial) -> RunSettings:
-        """The run of a trial's recipe on its pairs."""
         recipe = self.recipes[trial.recipe]
         rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
-        return RunSettings(
-            corpus=self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
-            held_out=self.held_out, dev="none", labels="none", seed=self.seed,
+        train(
+            self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
+            held_out=self.held_out, dev="none", labels="none", seed=self.seed, console=plain_console(quiet=True),
             overrides=(
                 *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
                 f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",
