@@ -18,7 +18,6 @@ from isotrope.training.trainer import ObjectiveState
 from small_runs import SHORT, small_run
 
 
-
 def test_encoder_and_head_are_clipped_by_one_norm(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
