@@ -14,6 +14,7 @@ from isotrope.training.train import Run
 
 SMALL = ["train.batch_size=16", "train.eval_steps=5", "train.save_steps=10"]
 SMALL += ["train.learning_rate=1e-3", "encoder.pooling=mean"]
+SHORT = {"dev": "none", "labels": "none", "sentences": 64}  # four steps, and nothing judges
 
 
 def small_run(model: Path, corpus: Path, output: Path, *overrides: str, **options: object) -> Run:

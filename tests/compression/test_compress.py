@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fsspec import AbstractFileSystem
 from rich.console import Console
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -16,10 +17,12 @@ from conftest import build_bert, sentences
 from isotrope.compression import compress as module
 from isotrope.compression.compress import Compression, compress
 from isotrope.compression.page import write_student_report
+from isotrope.encoder.student import student_of
 from isotrope.errors import Stopped, UserError
 from isotrope.evaluation.sets.pairs import Pairs
 from isotrope.evaluation.sets.similarity import similarity_pairs
 from isotrope.training.folder import RunFolder
+from isotrope.training.trainer import Trainer
 from library import write_library
 
 SMALL = ["train.batch_size=16", "train.epochs=1", "terms.queue_kl.queue=32", "train.max_length=32"]
@@ -53,11 +56,16 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMED", 8)
 
 
-def small(teacher: Path, texts: Path, output: Path, student: str, *overrides: str, **options: Any) -> Compression:
+def small(teacher: Path, texts: str | Path, output: Path, student: str, *overrides: str, **options: Any) -> Compression:
     return compress(
         teacher, texts, student=student, output=output, overrides=[*SMALL, *overrides], console=Console(quiet=True),
         **options,
     )  # fmt: skip
+
+
+def vectors(run: Compression) -> np.ndarray:
+    """Of a static student, a row a token."""
+    return SentenceTransformer(str(run.folder / "model"), device="cpu")[0].embedding.weight.detach().numpy()
 
 
 def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path, tmp_path: Path) -> None:
@@ -76,15 +84,8 @@ def test_a_student_of_the_teachers_layers_follows_it(teacher: Path, texts: Path,
     assert "Is it better than model?" in card
     assert "of the points of" in card
     page = write_student_report(run.folder).read_text(encoding="utf-8")
-    for words in (
-        "Use the student where",
-        "Points kept",
-        "How far the student is",
-        "How to switch",
-        "Speed and size",
-        "times as fast",
-        "layers:2",
-    ):
+    shown = ("Use the student where", "Points kept", "How far the student is", "How to switch", "Speed and size")
+    for words in (*shown, "times as fast", "layers:2"):
         assert words in page
     assert run.verdict.before == "model", "it is never better than its teacher for what training gained"
     assert "Training it " in run.verdict.advice
@@ -110,28 +111,21 @@ def test_a_static_student_is_a_plain_static_embedding(teacher: Path, texts: Path
     run = small(teacher, texts, tmp_path / "run", "static")
     model = SentenceTransformer(str(run.folder / "model"), device="cpu")
     assert isinstance(model[0], StaticEmbedding)
-    np.testing.assert_allclose(
-        model.encode(["a red bird"]),
-        isotrope.load(run.folder / "model", device="cpu").encode(["a red bird"]),
-        atol=1e-6,
-    )
-    weights = model[0].embedding.weight.detach().numpy()
-    begun = isotrope.load(teacher, device="cpu")
-    start = module.student_of(begun, "static")[0].embedding.weight.detach().numpy()
-    assert not np.allclose(weights, start), "training changed the vectors"
+    np.testing.assert_allclose(model.encode(["a red bird"]), run.model.encode(["a red bird"]), atol=1e-6)
+    start = student_of(isotrope.load(teacher, device="cpu"), "static")
+    assert not np.allclose(vectors(run), start[0].embedding.weight.detach().numpy()), "training changed the vectors"
     assert json.loads((run.folder / "result.json").read_text())["compression"]["student"] == "static"
 
 
 def test_any_other_model_can_be_the_student(
-    teacher: Path, texts: Path, tiny_model: Path, tmp_path: Path, pairs_file: Path
+    teacher: Path, texts: Path, tiny_model: Path, tmp_path: Path, pairs_file: Path, memory: AbstractFileSystem
 ) -> None:
-    """With graded pairs of the user's own, which judge too."""
-    run = small(teacher, texts, tmp_path / "run", str(tiny_model), dev=str(pairs_file), sentences=64)
+    """With graded pairs of the user's own, which judge too, on a sample of a URL: its other texts are held out."""
+    memory.put_file(str(texts), "/texts.txt")
+    run = small(teacher, "memory://texts.txt", tmp_path / "run", str(tiny_model), dev=str(pairs_file), sentences=64)
     assert run.record["corpus"]["used"] == 64
-    assert set(run.record["compression"]["quality"]["graded pairs"]["teacher"]["per_task"]) == {
-        "English, 330 pairs",
-        "pairs",
-    }
+    tasks = run.record["compression"]["quality"]["graded pairs"]["teacher"]["per_task"]
+    assert set(tasks) == {"English, 330 pairs", "pairs"}
 
 
 def test_documents_are_held_out_whole(teacher: Path, tmp_path: Path) -> None:
@@ -168,9 +162,8 @@ def test_a_measuring_that_was_killed_is_done_by_the_next_call(
 def test_ctrl_c_and_resume_give_the_same_student(
     teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = small(teacher, texts, tmp_path / "whole", "static", "train.save_steps=3", "train.eval_steps=3")
-    from isotrope.training.trainer import Trainer
-
+    often = ("static", "train.save_steps=3", "train.eval_steps=3")
+    whole = small(teacher, texts, tmp_path / "whole", *often)
     step, count = Trainer.training_step, iter(range(100))
 
     def interrupted(self: Trainer, *arguments: Any, **options: Any) -> Any:
@@ -181,13 +174,8 @@ def test_ctrl_c_and_resume_give_the_same_student(
     with monkeypatch.context() as during:
         during.setattr(Trainer, "training_step", interrupted)
         with pytest.raises(Stopped):
-            small(teacher, texts, tmp_path / "cut", "static", "train.save_steps=3", "train.eval_steps=3")
-    done = small(teacher, texts, tmp_path / "cut", "static", "train.save_steps=3", "train.eval_steps=3")
-    first, second = (
-        SentenceTransformer(str(run.folder / "model"), device="cpu")[0].embedding.weight.detach().numpy()
-        for run in (whole, done)
-    )
-    np.testing.assert_array_equal(first, second)
+            small(teacher, texts, tmp_path / "cut", *often)
+    np.testing.assert_array_equal(vectors(small(teacher, texts, tmp_path / "cut", *often)), vectors(whole))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +209,7 @@ def test_a_wrong_name_of_a_model_is_told_before_the_texts_are_read(
     named: str | None, student: str, teacher: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[object] = []
-    monkeypatch.setattr(module, "_without_held_out", lambda *_: read.append(1))
+    monkeypatch.setattr(module, "_held_out", lambda *_: read.append(1))
     with pytest.raises(UserError, match="nobody/nothing is neither a folder here nor a model that the hub gave"):
         compress(named or teacher, texts, student=student, output=tmp_path / "run", console=Console(quiet=True))
     assert not read

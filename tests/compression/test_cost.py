@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from conftest import build_bert, sentences
 from isotrope.compression import cost
-from isotrope.compression.cost import costs, one_thread, peak_memory, speed
+from isotrope.compression.cost import costs, growth, peak_memory, speed
 from isotrope.encoder import load
 
 TEXTS = sentences(16)
@@ -27,29 +28,40 @@ def test_the_smaller_model_is_faster_in_every_round(tmp_path: Path, monkeypatch:
 
 
 def test_models_take_turns_and_the_first_round_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: list[str] = []
-    clock = iter(range(10_000))
+    turns, clock, before = list[str](), iter(range(10_000)), torch.get_num_threads()
+
+    def encode(model: str, texts: list[str]) -> None:
+        assert torch.get_num_threads() == 1
+        turns.append(model)
+
+    torch.set_num_threads(2)
     monkeypatch.setattr("time.process_time", lambda: float(next(clock)))
-    monkeypatch.setattr(cost, "vectors_of", lambda model, *_, **__: turns.append(model))
-    monkeypatch.setattr(cost, "cut", lambda *_: one_thread())
+    monkeypatch.setattr(cost, "_encode", encode)
     found = speed(["large", "small"], TEXTS)  # type: ignore[list-item]
     assert turns[:4] == ["small", "large", "large", "small"]
     assert len(turns) == 2 * (cost.ROUNDS + 1)
     assert found["faster"] == {"median": 1.0, "low": 1.0, "high": 1.0}
     assert found["speed"] == [16.0, 16.0]
-
-
-def test_one_thread_for_a_while() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    with one_thread():
-        assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
 
 
+def test_growth_is_what_the_work_holds_at_its_peak() -> None:
+    """Also of what is given back before its end."""
+    size = 200 * 2**20
+    found = growth(lambda: np.ones(size // 8).sum())
+    assert 0.8 * size < found < 1.5 * size
+    assert growth(lambda: None) < 0.1 * size
+
+
 def test_memory_that_cannot_be_measured_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", "false")  # a program that fails
-    assert peak_memory(str(tmp_path), TEXTS) is None
-    monkeypatch.setattr("sys.executable", "true")  # one that says nothing
-    assert peak_memory(str(tmp_path), TEXTS) is None
+    for program in ("false", "true"):  # one fails, the other says nothing
+        monkeypatch.setattr("sys.executable", program)
+        assert peak_memory(str(tmp_path), TEXTS) is None
+
+
+@pytest.mark.slow
+def test_a_new_process_tells_its_growth(tiny_model: Path) -> None:
+    found = peak_memory(str(tiny_model), sentences(4))
+    assert found is not None
+    assert 0 < found < 2**31

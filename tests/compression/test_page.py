@@ -13,15 +13,10 @@ from isotrope.compression.page import (
 
 
 def comparison(before: float, after: float, **tasks: tuple[float, float]) -> dict[str, Any]:
-    change = {
-        "difference": after - before,
-        "low": after - before - 0.01,
-        "high": after - before + 0.01,
-        "p": 0.01,
-        "resamples": 1000,
-    }
+    change = after - before
+    found = {"difference": change, "low": change - 0.01, "high": change + 0.01, "p": 0.01, "resamples": 1000}
     per_task = {task: comparison(*scores) for task, scores in tasks.items()}
-    return {"before": before, "after": after, "verdict": "better", "per_task": per_task, **change}
+    return {"before": before, "after": after, "verdict": "better", "per_task": per_task, **found}
 
 
 RECORD: dict[str, Any] = {

@@ -13,8 +13,7 @@ import pytest
 import isotrope
 import isotrope.text
 from isotrope.console.plain import plain_console
-from isotrope.training.inputs import RunSettings
-from isotrope.training.train import run_training
+from isotrope.training.train import train
 
 SOURCE = f"{Path(isotrope.__file__).parent}/"
 
@@ -62,12 +61,11 @@ def test_corpus_and_preset_pass_each_door_once(
     tiny_model: Path, corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path / "cache"))
-    settings = RunSettings(
-        corpus=isotrope.text.open(corpus_file), output=tmp_path / "run", model=str(tiny_model),
-        dev="none", labels="none", sentences=64,
-        overrides=("train.batch_size=16", "train.epochs=1"),
-    )  # fmt: skip
+    opened = isotrope.text.open(corpus_file)
     with calls_between_files() as calls:
-        run_training(settings, plain_console(file=io.StringIO()))
+        train(
+            opened, output=tmp_path / "run", model=str(tiny_model), dev="none", labels="none", sentences=64,
+            overrides=("train.batch_size=16", "train.epochs=1"), console=plain_console(file=io.StringIO()),
+        )  # fmt: skip
     functions = {door.partition(" -> ")[2] for door in WALK}
     assert [call for call in calls if call.partition(" -> ")[2] in functions] == WALK

@@ -35,7 +35,7 @@ class Machine:
     def __init__(self, speed: float, pairs: float, patch: pytest.MonkeyPatch) -> None:
         self.speed, self.pairs, self.time, self.trained = speed, pairs, 0.0, list[int]()
         patch.setattr(racing, "measure_trial", self.measure)
-        patch.setattr(Maker, "work", lambda maker, trial, _: self.train(maker.settings(trial)))
+        patch.setattr("isotrope.improvement.candidates.train", self.train)
         patch.setattr(Maker, "encoder", lambda *_: None)
 
     def race(
@@ -88,8 +88,8 @@ class Machine:
         scores = {name: {task.name: np.full(task.size, score) for task in tasks} for name in names}
         return Measured(scores, {}, [], dict.fromkeys(names[1:], Fitted(np.zeros(1), np.eye(1))))
 
-    def train(self, settings: Any) -> None:
-        told = dict(setting.split("=") for setting in settings.overrides)
+    def train(self, documents: Any, *, overrides: tuple[str, ...], **_: Any) -> None:
+        told = dict(setting.split("=") for setting in overrides)
         pairs = float(told["train.epochs"]) * int(told["pairs.rounds"]) * self.trained_on
         self.work(10 + pairs / self.pairs)
         self.trained.append(round(pairs))

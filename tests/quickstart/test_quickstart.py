@@ -14,29 +14,18 @@ from isotrope.cli.main import main
 from isotrope.encoder import load
 from isotrope.encoder.embed import cut
 from isotrope.errors import Stopped, UserError
-from isotrope.quickstart.run import (
-    BETTER,
-    FIRST,
-    GOOD,
-    IMPROVED,
-    MRR,
-    PLAN,
-    READ,
-    WHITENED,
-    quickstart,
-    quickstart_page,
-    shipped_pages,
-)
+from isotrope.quickstart import run as module
+from isotrope.quickstart.run import BETTER, FIRST, GOOD, IMPROVED, MRR, PLAN, READ, WHITENED, quickstart_page
 from isotrope.report.outcome import Outcome
 
-PAGES = shipped_pages()[:120]
+PAGES = module.shipped_pages()[:120]
 
 
 def run(output: Path | None, **options: Any) -> Outcome:
     improving = {**PLAN["improve"], "trials": PLAN["improve"]["trials"][:2], "size": {"queries": 60, "fitted_on": 100}}
     plan = {"steps": 2, "improve": improving, "good": {**PLAN["good"], "size": improving["size"]}}
     console = Console(quiet=True)
-    return quickstart(output, plan=plan, collection=PAGES, console=console, **options)
+    return module.quickstart(output, plan=plan, collection=PAGES, console=console, **options)
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +34,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def test_the_collection_ships_with_its_licence() -> None:
-    found = shipped_pages()
+    found = module.shipped_pages()
     asked = [page["asked"] for page in found if page["asked"]]
     assert (len(found), len(asked)) == (3600, 712)
     assert not any(page["asked"] in page["text"] for page in found if page["asked"]), "a question is not in its page"
-    import isotrope.quickstart
-
-    folder = Path(isotrope.quickstart.__file__).parent
+    folder = Path(module.__file__).parent
     assert "CC BY 4.0" in (folder / "README.md").read_text()
     assert (folder / "tldr.jsonl.xz").stat().st_size < 3e6
 
@@ -124,13 +111,6 @@ def test_the_command_shows_the_verdict_and_what_to_type_next(
     with suppress(SystemExit):
         main()
     shown = capsys.readouterr().out
-    for words in (
-        "MRR@10",
-        "verdict: ",
-        "right page first",
-        "no candidate has seen",
-        "isotrope improve YOUR-MODEL",
-        "report.html",
-    ):
+    for words in ("MRR@10", "verdict: ", FIRST, "no candidate has seen", "isotrope improve YOUR-MODEL", "report.html"):
         assert words in " ".join(shown.split())
     assert max(map(len, shown.replace(str(finished.folder), "").splitlines())) <= 100

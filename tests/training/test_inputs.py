@@ -1,56 +1,57 @@
-"""What decides a result is compared when a run goes on, and also when it is finished; what has no effect is refused."""
+"""What a run reads, also from documents; what decides a result is compared, and what has no effect is refused."""
 
+import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from fsspec import AbstractFileSystem
 from sentence_transformers import SentenceTransformer
 
 import isotrope.text
 from conftest import sentences
+from isotrope.console.plain import plain_console
 from isotrope.errors import UserError
-from isotrope.training.inputs import RunSettings, read_inputs
+from isotrope.text.sample import Sample
+from isotrope.training.inputs import read_inputs
 from isotrope.training.train import Run
 from small_runs import small_run
 
+DECIDING = {
+    "documents": "other documents", "model": "another model", "dev": "other dev: pairs",
+    "labels": "other labels: pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
+    "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
+}  # fmt: skip
 
-@pytest.mark.parametrize("what", ["documents", "dev", "labels", "model", "processes", "sentences", "warmup", "seed"])
+
+@pytest.mark.parametrize("what", DECIDING)
 def test_what_decides_the_result_is_compared_first_also_for_a_finished_run(
     finished: Run, what: str, tiny_model: Path, corpus_file: Path, pairs_file: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Before a model is loaded."""
-    model, corpus, overrides = tiny_model, corpus_file, []
-    options: dict[str, object] = {"dev": str(pairs_file)}
-    if what == "documents":
-        corpus = tmp_path / corpus_file.name
-        corpus.write_text(corpus_file.read_text() + "one more sentence\n")
-    elif what == "dev":
-        changed = tmp_path / pairs_file.name
-        changed.write_text(pairs_file.read_text().replace("\t", " or so\t"))
-        options = {"dev": str(changed)}
-    elif what == "labels":
-        options["labels"] = "none"
-    elif what == "model":
-        model = shutil.copytree(tiny_model, tmp_path / "tiny")
-        config = json.loads((model / "config.json").read_text())
-        (model / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-3}))
-    elif what in ("sentences", "seed"):
-        options[what] = 304
-    elif what == "warmup":
-        overrides = ["train.warmup=0.5"]
-    else:
+    model = shutil.copytree(tiny_model, tmp_path / "tiny")
+    corpus, dev = shutil.copy(corpus_file, tmp_path / "c.txt"), shutil.copy(pairs_file, tmp_path / pairs_file.name)
+    changed = {
+        "documents": (corpus, "\n", "\none more "), "dev": (dev, "\t", " or so\t"),
+        "model": (model / "config.json", '"layer_norm_eps": 1e-12', '"layer_norm_eps": 1e-3'),
+    }  # fmt: skip
+    if what in changed:
+        file, old, new = changed[what]
+        Path(file).write_text(Path(file).read_text().replace(old, new))
+    if what == "processes":
         monkeypatch.setenv("WORLD_SIZE", "2")
         monkeypatch.setenv("RANK", "0")
+    given = {"labels": "none", "sentences": 304, "seed": 304}
     monkeypatch.setattr("isotrope.training.prepare.load", lambda *_, **__: pytest.fail("it has begun to work"))
-    expected = {
-        "documents": "other documents", "model": "another model", "dev": "other dev: pairs",
-        "labels": "other labels: pairs/test", "processes": "processes = 1, not 2", "seed": "seed = 0, not 304",
-        "sentences": "sentences = 320, not 304", "warmup": "preset: train.warmup = 0.0, not 0.5",
-    }  # fmt: skip
-    with pytest.raises(UserError, match=f"was begun with .*{expected[what]}"):
-        small_run(model, corpus, finished.folder, *overrides, **options)
+    with pytest.raises(UserError, match=f"was begun with .*{DECIDING[what]}"):
+        small_run(
+            model, Path(corpus), finished.folder, *(["train.warmup=0.5"] if what == "warmup" else []), dev=str(dev),
+            **{name: value for name, value in given.items() if name == what},
+        )  # fmt: skip
 
 
 def test_the_same_files_in_another_place_are_the_same_run(
@@ -100,10 +101,8 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
 
     def identity(batch: int, *overrides: str) -> object:
         return read_inputs(
-            RunSettings(
-                corpus=isotrope.text.open(corpus_file), model=str(tiny_model), dev="none", labels="none",
-                overrides=(f"train.batch_size={batch}", "encoder.dropout=0", "views.mlp=false", *overrides),
-            )
+            isotrope.text.open(corpus_file), model=str(tiny_model), dev="none", labels="none",
+            overrides=(f"train.batch_size={batch}", "encoder.dropout=0", "views.mlp=false", *overrides),
         ).identity  # fmt: skip
 
     one = identity(16, *more)
@@ -119,18 +118,10 @@ def test_another_number_of_processes_is_the_same_run_if_none_draws_anything_of_i
         ("crops", {"keep_duplicates": True}, "keep_duplicates has no effect with the preset crops"),
         ("simcse", {"held_out": 5}, "held_out has no effect with the preset simcse, which reads texts, not documents"),
         ("simcse", {"title": "t"}, "title has no effect with the preset simcse"),
-        (
-            "simcse",
-            {"positive_prompt": "p"},
-            "positive_prompt has no effect .* positives only from a column",
-        ),
+        ("simcse", {"positive_prompt": "p"}, "positive_prompt has no effect .* positives only from a column"),
         ("rankcse-listnet", {}, "is a preset, which is not trained yet: add --train-teachers"),
         ("simcse", {"teachers": {"guide": ["m"]}}, "--teacher guide: the preset simcse has no such teacher"),
-        (
-            "simcse",
-            {"model": "rankcse-listnet"},
-            "is a preset, .*: train it, then add --model",
-        ),
+        ("simcse", {"model": "rankcse-listnet"}, "is a preset, .*: train it, then add --model"),
         ("simcse", {"prompt_name": "query"}, "has no prompt called 'query': it has none"),
     ],
 )
@@ -140,3 +131,96 @@ def test_a_mistake_in_the_settings_is_one_line(
     with pytest.raises(UserError, match=problem):
         small_run(given.pop("model", tiny_model), corpus_file, tmp_path / "run", preset=preset, dev="none", **given)
     assert not (tmp_path / "run").exists()
+
+
+OPTIONS: dict[str, Any] = {"sentences": None, "dev": "none", "labels": "none", "preset": "crops"}
+SAID = io.StringIO()
+
+
+@pytest.fixture(scope="module")
+def documents_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty documents with titles and two paragraphs of three sentences."""
+    path = tmp_path_factory.mktemp("documents") / "documents.jsonl"
+    lines = [f"{sentence.capitalize()}." for sentence in sentences(40 * 7)]
+    records = []
+    for number in range(40):
+        title, *rest = lines[7 * number : 7 * number + 7]
+        records.append({"title": title, "text": " ".join(rest[:3]) + "\n\n" + " ".join(rest[3:])})
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+@pytest.fixture(scope="module")
+def on_documents(tiny_model: Path, documents_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder, console = tmp_path_factory.mktemp("run") / "run", plain_console(file=SAID)
+    return small_run(tiny_model, documents_file, folder, "train.save_steps=3", console=console, **OPTIONS)
+
+
+def test_a_run_trains_on_pairs_of_documents_and_says_what_it_read(on_documents: Run) -> None:
+    assert on_documents.record["selection"]["steps"] == 4  # two rounds of 40 documents, 16 a batch
+    identity = json.loads((on_documents.folder / "job.json").read_text())
+    assert identity["preset"]["pairs.kind"] == "crops"
+    assert "izacard2022contriever" in (on_documents.folder / "model" / "README.md").read_text()
+    said = SAID.getvalue()
+    assert "40 documents read from 1 file, 40 kept, 0 dropped" in said
+    assert "each row of a table is a document; 40 have a title" in said
+    assert "80 pairs drawn from 40 of 40 documents" in said
+    assert ": 80 pairs, 1 epoch, batches of 16" in said
+
+
+def test_held_out_documents_are_never_trained_on(tiny_model: Path, documents_file: Path) -> None:
+    opened = isotrope.text.open(documents_file)
+    given = {"model": str(tiny_model), "dev": "none", "labels": "none"}
+    corpus, documents = read_inputs(opened, preset="crops", held_out=10, seed=3, **given).corpus, opened.documents()
+    train, held = documents.split(10, 3)
+    assert corpus.rounds == (30, 30)
+    bodies = {row: documents.texts(np.array([row]))[0] for row in range(40)}
+    for pair in corpus.dataset:
+        sources = {row for row, body in bodies.items() if pair["text"] in body and pair["positive"] in body}
+        assert sources & set(train.tolist())
+        assert not sources & set(held.tolist())
+
+
+LONG = "some words that are enough for two crops of a document"
+
+
+@pytest.mark.parametrize(
+    ("preset", "rows", "problem"),
+    [
+        ("crops", [{"text": LONG}] * 500, "a single document is left (500 documents read, dropped: 499 duplicate"),
+        ("crops", [{"text": f"{LONG} {i}"} for i in range(9)], "batch of 16 is larger than the 9 documents that give"),
+        (
+            "title-body", [{"title": LONG, "text": LONG[:9]}, {"title": "", "text": LONG}],
+            "1 of 2 documents has a title",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_documents_are_one_clear_line(
+    preset: str, rows: list[dict[str, str]], problem: str, tiny_model: Path, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "d.jsonl"
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError) as caught:
+        small_run(tiny_model, corpus, tmp_path / "run", "train.max_length=32", **OPTIONS | {"preset": preset})
+    assert problem in caught.value.problem
+    assert not (tmp_path / "run" / "job.json").exists()
+
+
+def test_only_the_sample_of_a_url_is_kept(
+    tiny_model: Path, corpus_file: Path, memory: AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row for row what it is of a file on this machine, and the other rows are null."""
+    monkeypatch.setenv("ISOTROPE_CACHE", str(tmp_path))
+    monkeypatch.setattr("isotrope.training.inputs.WATCHED", 5)
+    memory.put_file(str(corpus_file), "/corpus.txt")
+    given: dict[str, Any] = {"model": str(tiny_model), "dev": "none", "labels": "none", "sentences": 20, "seed": 3}
+    here, there = (
+        read_inputs(isotrope.text.open(place), preset="simcse", overrides=["train.batch_size=4"], **given).corpus
+        for place in (corpus_file, "memory://corpus.txt")
+    )
+    sample, watched = Sample(there, 20, 3), Sample(there, 5, 0)
+    assert (there.key, len(there), there.report.dropped) == (here.key, len(here), here.report.dropped)
+    assert sample.texts() == Sample(here, 20, 3).texts()
+    assert watched.texts() == Sample(here, 5, 0).texts()
+    kept = {row["label"] for row in there.dataset if row["text"] is not None}
+    assert kept == {*sample.order.rows(0, 20).tolist(), *watched.order.rows(0, 5).tolist(), 0, 1, 2, 3}

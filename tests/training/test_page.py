@@ -22,27 +22,22 @@ EVERY = {"loss", "dev", "path", "cosines", "in-batch", "spectrum"}
 
 
 class Page(HTMLParser):
-    """Tags, links and text of a page."""
+    """Tags, links, figures and text of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.figures: list[str] = []
-        self.words: list[str] = []
+        self.tags, self.links, self.figures, self.words = set[str](), set[str](), set[str](), list[str]()
         self.source = path.read_text(encoding="utf-8")
         self.feed(self.source)
-        self.text = " ".join(" ".join(self.words).split())
+        self.text = " ".join(self.words)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        found = dict(attrs)
-        self.links += [v for k, v in attrs if v and k in {"src", "href", "xlink:href", "action", "data", "srcset"}]
-        if tag == "figure":
-            self.figures.append(found["id"] or "")
+        self.tags.add(tag)
+        self.links |= {v for k, v in attrs if v and k in {"src", "href", "xlink:href", "action", "data", "srcset"}}
+        self.figures |= {v for k, v in attrs if v and k == "id" and tag == "figure"}
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.words += data.split()
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +75,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def test_a_finished_run_has_every_figure_on_the_page_and_as_files(finished: Path, page: Page) -> None:
-    assert set(page.figures) == EVERY
+    assert page.figures == EVERY
     for name in EVERY:
         assert ET.parse(finished / "report" / f"{name}.svg").getroot().tag.endswith("svg")
         assert (finished / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -101,7 +96,7 @@ def test_the_head_says_what_the_result_says(finished: Path, page: Page) -> None:
 
 
 def test_the_page_needs_nothing_from_outside_and_runs_nothing(page: Page) -> None:
-    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & page.tags
     assert {link for link in page.links if not link.startswith("#")} <= set(PAPERS.values())
     assert not re.search(r"@import|url\((?!#)|\son\w+=", re.sub(r">[^<]*<", "><", page.source))
     ids = re.findall(r'\bid="([^"]+)"', page.source)
@@ -124,7 +119,7 @@ def test_an_unfinished_run_shows_what_there_is(run: Path) -> None:
     with (run / "metrics.jsonl").open("a") as log:
         log.write('{"step": 99, "lo')  # as a kill leaves it
     page = Page(write_report(run))
-    assert set(page.figures) == EVERY
+    assert page.figures == EVERY
     assert "unfinished" in page.text
     assert "the run is unfinished, so there is no new model yet" in page.text
     assert "after: mean" not in page.text
@@ -138,7 +133,7 @@ def test_a_missing_backbone_is_told(run: Path, tiny_model: Path) -> None:
     assert "the backbone cannot be used any more (./gone does not exist" in page.text
     assert "after: mean" in page.text
     assert "before: mean" not in page.text
-    assert set(page.figures) == EVERY
+    assert page.figures == EVERY
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ from isotrope.errors import UserError
 from isotrope.store.job import Job
 from isotrope.teachers._model import TeacherModel
 from isotrope.text.tokens import token_data
-from isotrope.training.folder import RunFolder
-from isotrope.training.inputs import RunSettings, read_inputs
+from isotrope.training.inputs import read_inputs
 from isotrope.training.prepare import SHOWN, TrainingPlan, prepare
 from small_runs import SMALL
 
@@ -35,11 +34,10 @@ def prepared(
     """The plan, and what was said."""
     out = io.StringIO()
     text = {name: more.pop(name) for name in ("keep_duplicates", "split") if name in more}
-    settings = RunSettings(
-        corpus=isotrope.text.open(corpus, **text), output=output, model=str(model), overrides=(*SMALL, *overrides),
+    inputs = read_inputs(
+        isotrope.text.open(corpus, **text), model=str(model), overrides=(*SMALL, *overrides),
         **{"dev": "none", "labels": "none", "sentences": 64, **more},
     )  # fmt: skip
-    inputs = read_inputs(settings)
     job = Job(output, "run", inputs.identity)
     with job.held():
         yield prepare(inputs, job, plain_console(file=out)), out.getvalue()
@@ -95,7 +93,7 @@ def test_the_run_begins_with_the_student_as_it_is_and_an_objective_that_has_seen
 ) -> None:
     stateful = ("views.sgw={groups=8, running=true, momentum=0.5}",)  # its statistics are a state
     with prepared(tiny_model, corpus_file, tmp_path / "run", *stateful) as (plan, said):
-        assert RunFolder(tmp_path / "run").begun
+        assert (tmp_path / "run" / "job.json").is_file()
         assert len(plan.sample) == 64
         assert plan.objective.step == 0
         assert [

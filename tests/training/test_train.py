@@ -23,9 +23,7 @@ from isotrope.encoder.checksum import model_checksum
 from isotrope.errors import UserError
 from isotrope.training.train import Run
 from isotrope.training.trainer import ObjectiveState
-from small_runs import SMALL, small_run
-
-SHORT = {"dev": "none", "labels": "none", "sentences": 64}
+from small_runs import SHORT, SMALL, small_run
 
 
 def test_a_run_leaves_its_record(finished: Run) -> None:

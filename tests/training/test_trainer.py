@@ -15,9 +15,7 @@ from isotrope import Objective, load
 from isotrope.errors import UserError
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.training.trainer import ObjectiveState
-from small_runs import small_run
-
-SHORT = {"dev": "none", "labels": "none", "sentences": 64}
+from small_runs import SHORT, small_run
 
 
 def test_encoder_and_head_are_clipped_by_one_norm(
@@ -82,71 +80,55 @@ def test_weights_that_are_not_finite_are_not_saved(
     assert not (tmp_path / "run" / "model").exists()
 
 
-@pytest.fixture
-def objective(tiny_model: Path) -> Objective:
-    torch.manual_seed(0)
+def objective_of(tiny_model: Path, seed: int = 0) -> Objective:
+    torch.manual_seed(seed)
     return build_objective(read_preset("simcse"), load(tiny_model, "mean", device="cpu"))
 
 
-def arguments(folder: Path, **more: float) -> TrainingArguments:
-    return TrainingArguments(output_dir=str(folder), report_to="none", **more)  # type: ignore[arg-type]
+def script(folder: Path, trained: Objective, kept: list[Objective], **more: Any) -> SentenceTransformerTrainer:
+    """The trainer of a user's own script, with our callback for each of ``kept``."""
+    table = {"text": sentences(64), **more.pop("table", {})}
+    given = {"per_device_train_batch_size": 8, "report_to": "none", "disable_tqdm": True, "logging_steps": 1, **more}
+    return SentenceTransformerTrainer(
+        model=trained.model, loss=trained, train_dataset=Dataset.from_dict(table),
+        args=SentenceTransformerTrainingArguments(output_dir=str(folder), **given),
+        callbacks=[ObjectiveState(each) for each in kept],
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("extra", [[], ["positive"], ["positive", "negative_0", "negative_1"]])
 def test_in_a_users_own_trainer_script(tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
     """The real trainer: terms logged one by one, the head saved and restored by our callback, and clipped."""
-    text = sentences(64)
-    table = {"text": text, **dict.fromkeys(extra, text[::-1])}
-
-    def trainer(steps: int) -> tuple[SentenceTransformerTrainer, Objective]:
-        torch.manual_seed(5)
-        model = load(tiny_model, "mean", device="cpu")
-        objective = build_objective(read_preset("simcse"), model)
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=str(tmp_path / "out"), max_steps=steps, per_device_train_batch_size=8, save_steps=3,
-            logging_steps=1, learning_rate=1e-3, lr_scheduler_type="constant", report_to="none", disable_tqdm=True,
-        )  # fmt: skip
-        return SentenceTransformerTrainer(
-            model=model, args=arguments, train_dataset=Dataset.from_dict(table), loss=objective,
-            callbacks=[ObjectiveState(objective)],
-        ), objective  # fmt: skip
-
-    undisturbed, whole = trainer(6)
+    whole, again = (objective_of(tiny_model, 5) for _ in range(2))
+    options = {"max_steps": 6, "save_steps": 3, "learning_rate": 1e-3, "lr_scheduler_type": "constant"}
+    options["table"] = dict.fromkeys(extra, sentences(64)[::-1])
+    undisturbed = script(tmp_path, whole, [whole], **options)
     undisturbed.train()
     assert any("infonce" in record for record in undisturbed.state.log_history)
-    resumed, again = trainer(6)
-    head = again.views[0].linear.weight
-    assert not torch.equal(head, whole.views[0].linear.weight)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-3"))
+    assert not torch.equal(again.views[0].linear.weight, whole.views[0].linear.weight)
+    script(tmp_path, again, [again], **options).train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
     for name, value in whole.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
 
 
 def test_resume_without_saved_head_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    model = load(tiny_model, "mean", device="cpu")
-    objective = build_objective(read_preset("simcse"), model)
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path), max_steps=4, save_steps=2, per_device_train_batch_size=8, report_to="none",
-        disable_tqdm=True,
-    )  # fmt: skip
-    data = Dataset.from_dict({"text": sentences(64)})
-    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=objective).train()
-    again = SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=data, loss=objective, callbacks=[ObjectiveState(objective)]
-    )
+    objective = objective_of(tiny_model)
+    script(tmp_path, objective, [], max_steps=4, save_steps=2).train()
+    again = script(tmp_path, objective, [objective], max_steps=4)
     with pytest.raises(UserError, match="would start from random weights: resume with ObjectiveState"):
         again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
 @pytest.mark.parametrize(("longest", "expected"), [(0.01, 0.01), (1e9, None), (0.0, None)])
 def test_the_heads_gradients_are_clipped_by_their_own_norm(
-    objective: Objective, tmp_path: Path, longest: float, expected: float | None
+    tiny_model: Path, tmp_path: Path, longest: float, expected: float | None
 ) -> None:
     """The encoder's, which the trainer clips, stay as they are; 0 is no clipping."""
+    objective = objective_of(tiny_model)
     for parameter in objective.parameters():
         parameter.grad = torch.ones_like(parameter)
-    state = ObjectiveState(objective)
-    state.on_pre_optimizer_step(arguments(tmp_path, max_grad_norm=longest), TrainerState(), TrainerControl())
+    arguments = TrainingArguments(output_dir=str(tmp_path), report_to="none", max_grad_norm=longest)
+    ObjectiveState(objective).on_pre_optimizer_step(arguments, TrainerState(), TrainerControl())
     head = torch.cat([p.grad.flatten() for p in objective.views[0].parameters() if p.grad is not None])
     assert head.norm().item() == pytest.approx(expected or len(head) ** 0.5, rel=1e-3)
     assert all(p.grad is not None and p.grad.eq(1).all() for p in objective.model.parameters())
@@ -154,22 +136,11 @@ def test_the_heads_gradients_are_clipped_by_their_own_norm(
 
 def test_what_a_script_can_do_wrong(tiny_model: Path, tmp_path: Path) -> None:
     """Each went unnoticed: a head was lost, and sentence-transformers' trainer logs NaN as 0."""
-
-    def train(kept: list[Objective], trained: Objective, rate: float = 1e-4) -> None:
-        options = SentenceTransformerTrainingArguments(
-            output_dir=str(tmp_path / "out"), max_steps=3, per_device_train_batch_size=8, save_strategy="no",
-            logging_steps=2, learning_rate=rate, max_grad_norm=0.0, report_to="none", disable_tqdm=True,
-        )  # fmt: skip
-        SentenceTransformerTrainer(
-            model=model, args=options, train_dataset=Dataset.from_dict({"text": sentences(64)}), loss=trained,
-            callbacks=[ObjectiveState(each) for each in kept],
-        ).train()  # fmt: skip
-
-    model = load(tiny_model, "mean", device="cpu")
-    ours, other = (build_objective(read_preset("simcse"), model) for _ in range(2))
+    ours, other = (objective_of(tiny_model) for _ in range(2))
+    options = {"max_steps": 3, "save_strategy": "no", "logging_steps": 2, "max_grad_norm": 0.0}
     with pytest.raises(UserError, match="not trained: give the same objective"):
-        train([other], ours)
+        script(tmp_path, ours, [other], **options).train()
     with pytest.raises(UserError, match="two ObjectiveState callbacks would write to one file"):
-        train([ours, other], ours)
+        script(tmp_path, ours, [ours, other], **options).train()
     with pytest.raises(UserError, match=r"diverged before step 2.*lower the learning rate"):
-        train([ours], ours, rate=1e30)
+        script(tmp_path, ours, [ours], **options, learning_rate=1e30).train()

@@ -1,7 +1,7 @@
 """A teacher and text in; a small model that follows the teacher out, with what it keeps and what it saves."""
 
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,21 @@ from isotrope.console.progress import watch
 from isotrope.encoder import load
 from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.locate import check_hub, locate, public_name
-from isotrope.encoder.student import STATIC, check_student, student_of
+from isotrope.encoder.student import STATIC, check_student
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.similarity import similarity_pairs
-from isotrope.evaluation.sts import similarities
+from isotrope.evaluation.sts import Sets, similarities
 from isotrope.preset.preset import Preset, read_preset
 from isotrope.report.card import Card, save_card
 from isotrope.report.outcome import framed
-from isotrope.text.opened import Given
+from isotrope.text.opened import Given, Opened
 from isotrope.text.sample import Sample
 from isotrope.training.folder import RunFolder, only_cosines
-from isotrope.training.inputs import RunInputs, RunSettings, read_inputs, training_text
-from isotrope.training.pairs import given_labels
+from isotrope.training.pairs import given_labels, named_pairs
+from isotrope.training.prepare import untrained
 from isotrope.training.processes import refuse_several
-from isotrope.training.train import Run, run_training
+from isotrope.training.train import Run, train
 
 PRESET = "distil"
 TINY = "isotrope/tiny"
@@ -95,7 +95,7 @@ def compress(
         seed: of all random numbers.
         preset: a method with a teacher.
         sentences: train on a random sample of this size; None takes all that is not held out.
-        dev: what chooses the checkpoint: see `RunSettings`.
+        dev: what chooses the checkpoint: see `isotrope.train`.
         labels: what judges too, as `isotrope.train` takes it, and so are the columns.
         columns: of the labels, in a table.
         data: the folder that holds ``senteval/``; None takes ISOTROPE_DATA.
@@ -117,23 +117,22 @@ def compress(
     for name in (teacher, backbone):
         check_hub(locate(name))  # before the texts are read
     overrides = [*own, *overrides]
-    teachers = {_label(read_preset(preset, overrides)): [teacher]}
-    settings = RunSettings(
-        corpus=isotrope.text.open(documents, text=text, title=title, split=split), output=output, preset=preset,
-        model=backbone, teachers=teachers, seed=seed, sentences=sentences, dev=dev, data=data,
-        labels=given_labels(labels, columns), overrides=tuple(overrides), restart=restart,
-    )  # fmt: skip
-    with watch("reading the settings", console):
-        inputs = read_inputs(settings)
+    method, labels = read_preset(preset, overrides), given_labels(labels, columns)
+    label, opened = _label(method), isotrope.text.open(documents, text=text, title=title, split=split)
     with watch("reading the texts", console):
-        settings, held_out = _without_held_out(settings, inputs.preset)
+        share, held_out = _held_out(opened, method, sentences, seed)
     with watch("training", console):
-        run = run_training(settings, plain_console(quiet=True))
+        run = train(
+            opened, preset=preset, model=backbone, teachers={label: [teacher]}, labels=labels, dev=dev, output=output,
+            data=data, seed=seed, overrides=overrides, restart=restart, console=plain_console(quiet=True), **share,
+        )  # fmt: skip
     if "compression" in run.record:
         return Compression(run.job, run.record)
     with run.job.held():
         folder = RunFolder(run.folder)
-        found = _measured(folder, inputs, teacher, held_out, console)
+        judging, _ = named_pairs(dev, method.train.select, labels, data or os.environ.get("ISOTROPE_DATA"))
+        asked = labels if isinstance(labels, Domain) else None
+        found = _measured(folder, judging, asked, teacher, held_out, console)
         verdict = compression_verdict(found)
         save_card(folder.model, Card.of(folder.model).judged(verdict, student_evidence(found)))
         record = {**run.record, "verdict": verdict.record(), "compression": found}
@@ -163,38 +162,31 @@ def _label(preset: Preset) -> str:
     return labels[0]
 
 
-def _without_held_out(settings: RunSettings, preset: Preset) -> tuple[RunSettings, list[str]]:
-    """The settings without the texts that judge, and these texts."""
+def _held_out(text: Opened, preset: Preset, sentences: int | None, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """What `train` is given so that the texts that judge are left out, and these texts."""
     if preset.pairs is not None:
-        documents = settings.corpus.documents()
-        settings = replace(settings, held_out=min(_HELD_OUT, len(documents) // 5))
-        return settings, documents.texts(documents.split(settings.held_out, settings.seed)[1])
-    corpus = training_text(settings, preset)
+        documents = text.documents()
+        count = min(_HELD_OUT, len(documents) // 5)
+        return {"held_out": count, "sentences": sentences}, documents.texts(documents.split(count, seed)[1])
+    corpus = text.texts()
     most = len(corpus) - min(_HELD_OUT, len(corpus) // 5)
-    settings = replace(settings, sentences=min(settings.sentences or most, most))
-    trained = Sample(corpus, settings.sentences, settings.seed).rows
+    used = min(sentences or most, most)
+    trained = Sample(corpus, used, seed).rows
     left = np.setdiff1d(np.arange(len(corpus)), [] if trained is None else trained)
     some = left[np.linspace(0, len(left) - 1, min(len(left), _HELD_OUT)).astype(np.int64)]
-    return settings, corpus.texts(some)
+    return {"sentences": used}, corpus.texts(some)
 
 
 def _measured(
-    folder: RunFolder, inputs: RunInputs, teacher: str, held_out: list[str], console: Console
-) -> dict[str, Any]:
+    folder: RunFolder, judging: Sets, asked: Domain | None, teacher: str, held_out: list[str], console: Console
+) -> dict[str, Any]:  # fmt: skip
     """Quality and costs -> what ``result.json`` holds under "compression"."""
-    encoder = inputs.preset.encoder
+    encoder = folder.preset.encoder
     large, small = load(teacher, frozen=True), load(folder.model, frozen=True)
-    start = student_of(
-        load(
-            encoder.backbone, encoder.pooling, normalize=encoder.normalize, prompt=encoder.prompt,
-            prompt_name=encoder.prompt_name, bidirectional=encoder.bidirectional,
-        ),
-        encoder.student,
-    )  # fmt: skip
-    asked = inputs.settings.labels if isinstance(inputs.settings.labels, Domain) else None
+    start = untrained(encoder)
     with watch("judging", console):
-        known = similarities(start, inputs.judging) if inputs.judging else {}, only_cosines(folder.cosines("after"))
-        quality, shown = compare_quality(large, start, small, held_out, inputs.judging, known, asked)
+        known = similarities(start, judging) if judging else {}, only_cosines(folder.path / "after.npz")
+        quality, shown = compare_quality(large, start, small, held_out, judging, known, asked)
     texts = (held_out if len(held_out) >= TIMED else similarity_pairs().first)[:TIMED]
     with watch("measuring speed and memory", console):
         cost = costs(large, small, [teacher, str(folder.model)], texts)

@@ -1,34 +1,38 @@
-"""What two models cost: time, weights and memory, on this machine, in one run, with one thread of the processor."""
+"""What two models cost: time, weights and memory, on this machine, in one run, with one thread of the processor.
+
+``python -m isotrope.compression.cost MODEL`` reads texts (JSON) and prints how many bytes their encoding needs. It is a
+process of its own, since what another model has used before would be used again.
+"""
 
 import json
 import statistics
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import psutil
 import torch
 from sentence_transformers import SentenceTransformer
 
-from isotrope.encoder.embed import cut, vectors_of
+from isotrope.encoder import load
+from isotrope.encoder.embed import cut, freed_memory, vectors_of
 
 COST_LENGTH = 128  # tokens of a text
 COST_BATCH = 32
 ROUNDS = 5  # each model in each; one more comes first and is not counted
+_WARM_UP = "isotrope/tiny"
+_PAUSE = 0.002  # seconds between two looks
 
 
 def costs(
     teacher: SentenceTransformer, student: SentenceTransformer, names: Sequence[str], texts: Sequence[str]
 ) -> dict[str, Any]:
-    """Speed, weights and memory of two models.
+    """Speed, weights and memory of two models, which are moved to the processor.
 
-    Args:
-        teacher: any model; it is moved to the processor.
-        student: another one; the same.
-        names: of the two, as `isotrope.load` takes them: each is loaded anew, to see how much memory it needs.
-        texts: to encode.
+    By the ``names`` of the two, `isotrope.load` loads each anew, to see how much memory it needs.
 
     Returns:
         "texts"; "speed": texts a second of each; "faster": the median, smallest and largest ratio of a round;
@@ -42,15 +46,17 @@ def costs(
 def speed(models: Sequence[SentenceTransformer], texts: Sequence[str]) -> dict[str, Any]:
     """Two models take turns, so that whatever else the machine does meets both; the time is that of the processor."""
     seconds: list[list[float]] = [[], []]
-    with one_thread():
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         for number in range(ROUNDS + 1):
             for place in (0, 1) if number % 2 else (1, 0):
-                with cut(models[place], COST_LENGTH):
-                    began = time.process_time()
-                    vectors_of(models[place], texts, batch_size=COST_BATCH, progress=lambda _: None)
-                    spent = time.process_time() - began
+                began = time.process_time()
+                _encode(models[place], texts)
                 if number:
-                    seconds[place].append(max(spent, 1e-6))
+                    seconds[place].append(max(time.process_time() - began, 1e-6))
+    finally:
+        torch.set_num_threads(count)
     ratios = [slow / fast for slow, fast in zip(*seconds, strict=True)]
     return {
         "speed": [len(texts) / statistics.median(each) for each in seconds],
@@ -58,15 +64,9 @@ def speed(models: Sequence[SentenceTransformer], texts: Sequence[str]) -> dict[s
     }
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch compute with one thread for a while."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(count)
+def _encode(model: SentenceTransformer, texts: Sequence[str]) -> None:
+    with cut(model, COST_LENGTH):
+        vectors_of(model, texts, batch_size=COST_BATCH, progress=lambda _: None)
 
 
 def peak_memory(model: str, texts: Sequence[str]) -> int | None:
@@ -74,6 +74,35 @@ def peak_memory(model: str, texts: Sequence[str]) -> int | None:
 
     None where a process cannot tell, as on Windows, or fails.
     """
-    command = [sys.executable, "-m", "isotrope.compression.memory", model]
+    command = [sys.executable, "-m", "isotrope.compression.cost", model]
     done = subprocess.run(command, input=json.dumps(list(texts)), capture_output=True, text=True, check=False)
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdecimal() else None
+
+
+def growth(work: Callable[[], object]) -> int:
+    """How many bytes this process holds at most while it works, beyond those that it holds before."""
+    process, done = psutil.Process(), threading.Event()
+    before = most = process.memory_info().rss
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(_PAUSE):
+            most = max(most, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return int(max(most, process.memory_info().rss) - before)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    name, given = sys.argv[1], json.load(sys.stdin)
+    # what the libraries load at their first use is not the model's
+    _encode(load(_WARM_UP, device="cpu", frozen=True), given)
+    freed_memory.give_back()
+    sys.stdout.write(str(growth(lambda: _encode(load(name, device="cpu", frozen=True), given))))

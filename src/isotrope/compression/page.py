@@ -1,6 +1,6 @@
 """What a student keeps of its teacher and what it saves, as tables, a line, and the verdict of its card."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from isotrope.report.examples import examples_table
 from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import PageFigure
 from isotrope.report.tables import Table
+from isotrope.store.records import Record
 from isotrope.training.folder import RunFolder
 from isotrope.training.page import write_report
 
-_MB = 1e6
 FASTER = 1.05  # a smaller ratio of speeds is noise
 _JUDGES = {
     QUERIES: "your labelled queries",
@@ -38,25 +38,21 @@ HOW_MEASURED = (
 
 
 def compression_tables(record: Mapping[str, Any]) -> list[Table]:
-    """Points kept, task by task; and speed and size.
-
-    Args:
-        record: what a run's ``result.json`` holds under "compression".
-    """
+    """Points kept, task by task, and speed and size, of what a run's ``result.json`` holds under "compression"."""
     return [quality_table(record), cost_table(record["cost"])]
 
 
 def quality_table(record: Mapping[str, Any]) -> Table:
     """A row a task: three scores, the share that is kept, what training changed, how far it is to the teacher."""
-    rows = []
-    for kind in record["quality"].values():
-        for task, far in kind["teacher"]["per_task"].items():
-            own = kind["start"]["per_task"][task]
-            kept = f"{100 * far['after'] / far['before']:.0f} %" if far["before"] > 0 else ""
-            rows.append([
-                SHORT_NAMES.get(task, task), f"{100 * far['before']:.2f}", f"{100 * own['before']:.2f}",
-                f"{100 * far['after']:.2f}", kept, _change(own), _change(far),
-            ])  # fmt: skip
+    rows = [
+        [
+            SHORT_NAMES.get(task, task),
+            *(f"{100 * score:.2f}" for score in (far["before"], own["before"], far["after"])),
+            f"{100 * far['after'] / far['before']:.0f} %" if far["before"] > 0 else "",
+            *(f"{signed(of['difference'])} ({signed(of['low'])} … {signed(of['high'])})" for of in (own, far)),
+        ]
+        for task, far, own in _tasks(record)
+    ]  # fmt: skip
     header = ["task", "teacher", "before training", "student", "kept", "by training (95 %)", "to the teacher (95 %)"]
     return Table("Points kept", header, rows, notes=[HOW])
 
@@ -65,24 +61,28 @@ def cost_table(cost: Mapping[str, Any]) -> Table:
     """Speed, weights and memory of teacher and student, and their ratios."""
     large, small = cost["speed"]
     rows = [["texts a second", f"{large:.0f}", f"{small:.0f}", f"{cost['faster']['median']:.1f} times as fast"]]
-    for name, (big, little) in (("weights, MB", cost["weights"]), ("memory, MB", cost["memory"])):
-        known = big and little
-        share = f"{100 * little / big:.0f} %" if known else ""
-        rows.append([name, *(f"{each / _MB:.1f}" if each else "not measured" for each in (big, little)), share])
-    low, high = cost["faster"]["low"], cost["faster"]["high"]
-    note = HOW_MEASURED.format(texts=cost["texts"], low=low, high=high)
+    for name in ("weights", "memory"):
+        big, little = cost[name]
+        share = f"{100 * little / big:.0f} %" if big and little else ""
+        shown = (f"{each / 1e6:.1f}" if each else "not measured" for each in (big, little))
+        rows.append([f"{name}, MB", *shown, share])
+    note = HOW_MEASURED.format(texts=cost["texts"], **cost["faster"])
     return Table("Speed and size", ["", "teacher", "student", "ratio"], rows, notes=[note])
 
 
 def quality_scores(record: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Task -> the scores of teacher, start and student, as fractions."""
     return {
-        task: {
-            "teacher": far["before"], "start": kind["start"]["per_task"][task]["before"], "student": far["after"]
-        }
-        for kind in record["quality"].values()
-        for task, far in kind["teacher"]["per_task"].items()
-    }  # fmt: skip
+        task: {"teacher": far["before"], "start": own["before"], "student": far["after"]}
+        for task, far, own in _tasks(record)
+    }
+
+
+def _tasks(record: Mapping[str, Any]) -> Iterator[tuple[str, Record, Record]]:
+    """Each task with how far the student is from its teacher, and from its own start."""
+    for kind in record["quality"].values():
+        for task, far in kind["teacher"]["per_task"].items():
+            yield task, far, kind["start"]["per_task"][task]
 
 
 def kept_line(record: Mapping[str, Any]) -> str:
@@ -100,17 +100,11 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
         Comparison(**found["teacher"]), before=record["teacher"], after="the student", judge=_JUDGES[kind],
         measure="points on average",
     )  # fmt: skip
-    use = (
-        f"use it where {record['teacher']} is too slow or too large" if _gains(record) else f"keep {record['teacher']}"
-    )
-    return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained_line(record)}")
-
-
-def gained_line(record: Mapping[str, Any]) -> str:
-    """What training changed of the student, in a sentence."""
-    found = next(iter(record["quality"].values()))["start"]
-    word = {"better": "gained", "worse": "lost"}.get(found["verdict"], "changed nothing significant:")
-    return f"Training it {word} {signed(found['difference'])} points."
+    teacher, own = record["teacher"], found["start"]
+    use = f"use it where {teacher} is too slow or too large" if _gains(record) else f"keep {teacher}"
+    word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
+    gained = f"Training it {word} {signed(own['difference'])} points."
+    return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained}")
 
 
 def student_evidence(record: Mapping[str, Any]) -> Table:
@@ -124,8 +118,9 @@ def write_student_report(run: str | Path, output: str | Path | None = None) -> P
     found = RunFolder(run).result.get("compression")
     if not found:
         return write_report(run, output)
-    tasks = {task: far for kind in found["quality"].values() for task, far in kind["teacher"]["per_task"].items()}
-    drawn = interval_bars({SHORT_NAMES.get(t, t): (f["difference"], f["low"], f["high"]) for t, f in tasks.items()})
+    drawn = interval_bars({
+        SHORT_NAMES.get(task, task): (far["difference"], far["low"], far["high"]) for task, far, _ in _tasks(found)
+    })  # fmt: skip
     caption = "The student's points less its teacher's; the line is the 95 % interval."
     searched, names = found.get("searched") or {"shown": [], "map": None}, ("teacher", "student")
     return write_report(
@@ -157,7 +152,3 @@ def _gains(record: Mapping[str, Any]) -> list[str]:
     """What the student saves."""
     ratio, (big, little) = record["cost"]["faster"]["median"], record["cost"]["weights"]
     return [*(["speed"] if ratio > FASTER else []), *(["memory"] if little < big else [])]
-
-
-def _change(found: Mapping[str, Any]) -> str:
-    return f"{signed(found['difference'])} ({signed(found['low'])} … {signed(found['high'])})"

@@ -35,15 +35,9 @@ def compare_quality(
 ) -> tuple[dict[str, Any], Record | None]:
     """The student against its teacher and against itself before training, by a paired bootstrap.
 
-    Args:
-        teacher: the large model.
-        start: the student before training.
-        student: the student.
-        held_out: texts that it was not trained on: tasks are made of them (`document_tasks`), if there
-            are enough.
-        sets: graded pairs beside the 330 that ship with isotrope.
-        known: the cosines of ``sets`` by the start and by the student.
-        asked: labelled queries, which then come first.
+    Tasks are made of the ``held_out`` texts if there are enough, and ``sets`` are graded pairs beside the 330 that ship
+    with isotrope, whose cosines by the start and by the student are ``known``. Labelled queries, if any are ``asked``,
+    come first.
 
     Returns:
         Kind of task -> {"teacher", "start"} -> `isotrope.evaluation.significance.Comparison` as a dictionary, whose
@@ -55,20 +49,15 @@ def compare_quality(
         found[QUERIES] = {"teacher": asdict(compare(large, small)), "start": asdict(compare(first, small))}
     if tasks := tasks_of_texts(held_out):
         old, begun, new = (_known(model, tasks) for model in models)
-        found[PARTS] = {
-            "teacher": asdict(compare_on_documents(old, new, tasks)),
-            "start": asdict(compare_on_documents(begun, new, tasks)),
-        }
+        of_texts = [compare_on_documents(before, new, tasks) for before in (old, begun)]
+        found[PARTS] = dict(zip(("teacher", "start"), map(asdict, of_texts), strict=True))
         domain = max(tasks, key=lambda task: task.size).domain
         shown = searched(domain, *(search_vectors(one, domain.queries, domain.corpus) for one in (old, new)))
     own: Sets = {SIMILARITY: {"test": similarity_pairs()}}
     of_sets = [similarities(teacher, sets) if sets else {}, *known]
     cosines = [{**similarities(model, own), **more} for model, more in zip(models, of_sets, strict=True)]
-    old_pairs, begun_pairs, new_pairs = (main_pairs({**own, **sets}, each) for each in cosines)
-    found[PAIRS] = {
-        "teacher": asdict(compare(old_pairs, new_pairs)),
-        "start": asdict(compare(begun_pairs, new_pairs)),
-    }
+    *others, last = (main_pairs({**own, **sets}, each) for each in cosines)
+    found[PAIRS] = dict(zip(("teacher", "start"), (asdict(compare(each, last)) for each in others), strict=True))
     return found, shown
 
 

@@ -23,9 +23,8 @@ from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS
 from isotrope.improvement.teachers import Rankings
 from isotrope.text import Opened
-from isotrope.training.inputs import RunSettings
 from isotrope.training.rankings import learn_rankings
-from isotrope.training.train import run_training
+from isotrope.training.train import train
 
 # Of a bare language model, whose best one nobody knows. The first is the model as it is.
 RAW_POOLINGS = ("mean", "first_last", "cls")
@@ -160,21 +159,17 @@ class Maker:
 
         Of `RANKINGS`, a pair is two texts, so a query counts as half of one.
         """
-        if rankings is None:
-            run_training(self.settings(trial), plain_console(quiet=True))
+        if rankings is not None:
+            learn_rankings(
+                load(self.model, trial.pooling), rankings.queries, rankings.documents, rankings.lists,
+                texts=2 * trial.pairs, batch=BATCH, output=self.trained(trial).parent, seed=self.seed,
+            )  # fmt: skip
             return
-        learn_rankings(
-            load(self.model, trial.pooling), rankings.queries, rankings.documents, rankings.lists,
-            texts=2 * trial.pairs, batch=BATCH, output=self.trained(trial).parent, seed=self.seed,
-        )  # fmt: skip
-
-    def settings(self, trial: Trial) -> RunSettings:
-        """The run of a trial's recipe on its pairs."""
         recipe = self.recipes[trial.recipe]
         rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
-        return RunSettings(
-            corpus=self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
-            held_out=self.held_out, dev="none", labels="none", seed=self.seed,
+        train(
+            self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
+            held_out=self.held_out, dev="none", labels="none", seed=self.seed, console=plain_console(quiet=True),
             overrides=(
                 *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
                 f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",

@@ -13,10 +13,9 @@ from isotrope.pretraining.text import SPECIAL, START, Ids
 
 
 class Blocks(Dataset[dict[str, Any]]):
-    """The run's blocks in order: place i is block i of a fresh permutation for every pass over the corpus.
+    """The run's blocks (B, L) in order, ``length`` of them: a fresh permutation for every pass over the corpus.
 
-    The trainer reads places one after the other, so a resumed run only has to know its step. blocks (B, L) -> length
-    places, each {"ids": (L,), "place": int}.
+    The trainer reads places one after the other, so a resumed run only has to know its step.
     """
 
     def __init__(self, blocks: Ids, length: int, seed: int) -> None:
@@ -44,12 +43,11 @@ def hide(ids: np.ndarray[Any, Any], recipe: Recipe, vocabulary: int, seed: int, 
     generator, special = np.random.default_rng([seed, place]), len(SPECIAL)  # [MASK] is the last of these
     keys = generator.random(len(ids)) + (ids < special)  # (L,): special tokens sort behind all others
     chosen = np.argsort(keys)[: round(recipe.mask * len(ids))]
-    how = generator.random(len(chosen))
-    random_ids = generator.integers(special, vocabulary, len(chosen))
-    as_random = how < recipe.masked_by_mask + recipe.masked_by_random
-    new = np.where(how < recipe.masked_by_mask, special - 1, np.where(as_random, random_ids, ids[chosen]))
+    how, random_ids = generator.random(len(chosen)), generator.integers(special, vocabulary, len(chosen))
     shown, labels = ids.copy(), np.full(len(ids), -100, dtype=np.int64)
-    shown[chosen], labels[chosen] = new, ids[chosen]
+    labels[chosen] = ids[chosen]
+    as_random = np.where(how < recipe.masked_by_mask + recipe.masked_by_random, random_ids, ids[chosen])
+    shown[chosen] = np.where(how < recipe.masked_by_mask, special - 1, as_random)
     return shown, labels
 
 
@@ -73,13 +71,10 @@ class MaskingCollator:
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Rows of {"ids": (L,), "place"} -> input_ids (B, L), labels (B, L), attention_mask (B, 1, L, L)."""
-        pairs = [
-            hide(row["ids"].astype(np.int64), self.recipe, self.vocabulary, self.seed, row["place"]) for row in rows
+        ids = [row["ids"].astype(np.int64) for row in rows]
+        hidden = [
+            hide(own, self.recipe, self.vocabulary, self.seed, row["place"]) for own, row in zip(ids, rows, strict=True)
         ]
-        ids = np.stack([row["ids"] for row in rows])  # (B, L)
-        sentence = torch.from_numpy(np.cumsum(ids == START, axis=1))
-        return {
-            "input_ids": torch.from_numpy(np.stack([shown for shown, _ in pairs])),
-            "labels": torch.from_numpy(np.stack([labels for _, labels in pairs])),
-            "attention_mask": within_sentences(sentence, self.attention),
-        }
+        shown, labels = (torch.from_numpy(np.stack(each)) for each in zip(*hidden, strict=True))
+        sentence = torch.from_numpy(np.cumsum(np.stack(ids) == START, axis=1))
+        return {"input_ids": shown, "labels": labels, "attention_mask": within_sentences(sentence, self.attention)}

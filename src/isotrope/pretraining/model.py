@@ -64,17 +64,14 @@ def write_encoder(model: Any, tokenizer: Any, folder: Path, half: bool = True) -
     encoder.config.sparse_prediction = False
     encoder.to(torch.float16 if half else torch.float32).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    older = for_transformers_4(encoder.config.to_dict()) or {}
-    _amend(folder / "config.json", dtype="float32", **older)
-    # with the class name that every version knows, and without what is true of this machine alone
-    _amend(
-        folder / "tokenizer_config.json", {"is_local", "local_files_only"}, tokenizer_class="PreTrainedTokenizerFast"
-    )
-
-
-def _amend(path: Path, without: frozenset[str] | set[str] = frozenset(), **values: Any) -> None:
-    settings = json.loads(path.read_text(encoding="utf-8")) | values
-    write_json(path, {key: value for key, value in settings.items() if key not in without})
+    changed = {
+        "config.json": {"dtype": "float32", **(for_transformers_4(encoder.config.to_dict()) or {})},
+        "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast"},  # which every version knows
+    }
+    for name, values in changed.items():
+        settings = json.loads((folder / name).read_text(encoding="utf-8")) | values
+        own = ("is_local", "local_files_only")  # true of this machine alone
+        write_json(folder / name, {key: value for key, value in settings.items() if key not in own})
 
 
 @torch.no_grad()
@@ -99,11 +96,11 @@ def write_card(folder: Path, encoder: Any, held_out: Ids, run: Mapping[str, Any]
     recipe, files, machine = run["recipe"], run["files"], environment()
     cosine = mean_cosine(sentence_sums(encoder, held_out[:BLOCKS]))
     hardware = ", ".join(machine["gpus"]) or f"{machine['threads']} cores of a CPU"
-    start = "warm, from factorised co-occurrences of the same text" if run["warm_start"] else "cold, random"
     facts = {
         "architecture": f"ModernBERT kind: {recipe['layers']} layers, width {recipe['width']}, {recipe['heads']} heads",
         "objective": f"masked-language modelling, {recipe['mask']:.0%} of the tokens predicted",
-        "token embeddings": start,
+        "token embeddings": "warm, from factorised co-occurrences of the same text"
+        if run["warm_start"] else "cold, random",
         "text": ", ".join(files) if len(files) < 4 else f"{files[0]} … {files[-1]} ({len(files)} files)",
         "licence of the text": run["licence"],
         "tokens seen": f"{run['tokens']:,}",
@@ -111,7 +108,7 @@ def write_card(folder: Path, encoder: Any, held_out: Ids, run: Mapping[str, Any]
         "mean cosine of two sentences (anisotropy)": f"{cosine:.3f}, mean pooling",
         "hardware": f"{hardware}, {run['seconds'] / 3600:.1f} hours",
         "seed": run["seed"],
-    }
+    }  # fmt: skip
     table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
     options = f"--size {run['size']} --seed {run['seed']} --tokens {run['tokens']}"
     options += "" if run["warm_start"] else " --cold-start"

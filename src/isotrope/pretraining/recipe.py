@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from isotrope.errors import UserError, one_of
-from isotrope.store.records import read_record
+from isotrope.errors import UserError
 from isotrope.training.checkpoints import checkpoint_step
 
 
@@ -56,25 +55,12 @@ RECIPES = {
 }
 
 
-def recipe_of(size: str) -> Recipe:
-    """The recipe of a named size."""
-    if size not in RECIPES:
-        raise UserError(f"size = {size!r} is not known", one_of(size, RECIPES))
-    return RECIPES[size]
-
-
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """A run's length in steps, and the step at which its learning rate begins to fall."""
 
     steps: int
     decay_start: int
-
-    @classmethod
-    def read(cls, path: Path) -> "Schedule":
-        """The schedule in a file."""
-        record = read_record(path, {"steps": int, "decay_start": int}, "put it back, or begin anew with --restart")
-        return cls(record["steps"], record["decay_start"])
 
     def kept(self, checkpoints: Sequence[Path]) -> list[Path]:
         """Of whole checkpoints, oldest first, those to keep: the last two, and where the decay begins."""

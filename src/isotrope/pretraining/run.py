@@ -14,17 +14,18 @@ from isotrope.console.plain import plain_console
 from isotrope.console.progress import progress
 from isotrope.console.threads import threads_line
 from isotrope.encoder.locate import short_name
-from isotrope.errors import Stopped
+from isotrope.errors import Stopped, UserError, one_of
 from isotrope.pretraining.masking import Blocks, MaskingCollator
 from isotrope.pretraining.model import begin_from, build_model, write_card, write_encoder
-from isotrope.pretraining.recipe import Recipe, Schedule, recipe_of, reschedule
+from isotrope.pretraining.recipe import RECIPES, Recipe, Schedule, reschedule
 from isotrope.pretraining.text import prepare_blocks, prepare_tokenizer
 from isotrope.pretraining.trainer import Keeper, PretrainingTrainer, pretraining_arguments
 from isotrope.pretraining.vectors import prepare_vectors
 from isotrope.store.atomic import check_replaceable, new_folder, write_json
 from isotrope.store.job import Job
+from isotrope.store.records import read_record
+from isotrope.training.callbacks import CtrlC
 from isotrope.training.checkpoints import keep_only, whole_checkpoints
-from isotrope.training.progress import CtrlC
 
 KIND = "pretraining"
 
@@ -50,9 +51,9 @@ def pretrain(
 
     The same text, seed, machine and settings give the same weights, interrupted or not. ``output`` holds job.json (the
     settings), plan.json (the schedule), prepared/ (tokenizer, token ids, word vectors), metrics.jsonl (the curve:
-    tokens, loss, held-out loss, tokens a second), checkpoints/ and model/. The same call goes on where it stopped. With
-    a larger budget, the run is prolonged from before its decay; with one just above what it has seen, it is cooled down
-    and finished.
+    tokens, loss, held-out loss, tokens a second), checkpoints/ and model/: encoder and tokenizer in Hugging Face
+    format, and a card. The path of model/ is given back. The same call goes on where it stopped. With a larger budget,
+    the run is prolonged from before its decay; with one just above what it has seen, it is cooled down and finished.
 
     Args:
         documents: one text a line: see `isotrope.text.open`.
@@ -70,15 +71,14 @@ def pretrain(
         restart: forget what an earlier call left in the output.
         console: where to report; None reports to the terminal.
 
-    Returns:
-        ``output``/model: encoder and tokenizer in Hugging Face format, and a card.
-
     Raises:
         UserError: files that are missing or hold too little text; an output folder that is not ours, holds another
             run, is in use, is damaged, or cannot be written to; training that diverged.
         Stopped: after Ctrl-C, when the checkpoint is written.
     """
-    recipe = recipe_of(size) if isinstance(size, str) else size
+    if isinstance(size, str) and size not in RECIPES:
+        raise UserError(f"size = {size!r} is not known", one_of(size, RECIPES))
+    recipe = RECIPES[size] if isinstance(size, str) else size
     console = console or plain_console()
     text = isotrope.text.open(documents, split=split, keep_duplicates=True)
     held = isotrope.text.open(held_out, split=split, keep_duplicates=True) if held_out else None
@@ -91,7 +91,7 @@ def pretrain(
         "held_out": held.texts().key if held else None,
     }
     job = Job(output, KIND, identity, [text, *([held] if held else [])], restart=restart)
-    checkpoints, prepared, model_folder = (job.folder / name for name in ("checkpoints", "prepared", "model"))
+    prepared, model_folder = job.folder / "prepared", job.folder / "model"
     with job.held():
         check_replaceable(model_folder, "model")
         schedule, done = _schedule(job.folder, recipe, tokens, console)
@@ -111,20 +111,27 @@ def pretrain(
         weights = sum(parameter.numel() for parameter in model.parameters())
         console.print(threads_line())
         console.print(f"training {weights / 1e6:.1f} M weights on {blocks.size / 1e6:.1f} M tokens of text")
-        collator = MaskingCollator(recipe, len(tokenizer), seed, attention)
         with progress("trained", total, console, unit="tokens") as bar:
-            keeper = Keeper(
-                job.folder / "metrics.jsonl", schedule, recipe.step_tokens, checkpoint_minutes, console, bar
-            )
+            curve = job.folder / "metrics.jsonl"
+            keeper = Keeper(curve, schedule, recipe.step_tokens, checkpoint_minutes, console, bar)
             trainer = PretrainingTrainer(
                 model=model,
-                args=pretraining_arguments(checkpoints, recipe, schedule, seed, compile),
-                data_collator=collator,
+                args=pretraining_arguments(job.folder / "checkpoints", recipe, schedule, seed, compile),
+                data_collator=MaskingCollator(recipe, len(tokenizer), seed, attention),
                 train_dataset=Blocks(blocks, schedule.steps * recipe.batch, seed),
                 eval_dataset=Blocks(unseen, len(unseen), seed),
                 callbacks=[keeper],
             )
-            loss = _trained(trainer, done, schedule)
+            ctrl_c = CtrlC()
+            trainer.callback_handler.callbacks.insert(0, ctrl_c)  # before the keeper: it asks for a checkpoint
+            trainer.remove_callback(PrinterCallback)
+            try:
+                trainer.train(resume_from_checkpoint=str(done[-1]) if done else None)
+            finally:
+                ctrl_c.close()
+            if ctrl_c.asked and (step := trainer.state.global_step) < schedule.steps:
+                raise Stopped(f"stopped after step {step} of {schedule.steps}")
+            loss = float(trainer.evaluate()["eval_loss"])
         with new_folder(model_folder, "model") as draft:
             write_encoder(model, tokenizer, draft, half=half)
             facts = {
@@ -137,26 +144,13 @@ def pretrain(
         return model_folder
 
 
-def _trained(trainer: PretrainingTrainer, done: list[Path], schedule: Schedule) -> float:
-    """Train to the end, from the last checkpoint if there is one -> the held-out loss."""
-    ctrl_c = CtrlC()
-    trainer.callback_handler.callbacks.insert(0, ctrl_c)  # before the keeper: a stop is a reason for a checkpoint
-    trainer.remove_callback(PrinterCallback)
-    try:
-        trainer.train(resume_from_checkpoint=str(done[-1]) if done else None)
-    finally:
-        ctrl_c.close()
-    step = trainer.state.global_step
-    if ctrl_c.asked and step < schedule.steps:
-        raise Stopped(f"stopped after step {step} of {schedule.steps}")
-    return float(trainer.evaluate()["eval_loss"])
-
-
 def _schedule(folder: Path, recipe: Recipe, tokens: int | None, console: Console) -> tuple[Schedule, list[Path]]:
     """The schedule in force, the recorded one or one for a new budget, and the checkpoints to go on from."""
-    path, checkpoints = folder / "plan.json", folder / "checkpoints"
+    path, checkpoints, schedule = folder / "plan.json", folder / "checkpoints", Schedule(0, 0)
     whole = whole_checkpoints(checkpoints, console.print)
-    schedule = Schedule.read(path) if whole or path.exists() else Schedule(0, 0)
+    if whole or path.exists():
+        plan = read_record(path, {"steps": int, "decay_start": int}, "put it back, or begin anew with --restart")
+        schedule = Schedule(plan["steps"], plan["decay_start"])
     steps = max(1, (tokens or recipe.tokens) // recipe.step_tokens)
     if not schedule.steps or (tokens is not None and schedule.steps != steps):
         schedule, whole = reschedule(whole, schedule, steps, recipe.decay)

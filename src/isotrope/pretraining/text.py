@@ -4,7 +4,7 @@ Each part is a folder with checksums. A damaged one is made again.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,12 @@ START = list(SPECIAL).index("cls")  # id of the token that begins a sentence
 SENTENCES_AT_A_TIME = 20_000
 
 
-def sentences(text: Opened) -> Iterator[list[str]]:
-    """The texts in their order, some thousands at a time."""
-    rows = text.texts()
-    for start in range(0, len(rows), SENTENCES_AT_A_TIME):
-        yield rows.texts(np.arange(start, min(start + SENTENCES_AT_A_TIME, len(rows))))
-
-
 def prepare_tokenizer(folder: Path, text: Opened, recipe: Recipe, console: Console) -> Any:
     """The tokenizer that is learnt from the text."""
 
     def make(draft: Path) -> None:
         with watch("learning a vocabulary", console):
-            lines = (line for chunk in sentences(text) for line in chunk)
+            lines = (line for rows in text.texts().dataset.iter(SENTENCES_AT_A_TIME) for line in rows["text"])
             train_tokenizer(lines, recipe.vocabulary, recipe.max_positions).save_pretrained(draft)
 
     return AutoTokenizer.from_pretrained(cached(folder, make))
@@ -73,11 +66,12 @@ def write_ids(text: Opened, tokenizer: Any, target: Path, console: Console) -> N
 
     So the vocabulary may have at most 65,536 entries.
     """
-    with new_file(target) as file, progress("tokenised", len(text.texts()), console, "sentences", hears=True) as bar:
-        for chunk in sentences(text):
-            for encoding in tokenizer.backend_tokenizer.encode_batch_fast(chunk):
+    dataset = text.texts().dataset
+    with new_file(target) as file, progress("tokenised", len(dataset), console, "sentences", hears=True) as bar:
+        for rows in dataset.iter(SENTENCES_AT_A_TIME):
+            for encoding in tokenizer.backend_tokenizer.encode_batch_fast(list(rows["text"])):
                 file.write(np.asarray(encoding.ids, dtype=np.uint16).tobytes())
-            bar.advance(len(chunk))
+            bar.advance(len(rows["text"]))
 
 
 def blocks_of(file: Path, length: int) -> Ids:
@@ -87,18 +81,17 @@ def blocks_of(file: Path, length: int) -> Ids:
 
 
 def train_tokenizer(lines: Iterable[str], vocabulary: int, max_length: int) -> Any:
-    """Learn a BERT-like WordPiece vocabulary of at most ``vocabulary`` entries; one sentence becomes [CLS] … [SEP].
+    """A transformers tokenizer with a BERT-like WordPiece vocabulary of at most so many entries, learnt from the lines.
 
-    The same lines give the same vocabulary. WordPiece: Wu et al. 2016, https://arxiv.org/abs/1609.08144.
-
-    Returns:
-        A transformers tokenizer that gives input_ids and attention_mask.
+    One sentence becomes [CLS] … [SEP]. The same lines give the same vocabulary. WordPiece: Wu et al. 2016,
+    https://arxiv.org/abs/1609.08144.
     """
     tokenizer = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    words = Counter(word for line in lines for word in _words(tokenizer, line))
+    normal, split = tokenizer.normalizer.normalize_str, tokenizer.pre_tokenizer.pre_tokenize_str
+    words = Counter(word for line in lines for word, _ in split(normal(line)))
     tokenizer.model = models.WordPiece(_pieces(words, vocabulary), unk_token=SPECIAL["unk"])
     tokenizer.add_special_tokens(list(SPECIAL.values()))
     ends = [(SPECIAL[name], tokenizer.token_to_id(SPECIAL[name])) for name in ("cls", "sep")]
@@ -113,11 +106,6 @@ def train_tokenizer(lines: Iterable[str], vocabulary: int, max_length: int) -> A
     )
 
 
-def _words(tokenizer: Any, line: str) -> Iterator[str]:
-    for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(line)):
-        yield word
-
-
 def _pieces(words: Counter[str], vocabulary: int) -> dict[str, int]:
     """Piece -> id.
 
@@ -125,10 +113,9 @@ def _pieces(words: Counter[str], vocabulary: int) -> dict[str, int]:
     keeps the most frequent characters, in the order of a hash table, which differs between processes. So both are
     decided here: inner characters get their ids as special tokens do, in front of all others.
     """
-    counts: Counter[str] = Counter()
+    counts = Counter[str]()
     for word, count in words.items():
-        for character in word:
-            counts[character] += count
+        counts.update({character: count * number for character, number in Counter(word).items()})
     characters = sorted(counts, key=lambda character: (-counts[character], character))[:CHARACTERS]
     inner = {character for word in words for character in word[1:]}.intersection(characters)
     trainer = trainers.WordPieceTrainer(
@@ -140,13 +127,12 @@ def _pieces(words: Counter[str], vocabulary: int) -> dict[str, int]:
     )
     learner = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk"]))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(_repeated(words), trainer)
+    # each word as often as it was counted
+    repeated = (
+        " ".join([word] * min(REPEATS, count - start))
+        for word, count in words.items()
+        for start in range(0, count, REPEATS)
+    )
+    learner.train_from_iterator(repeated, trainer)
     pieces: dict[str, int] = learner.get_vocab()
     return pieces
-
-
-def _repeated(words: Counter[str]) -> Iterator[str]:
-    """Each word as often as it was counted."""
-    for word, count in words.items():
-        for start in range(0, count, REPEATS):
-            yield " ".join([word] * min(REPEATS, count - start))

@@ -23,15 +23,15 @@ class PretrainingTrainer(MarkedCheckpoints, Trainer):
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """One step, whose loss is checked."""
         loss: Tensor = super().training_step(*args, **kwargs)
-        if not torch.isfinite(loss):
-            raise diverged(self.state.global_step + 1, self.args.learning_rate)
+        refuse_divergence(loss.item(), self.state.global_step + 1, self.args.learning_rate)
         return loss
 
 
-def diverged(step: int, rate: float) -> UserError:
-    """The one line for a loss that is not finite."""
-    remedy = f"lower the recipe's learning_rate (now {rate:g}), and choose another folder"
-    return UserError(f"training diverged at step {step}: the loss is not finite", remedy)
+def refuse_divergence(loss: float, step: int, rate: float) -> None:
+    """Raise UserError if a loss is not finite."""
+    if not math.isfinite(loss):
+        remedy = f"lower the recipe's learning_rate (now {rate:g}), and choose another folder"
+        raise UserError(f"training diverged at step {step}: the loss is not finite", remedy)
 
 
 def pretraining_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule, seed: int, compile: bool) -> Any:
@@ -66,33 +66,30 @@ def pretraining_arguments(checkpoints: Path, recipe: Recipe, schedule: Schedule,
 
 
 class Keeper(TrainerCallback):
-    """Every few minutes: training loss, held-out loss and a checkpoint; one line in the curve file and one shown.
+    """Every so many minutes: training loss, held-out loss and a checkpoint; a line in the curve file and one shown.
 
-    It stands behind the callback that hears Ctrl-C, whose stop is a reason for a checkpoint too.
+    It comes after the callback that hears Ctrl-C, whose stop is a reason for a checkpoint too.
     """
 
     def __init__(
-        self, curve: Path, schedule: Schedule, step_tokens: int, every_minutes: float, console: Console, bar: Bar
+        self, curve: Path, schedule: Schedule, step_tokens: int, minutes: float, console: Console, bar: Bar
     ) -> None:
-        self.curve, self.schedule, self.step_tokens = RecordLog(curve), schedule, step_tokens
+        self.curve, self.schedule, self.step_tokens, self.minutes = RecordLog(curve), schedule, step_tokens, minutes
         self.console, self.bar = console, bar
-        self.every = every_minutes * 60  # seconds
         self._row: dict[str, float] = {}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Forget the curve beyond the step that is resumed from."""
-        steps = [row.get("step") for row in self.curve.records]
-        after = [place for place, step in enumerate(steps) if not (type(step) is int and step <= state.global_step)]
-        self.curve.keep(self.curve.records[: min(after, default=len(steps))])
+        self.curve.keep([row for row in self.curve.records if row["step"] <= state.global_step])
         self.bar.update(state.global_step * self.step_tokens)
         self._since, self._from = time.monotonic(), state.global_step
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ask for the losses and a checkpoint when it is time for one."""
         step, seconds = state.global_step, time.monotonic() - self._since
         self.bar.update(step * self.step_tokens)
         landmark = step in (self.schedule.decay_start, self.schedule.steps)
-        if landmark or control.should_training_stop or seconds >= self.every:
+        if landmark or control.should_training_stop or seconds >= 60 * self.minutes:
             control.should_log = control.should_evaluate = control.should_save = True
             self._row = {
                 "step": step,
@@ -101,18 +98,17 @@ class Keeper(TrainerCallback):
                 "tokens_per_second": round((step - self._from) * self.step_tokens / seconds),
             }
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
         """Note the mean training loss since the last line."""
         if "loss" in logs:
             self._row |= {"loss": round(logs["loss"], 4), "learning_rate": logs["learning_rate"]}
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
         """Note the held-out loss. If it is not finite, no checkpoint of such weights is written."""
-        if not math.isfinite(metrics["eval_loss"]):
-            raise diverged(state.global_step, args.learning_rate)
+        refuse_divergence(metrics["eval_loss"], state.global_step, args.learning_rate)
         self._row["held_out_loss"] = round(metrics["eval_loss"], 4)
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the curve's line, seal the checkpoint, delete older ones, show the line."""
         folder, row = Path(args.output_dir), self._row
         self.curve.add(row)

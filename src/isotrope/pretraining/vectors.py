@@ -49,8 +49,7 @@ def ppmi(counts: Any, smoothing: float = 0.75) -> Any:
     https://aclanthology.org/Q15-1016, section 3.1).
     """
     row = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()  # (V,)
-    context = row**smoothing
-    context = context / context.sum()
+    context = row**smoothing / (row**smoothing).sum()
     pairs = counts.tocoo()
     information = np.log(pairs.data / (row[pairs.row] * context[pairs.col]))
     kept = information > 0
@@ -70,9 +69,7 @@ def warm_embeddings(ids: np.ndarray[Any, Any], cold: Array, window: int, scale: 
 
     Tokens without a vector (special ones, tokens that never occur) keep their row of `cold` (V, D).
     """
-    vocabulary, dimensions = cold.shape
-    counts = cooccurrence(ids, vocabulary, window)
-    vectors = factorise(ppmi(counts), dimensions, seed)
+    vectors = factorise(ppmi(cooccurrence(ids, len(cold), window)), cold.shape[1], seed)
     known = np.linalg.norm(vectors, axis=1) > 1e-6  # (V,)
     vectors *= scale / np.sqrt(np.mean(vectors[known] ** 2))
     return np.where(known[:, None], vectors, cold).astype(np.float32)

@@ -53,16 +53,14 @@ SETTINGS = (
 COLUMNS = MRR, WHITENED, FIRST = "MRR@10", "then whitening", "right page first"
 
 
-def _shipped(name: str) -> bytes:
-    return (files("isotrope.quickstart") / name).read_bytes()
-
-
-PLAN: Mapping[str, Any] = json.loads(_shipped("plan.json"))
+SHIPPED = files("isotrope.quickstart")
+PLAN: Mapping[str, Any] = json.loads((SHIPPED / "plan.json").read_bytes())
 
 
 def shipped_pages() -> list[dict[str, str]]:
     """The collection that ships: 3,600 pages about commands, with ``name``, ``title``, ``text``, ``asked``."""
-    return [json.loads(line) for line in lzma.decompress(_shipped("tldr.jsonl.xz")).decode().splitlines()]
+    packed = (SHIPPED / "tldr.jsonl.xz").read_bytes()
+    return [json.loads(line) for line in lzma.decompress(packed).decode().splitlines()]
 
 
 def quickstart(
@@ -110,13 +108,10 @@ def quickstart(
 
 def advice(record: Mapping[str, Any]) -> str:
     """The sentence for a reader who reads only one."""
-    first = {name: round(100 * row[FIRST]) for name, row in record["table"].items()}
-    if Verdict.from_record(record["verdict"]).word != "better":
+    if record["verdict"]["word"] != "better":
         return "Keep the old model: the new one was not found to be better."
-    return (
-        f"Use the new model: it finds the right page first for {first[BETTER]} of 100 questions, "
-        f"the old one for {first[GOOD]}."
-    )
+    new, old = (round(100 * record["table"][name][FIRST]) for name in (BETTER, GOOD))
+    return f"Use the new model: it finds the right page first for {new} of 100 questions, the old one for {old}."
 
 
 def quickstart_page(record: Mapping[str, Any]) -> Page:
@@ -142,13 +137,12 @@ def quickstart_page(record: Mapping[str, Any]) -> Page:
 
 def quickstart_tables(record: Mapping[str, Any]) -> list[Table]:
     """How well each model finds the right page, and what some questions found before and after."""
-    names = {
-        name: f"{name}: {record['choices'][name]}" if name in record["choices"] else name for name in record["table"]
-    }
-    scores = [[row.get(column) for column in COLUMNS] for row in record["table"].values()]
     rows = [
-        [name, *("included" if score is None else f"{100 * score:.2f}" for score in row)]
-        for name, row in zip(names.values(), scores, strict=True)
+        [
+            f"{name}: {record['choices'][name]}" if name in record["choices"] else name,
+            *(f"{100 * row[column]:.2f}" if column in row else "included" for column in COLUMNS),
+        ]
+        for name, row in record["table"].items()
     ]
     title = f"{record['questions']:,} questions search {record['documents']:,} pages, × 100"
     return [Table(title, ["", *COLUMNS], rows), examples_table(record["shown"], between=" · ")]
@@ -181,11 +175,10 @@ def _made(
         found = improve(
             model, documents, output=job.folder / "improved", plan=plan["improve"], seed=seed, console=quiet
         )
-    models[IMPROVED] = found.model
     console.print(f"improve {GOOD}: a good model, where whitening and a map learned from rankings take seconds")
     with watch("improving", console):
         better = improve(GOOD, documents, output=job.folder / "better", plan=plan["good"], seed=seed, console=quiet)
-    models |= {GOOD: load(GOOD), BETTER: better.model}
+    models |= {IMPROVED: found.model, GOOD: load(GOOD), BETTER: better.model}
     texts, asked = [f"{row['title']} {row['text']}" for row in rows], [row["asked"] for row in rows if row["asked"]]
     right = [place for place, row in enumerate(rows) if row["asked"]]
     grades = csr_array((np.ones(len(right)), (np.arange(len(right)), right)), shape=(len(right), len(rows)))
@@ -199,8 +192,7 @@ def _made(
         table[name] = {MRR: float(np.mean(ranks[name])), FIRST: float(np.mean(ranks[name] == 1))}
         if name not in (IMPROVED, BETTER):
             mean, matrix = linear_step(WHITENINGS["full whitening"]).linear(np.asarray(pages, dtype=np.float64))
-            whitened = _ranks((queries - mean) @ matrix, (pages - mean) @ matrix, domain)
-            table[name][WHITENED] = float(np.mean(whitened))
+            table[name][WHITENED] = float(np.mean(_ranks((queries - mean) @ matrix, (pages - mean) @ matrix, domain)))
     judge = f"{len(asked):,} questions that no candidate has seen"
 
     def verdict(before: str, after: str, choice: str) -> Record:

@@ -32,10 +32,9 @@ from isotrope.study.columns import sts_scores, suite_scores
 from isotrope.study.post_step import fresh, with_post_step
 from isotrope.text.sample import Sample
 from isotrope.training.folder import KIND, RunFolder, write_cosines
-from isotrope.training.inputs import RunSettings
 from isotrope.training.pairs import dev_pairs, judges, pair_names
 from isotrope.training.processes import environment
-from isotrope.training.train import run_training
+from isotrope.training.train import train
 from isotrope.types import Encoder
 from isotrope.views.mlp import MLP
 
@@ -73,14 +72,13 @@ def run_cell(cell: Cell, console: Console | None = None) -> Record:
 
 
 def _trained(cell: Cell, run: RunFolder, console: Console | None) -> Record:
-    settings = RunSettings(
-        corpus=cell.corpus, output=run.path, preset=cell.row.preset, model=cell.backbone,
-        teachers=cell.teachers, dev=cell.run.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences,
-        overrides=cell.overrides,
-        labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
-    )  # fmt: skip
     trained_before = run.finished  # by a process that was stopped since; what it held is not known
-    finished = run_training(settings, console).record
+    finished = train(
+        cell.corpus, output=run.path, preset=cell.row.preset, model=cell.backbone, teachers=cell.teachers,
+        dev=cell.run.dev, data=cell.data, seed=cell.seed, sentences=cell.sentences, overrides=cell.overrides,
+        console=console,
+        labels="none" if cell.run.labels else None,  # judged below; else every run would judge the same backbone again
+    ).record  # fmt: skip
     memory = 0.0 if trained_before else _peak_memory()
     for source in (run.path / COSINES, run.metrics_file):
         if source.is_file():

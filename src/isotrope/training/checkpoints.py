@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from isotrope.store.atomic import sync, write_json
 from isotrope.store.cache import CONTENTS, checksums, is_whole
@@ -16,7 +16,6 @@ from isotrope.store.records import Record, RecordLog
 
 LOG = "metrics.jsonl"  # in a checkpoint
 MARKED_AS = "checkpoint"  # of the mark
-KEPT = 2  # checkpoints: the older one serves if the newer is damaged
 
 
 class MarkedCheckpoints:
@@ -74,7 +73,7 @@ class Sealing(TrainerCallback):
     def __init__(self, log: RecordLog) -> None:
         self.log = log
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Add the log to the checkpoint, then a checksum of every file."""
         if dist.is_available() and dist.is_initialized():
             dist.barrier()  # each process has written its random state
@@ -84,14 +83,14 @@ class Sealing(TrainerCallback):
         checkpoint = checkpoint_folder(folder, state.global_step)
         RecordLog(checkpoint / LOG).keep(self.log.records)
         seal(checkpoint)
-        newest = _all(folder)[-KEPT:]
-        keep_only(folder, {*newest, *map(best_checkpoint, newest)})
+        newest = _all(folder)[-2:]  # the older one serves if the newer is damaged
+        keep_only(folder, {*newest, *map(_best_checkpoint, newest)})
 
 
 def last_checkpoint(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """The newest checkpoint that a run can resume from exactly. Newer, damaged ones are reported and deleted."""
     whole = whole_checkpoints(folder, warn)
-    usable = [checkpoint for checkpoint in whole if best_checkpoint(checkpoint) in (None, *whole)]
+    usable = [checkpoint for checkpoint in whole if _best_checkpoint(checkpoint) in (None, *whole)]
     for path in sorted(set(whole) - set(usable)):
         warn(f"{path} is not used, because the best checkpoint before it is missing or damaged")
     keep_only(folder, usable)
@@ -109,7 +108,7 @@ def best_of(records: Sequence[Record]) -> Record | None:
     return max(scored, key=lambda record: float(record["score"]), default=None)
 
 
-def best_checkpoint(checkpoint: Path) -> Path | None:
+def _best_checkpoint(checkpoint: Path) -> Path | None:
     """The checkpoint with the best weights up to this one; None if no dev pairs select."""
     best = best_of(records_of(checkpoint))
     return checkpoint_folder(checkpoint.parent, best["step"]) if best else None

@@ -14,18 +14,11 @@ from isotrope.errors import Stopped
 from isotrope.preset.head import head_layers, with_head
 from isotrope.store.records import RecordLog
 from isotrope.text.tokens import token_data
-from isotrope.training.checkpoints import (
-    Sealing,
-    best_of,
-    checkpoint_folder,
-    checkpoint_step,
-    last_checkpoint,
-    records_of,
-)
+from isotrope.training import checkpoints
+from isotrope.training.callbacks import CtrlC, DevScore, GiveBack, Narrator, Signals, WithHead
+from isotrope.training.checkpoints import best_of, checkpoint_folder
 from isotrope.training.prepare import TrainingPlan
 from isotrope.training.processes import process_number
-from isotrope.training.progress import CtrlC, GiveBack, Narrator
-from isotrope.training.selection import DevScore, Selection, Signals, WithHead
 from isotrope.training.sharded import ShardedTrainer
 from isotrope.training.trainer import ObjectiveState, Trainer, against_divergence, training_arguments
 
@@ -40,32 +33,36 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
     """
     model, preset, folder = plan.model, plan.preset, plan.folder.checkpoints
     arguments = training_arguments(
-        preset, folder, seed=plan.settings.seed, sentences=plan.settings.sentences, rounds=plan.sample.corpus.rounds,
-        trackers=list(plan.settings.log_to),
-    )  # fmt: skip
-    start = _start(plan, folder)
+        preset, folder, seed=plan.seed, sentences=plan.sentences, rounds=plan.corpus.rounds, trackers=plan.log_to
+    )
+    found: list[Path | None] = [None]
+    if process_number() == 0:  # the first process finds the checkpoint to resume from, and tells the others
+        folder.mkdir(exist_ok=True)
+        found = [checkpoints.last_checkpoint(folder, plan.console.print)]
+    if dist.is_available() and dist.is_initialized():
+        dist.broadcast_object_list(found, src=0)
+    (start,) = found
     log = RecordLog(plan.folder.metrics_file, writing=process_number() == 0)
-    log.keep(records_of(start))  # what a killed run wrote after its last checkpoint is dropped
-    narrator, ctrl_c = Narrator(plan.console, log), CtrlC()
-    selection = Selection(log, preset.train.patience, narrator.evaluated)
+    log.keep(checkpoints.records_of(start))  # what a killed run wrote after its last checkpoint is dropped
+    narrator, ctrl_c = Narrator(plan.console, log, preset.train.patience), CtrlC()
     with watch("making tokens", plan.console):
-        sample, others = plan.sample, preset.encoder.positive_prompt
-        dataset, collator = token_data(model, sample.corpus, sample.rows, preset.train.max_length, plan.console, others)
-    evaluator = DevScore(plan.selecting) if plan.selecting else Signals(plan.watched, preset.train.max_length)
+        length, others = preset.train.max_length, preset.encoder.positive_prompt
+        dataset, collator = token_data(model, plan.corpus, plan.sample.rows, length, plan.console, others)
+    evaluator = DevScore(plan.selecting) if plan.selecting else Signals(plan.watched, length)
     trainer = (ShardedTrainer if preset.train.fsdp else partial(Trainer, model=model))(
         args=arguments,
         train_dataset=dataset,
         loss=plan.objective,
         evaluator=WithHead(evaluator, partial(with_head, plan.objective)) if preset.train.keep_head else evaluator,
         data_collator=collator,
-        callbacks=[ObjectiveState(plan.objective), selection, narrator, ctrl_c, GiveBack(), Sealing(log)],
+        callbacks=[ObjectiveState(plan.objective), narrator, ctrl_c, GiveBack(), checkpoints.Sealing(log)],
         remedy=against_divergence(preset),
     )
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
     began = time.monotonic()
     try:
-        if not selection.exhausted:
+        if not narrator.exhausted:
             trainer.train(resume_from_checkpoint=str(start) if start else None)
     finally:
         narrator.close()
@@ -82,19 +79,8 @@ def fit(plan: TrainingPlan) -> dict[str, Any]:
     if preset.encoder.lora is not None and preset.encoder.lora.save == "merged":
         merge(model)
     return {
-        "steps": max(checkpoint_step(start) if start else 0, trainer.state.global_step),
-        "best_step": best["step"] if best else None,
-        "best_score": best["score"] if best else None,
+        "steps": max(checkpoints.checkpoint_step(start) if start else 0, trainer.state.global_step),
+        "best_step": best and best["step"],
+        "best_score": best and best["score"],
         "seconds": time.monotonic() - began,
     }
-
-
-def _start(plan: TrainingPlan, folder: Path) -> Path | None:
-    """The checkpoint to resume from. The first process finds it and tells the others."""
-    found: list[Path | None] = [None]
-    if process_number() == 0:
-        folder.mkdir(exist_ok=True)
-        found = [last_checkpoint(folder, plan.console.print)]
-    if dist.is_available() and dist.is_initialized():
-        dist.broadcast_object_list(found, src=0)
-    return found[0]

@@ -1,16 +1,16 @@
 """The folder of a training run: its files, and the one reader and the one writer of each."""
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from isotrope.errors import UserError, printable
 from isotrope.evaluation.sts import Cosines, Sets
 from isotrope.preset.preset import Preset, read_preset
-from isotrope.store.atomic import new_file, write_json, write_text
+from isotrope.store.atomic import new_file, write_text
 from isotrope.store.job import IDENTITY, RESULT, Job
 from isotrope.store.records import Record, RecordLog, read_record
 from isotrope.training.processes import environment
@@ -18,7 +18,6 @@ from isotrope.types import Vector
 
 KIND = "run"  # the mark of the folder
 AGAIN = "delete it, and give the same isotrope train again"
-Time = Literal["before", "after"]
 Scored = dict[str, dict[str, tuple[Vector, Vector]]]  # task -> part -> gold scores (N,), cosines (N,)
 TaskCosines = dict[str, tuple[Vector, Vector]]  # task -> the same of all its parts, joined
 
@@ -46,44 +45,35 @@ class RunFolder:
         self.metrics_file = self.path / "metrics.jsonl"
 
     @property
-    def begun(self) -> bool:
-        """Whether it holds a run, finished or not."""
-        return (self.path / IDENTITY).is_file()
-
-    @property
     def finished(self) -> bool:
         """Whether it holds a run that has its result and its model."""
         return Job(self.path, KIND, {}).result() is not None
 
     def begin(self, preset: Preset, sample: Sequence[str]) -> None:
         """Write what the report will want to know, unless an earlier process has done so."""
-        texts = {"preset.toml": printable(preset.toml()), "sample.txt": "".join(f"{text}\n" for text in sample)}
+        sentences, machine = "".join(f"{text}\n" for text in sample), json.dumps(environment(), indent=2) + "\n"
+        texts = {"preset.toml": printable(preset.toml()), "sample.txt": sentences, "environment.json": machine}
         for name, text in texts.items():
             if not (self.path / name).is_file():
                 write_text(self.path / name, text)
-        if not (self.path / "environment.json").is_file():
-            write_json(self.path / "environment.json", environment())
 
     @cached_property
     def identity(self) -> Record:
-        """Everything that decides the result."""
-        if not self.begun:
+        if not (self.path / IDENTITY).is_file():
             raise UserError(f"{self.path} holds no run", "name the folder that isotrope train wrote (its --output)")
         return read_record(self.path / IDENTITY, remedy="choose another --output")
 
     @cached_property
     def preset(self) -> Preset:
-        """The resolved preset."""
         return read_preset(self.path / "preset.toml")
 
     @cached_property
     def environment(self) -> Record:
-        """Versions and processor of the run."""
         return self._record("environment.json")
 
     @cached_property
     def result(self) -> Record:
-        """Scores and verdict; {} while the run is unfinished."""
+        """{} while the run is unfinished."""
         return self._record(RESULT)
 
     def _record(self, name: str) -> Record:
@@ -92,7 +82,6 @@ class RunFolder:
 
     @cached_property
     def sample(self) -> list[str]:
-        """Sentences of the corpus."""
         path = self.path / "sample.txt"
         return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
@@ -101,10 +90,6 @@ class RunFolder:
         """The records of the training so far, without a damaged last line."""
         found = RecordLog(self.metrics_file, writing=False).records
         return [record for record in found if isinstance(record.get("step"), int)]
-
-    def cosines(self, time: Time) -> Scored:
-        """Gold scores and cosines of the judging pairs."""
-        return read_cosines(self.path / f"{time}.npz")
 
 
 def write_cosines(path: Path, sets: Sets, cosines: Cosines) -> None:
@@ -132,13 +117,13 @@ def read_cosines(path: Path) -> Scored:
 
 
 def task_cosines(path: Path) -> TaskCosines:
-    """What `write_cosines` wrote, the parts of each task joined; {} if there is no such file."""
+    """The same, the parts of each task joined."""
     return {
         task: (np.concatenate([gold for gold, _ in parts.values()]), np.concatenate([c for _, c in parts.values()]))
         for task, parts in read_cosines(path).items()
     }
 
 
-def only_cosines(scored: Scored) -> dict[str, dict[str, Vector]]:
+def only_cosines(path: Path) -> dict[str, dict[str, Vector]]:
     """The same without the gold scores."""
-    return {task: {part: cosines for part, (_, cosines) in parts.items()} for task, parts in scored.items()}
+    return {task: {part: c for part, (_, c) in parts.items()} for task, parts in read_cosines(path).items()}

@@ -1,8 +1,8 @@
-"""The settings of a run, what it reads, and its identity: everything that decides the result, and nothing else."""
+"""What a run reads, and its identity: everything that decides the result, and nothing else."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +31,6 @@ from isotrope.training.pairs import TransferDev, named_pairs
 from isotrope.training.processes import process_count
 from isotrope.training.sharded import check_fsdp
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """Everything that was asked for: see `isotrope.train` for each setting.
-
-    ``corpus`` is opened text, which a preset with ``[pairs]`` reads as documents. Models are names or folders. The
-    output is the run's folder (see `isotrope.training.folder.RunFolder`); None: a temporary one.
-    """
-
-    corpus: Opened
-    output: str | Path | None = None
-    preset: str | Path | None = None
-    model: str | None = None
-    labels: str | Labels | None = None
-    dev: str | Sequence[str] | None = None
-    data: str | Path | None = None
-    seed: int = 0
-    sentences: int | None = None
-    overrides: Iterable[str] = ()
-    prompt: str | None = None
-    prompt_name: str | None = None
-    positive_prompt: str | None = None
-    teachers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    held_out: int = 0
-    log_to: Iterable[str] = ()
-    restart: bool = False
-
-
-_BATCH = "train.batch_size"
 STUDENT = "initial"  # as a teacher's model: the student before training
 WATCHED, WATCHED_SEED = 1000, 0  # sentences for the label-free signals, the same for every seed of a run
 
@@ -69,59 +40,117 @@ class RunInputs:
     """What a run reads.
 
     Attributes:
-        settings: what was asked for.
+        text: as it was given; a preset with ``[pairs]`` reads it as documents.
         preset: the resolved preset.
-        corpus: the text to train on.
+        corpus: what is trained on.
         selecting: dev set -> pairs or tasks that choose the checkpoint.
         judging: task -> part -> pairs that judge the result.
+        searched: queries that judge it instead.
+        chosen: whether the preset was chosen for the model, as none was named.
         identity: what ``job.json`` holds.
     """
 
-    settings: RunSettings
+    text: Opened
     preset: Preset
     corpus: Texts
     selecting: Mapping[str, Pairs | TransferDev]
     judging: Sets
+    searched: Domain | None
+    seed: int
+    sentences: int | None
+    held_out: int
+    log_to: Sequence[str]
+    chosen: bool
     identity: Mapping[str, Any]
 
 
-def read_inputs(settings: RunSettings) -> RunInputs:
-    """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded."""
-    preset = _preset(settings)
-    data = settings.data or os.environ.get("ISOTROPE_DATA") or None
-    searched = settings.labels if isinstance(settings.labels, Domain) else None
-    labels = "none" if isinstance(settings.labels, Domain) else settings.labels
-    judging, selecting = named_pairs(settings.dev, preset.train.select, labels, data)
-    corpus = training_text(settings, preset)
-    keys, processes = _settings_of(preset), process_count()
+def read_inputs(
+    text: Opened,
+    *,
+    preset: str | Path | None = None,
+    model: str | None = None,
+    labels: str | Labels | None = None,
+    dev: str | Sequence[str] | None = None,
+    data: str | Path | None = None,
+    seed: int = 0,
+    sentences: int | None = None,
+    overrides: Sequence[str] = (),
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+    positive_prompt: str | None = None,
+    teachers: Mapping[str, Sequence[str]] | None = None,
+    held_out: int = 0,
+    log_to: Sequence[str] = (),
+) -> RunInputs:
+    """Read the preset, the pairs and the text, and take checksums of the models, of which none is loaded.
+
+    All is as `isotrope.train` takes it, but models are names or folders, and labels are read.
+    """
+    given = {"backbone": model, "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt}
+    own = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
+    resolved = _resolved(preset, model, [*overrides, *own], teachers or {})
+    _check(resolved)
+    _refuse_without_effect(text, resolved, held_out)
+    searched, data = labels if isinstance(labels, Domain) else None, data or os.environ.get("ISOTROPE_DATA")
+    judging, selecting = named_pairs(dev, resolved.train.select, labels, data)
+    corpus = training_text(text, resolved, sentences, seed, held_out)
+    keys, processes = _settings_of(resolved), process_count()
     # Dropout and token steps draw; an outside loss sees only the batch of its own process. Without them the number of
     # processes does not matter, and the batch of all of them together decides.
-    if preset.encoder.dropout == 0 and not preset.loss and not preset.tokens:
-        keys[_BATCH], processes = keys[_BATCH] * processes, 1
+    if resolved.encoder.dropout == 0 and not resolved.loss and not resolved.tokens:
+        keys["train.batch_size"], processes = keys["train.batch_size"] * processes, 1
+    judges = {f"{task}/{part}": pairs for task, parts in judging.items() for part, pairs in parts.items()}
     identity = {
         "preset": keys,
-        "model": files_checksum(preset.encoder.backbone),
+        "model": files_checksum(resolved.encoder.backbone),
         "teachers": {
-            label: [model if model == STUDENT else files_checksum(model) for model in _models(table)]
-            for label, table in preset.teachers.items()
+            label: [one if one == STUDENT else files_checksum(one) for one in _models(table)]
+            for label, table in resolved.teachers.items()
         },
         "documents": corpus.key,
         "dev": {name: pairs.checksum() for name, pairs in selecting.items()},
-        "labels": {f"{task}/{part}": p.checksum() for task, parts in judging.items() for part, p in parts.items()}
-        | ({searched.name: searched.checksum()} if searched else {}),
-        "seed": settings.seed,
-        "sentences": settings.sentences,
+        "labels": {name: each.checksum() for name, each in ({searched.name: searched} if searched else judges).items()},
+        "seed": seed,
+        "sentences": sentences,
         "processes": processes,
     }
-    return RunInputs(settings, preset, corpus, selecting, judging, identity)
+    return RunInputs(
+        text, resolved, corpus, selecting, judging, searched, seed, sentences, held_out, log_to,
+        preset is None and model is not None, identity,
+    )  # fmt: skip
 
 
-def _preset(settings: RunSettings) -> Preset:
-    """The resolved preset, checked."""
-    given = {"backbone": settings.model, "prompt": settings.prompt, "prompt_name": settings.prompt_name}
-    given["positive_prompt"] = settings.positive_prompt
-    chosen = [f"encoder.{tomli_w.dumps({key: value})}" for key, value in given.items() if value is not None]
-    preset = _chosen(settings, chosen)
+def _resolved(
+    preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
+) -> Preset:
+    """The preset with the given teachers."""
+    found = read_preset(preset or fitting_preset(model), overrides)
+    tables = {label: dict(table) for label, table in found.teachers.items()}
+    known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
+    for name in teachers:
+        if name not in known:
+            problem = f"--teacher {name}: the preset {found.name} has no such teacher"
+            raise UserError(problem, f"it has: {', '.join(sorted(known)) or 'none'}")
+    for label, table in tables.items():
+        models = teachers.get(label) or [one for name in table.get("models", ()) for one in teachers.get(name, [name])]
+        table |= {"models": list(models)} if models else {}
+    return found.model_copy(update={"teachers": tables})
+
+
+def untrained_teachers(
+    preset: str | Path | None, model: str | None, overrides: Sequence[str], teachers: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """The presets among a preset's teachers: they name models that nobody has trained yet."""
+    tables = _resolved(preset, model, overrides, teachers).teachers.values()
+    return [name for name in dict.fromkeys(one for table in tables for one in _models(table)) if name in preset_names()]
+
+
+def fitting_preset(model: str | None) -> str:
+    """The method for a model if none was named: SimCSE would spoil one that has its own pooling."""
+    return "simcse" if model is None or model in preset_names() or is_bare(model) else "adapt"
+
+
+def _check(preset: Preset) -> None:
     check_third_parties(preset)
     check_head(preset)
     check_fsdp(preset)
@@ -135,24 +164,21 @@ def _preset(settings: RunSettings) -> Preset:
     Prompts(preset.encoder.prompt, preset.encoder.prompt_name).check(locate(backbone), backbone)
     if preset.encoder.student is not None:
         check_student(preset.encoder.student)
-    _refuse_without_effect(settings, preset)
-    return preset
 
 
-def _chosen(settings: RunSettings, more: Iterable[str] = ()) -> Preset:
-    preset = read_preset(settings.preset or fitting_preset(settings.model), [*settings.overrides, *more])
-    return _with_teachers(preset, settings.teachers)
-
-
-def untrained_teachers(settings: RunSettings) -> list[str]:
-    """The presets among a preset's teachers: they name models that nobody has trained yet."""
-    named = [model for table in _chosen(settings).teachers.values() for model in _models(table)]
-    return [name for name in dict.fromkeys(named) if name in preset_names()]
-
-
-def fitting_preset(model: str | None) -> str:
-    """The method for a model if none was named: SimCSE would spoil one that has its own pooling."""
-    return "simcse" if model is None or model in preset_names() or is_bare(model) else "adapt"
+def _refuse_without_effect(text: Opened, preset: Preset, held_out: int) -> None:
+    if preset.pairs is None:
+        why = "reads texts, not documents, and positives only from a column"
+        given: dict[str, Any] = {"title": text.title, "held_out": held_out}
+        if text.positive is None:
+            given["positive_prompt"] = preset.encoder.positive_prompt
+    else:
+        why = "draws its pairs from whole documents"
+        given = {name: getattr(text, name) for name in ("positive", "negatives", "split", "keep_duplicates")}
+    for name, value in given.items():
+        if value:
+            problem = f"{name} has no effect with the preset {preset.name}, which {why}"
+            raise UserError(problem, "leave it out, or choose another preset")
 
 
 def _settings_of(preset: Preset) -> dict[str, Any]:
@@ -166,57 +192,22 @@ def _models(table: Mapping[str, Any]) -> list[str]:
     return [str(model) for model in (*table.get("models", ()), *([table["model"]] if "model" in table else ()))]
 
 
-def _with_teachers(preset: Preset, given: Mapping[str, Sequence[str]]) -> Preset:
-    """The preset with the given teachers."""
-    tables = {label: dict(table) for label, table in preset.teachers.items()}
-    known = {name for label, table in tables.items() for name in (label, *table.get("models", ()))}
-    for name in given:
-        if name not in known:
-            raise UserError(
-                f"--teacher {name}: the preset {preset.name} has no such teacher",
-                f"it has: {', '.join(sorted(known)) or 'none'}",
-            )
-    for label, table in tables.items():
-        models = given.get(label) or [model for name in table.get("models", ()) for model in given.get(name, [name])]
-        table |= {"models": list(models)} if models else {}
-    return preset.model_copy(update={"teachers": tables})
-
-
-def training_text(settings: RunSettings, preset: Preset) -> Texts:
+def training_text(
+    text: Opened, preset: Preset, sentences: int | None, seed: int = 0, held_out: int = 0
+) -> Texts:  # fmt: skip
     """What to train on: the texts as they are, or pairs drawn from documents if the preset has ``[pairs]``."""
-    if preset.pairs is None:
-        return settings.corpus.texts(_wanted(settings, preset.train.batch_size))
-    maker, rounds = pair_maker(preset)
-    documents, cache = settings.corpus.documents(), cache_folder("pairs")
-    return open_pairs(documents, maker, cache=cache, rounds=rounds, seed=settings.seed, held_out=settings.held_out)
-
-
-def _wanted(settings: RunSettings, batch: int) -> Wanted | None:
-    """What a run reads of a corpus: its sample, the sentences that it watches, the first batch. None: all.
-
-    Only a sample of text behind URLs is worth it: of text on this machine, the next sample would have to be read again.
-    """
-    if settings.sentences is None or not any(map(is_url, settings.corpus.paths)):
-        return None
-    count, seed = settings.sentences, settings.seed
+    if preset.pairs is not None:
+        maker, rounds = pair_maker(preset)
+        cache = cache_folder("pairs")
+        return open_pairs(text.documents(), maker, cache=cache, rounds=rounds, seed=seed, held_out=held_out)
+    # Only a sample of text behind URLs is worth it: on this machine, the next sample would have to be read again.
+    if sentences is None or not any(map(is_url, text.paths)):
+        return text.texts()
+    batch = preset.train.batch_size
 
     def rows(n: int) -> RowIds:
-        orders = RowOrder(n, count, seed), RowOrder(n, min(WATCHED, n), WATCHED_SEED)
+        """The sample, the sentences that are watched, and the first batch."""
+        orders = RowOrder(n, sentences, seed), RowOrder(n, min(WATCHED, n), WATCHED_SEED)
         return np.unique(np.concatenate([*(order.rows(0, order.size) for order in orders), np.arange(min(batch, n))]))
 
-    return Wanted(f"{count}-{seed}-{batch}", rows)
-
-
-def _refuse_without_effect(settings: RunSettings, preset: Preset) -> None:
-    text, pairs = settings.corpus, preset.pairs is not None
-    given: dict[str, Any] = {"title": text.title, "held_out": settings.held_out}
-    if text.positive is None:
-        given["positive_prompt"] = preset.encoder.positive_prompt
-    why = "reads texts, not documents, and positives only from a column"
-    if pairs:
-        given = {name: getattr(text, name) for name in ("positive", "negatives", "split", "keep_duplicates")}
-        why = "draws its pairs from whole documents"
-    for name, value in given.items():
-        if value:
-            problem = f"{name} has no effect with the preset {preset.name}, which {why}"
-            raise UserError(problem, "leave it out, or choose another preset")
+    return text.texts(Wanted(f"{sentences}-{seed}-{batch}", rows))

@@ -72,13 +72,10 @@ def export_onnx(
 
     Args:
         model: as `isotrope.load` takes it.
-        output: a new folder.
+        output: a new folder, which is given back.
         int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
         console: where a line is shown at each stage; None: nowhere.
-
-    Returns:
-        ``output``.
 
     Raises:
         UserError: the extra ``onnx`` is not installed; no such model, or not one that can be written as a graph; its
@@ -108,17 +105,15 @@ def export_onnx(
         found = [run_onnx(draft / FLOAT32, _TEXTS, prompt, size) for size in (1, len(_TEXTS))]  # alone, and padded
         apart = max(farthest_apart(vectors, expected) for vectors in found)
         if not apart <= FARTHEST:  # NaN too
-            problem = (
-                f"{model}: its ONNX vectors differ from torch's by {apart:.2g} of their length (most: {FARTHEST:g})"
-            )
-            raise UserError(problem, "nothing was written; use the model with sentence-transformers")
+            problem = f"{model}: its ONNX vectors differ from torch's by {apart:.2g} of their length"
+            raise UserError(f"{problem} (most: {FARTHEST:g})", "nothing was written; use the model as it is")
         facts = {
             "model": public_name(model),
             "dimensions": expected.shape[1],
             "max_length": encoder.max_seq_length,
             "prompt": prompt,
             "prompts": {name: text for name, text in encoder.prompts.items() if text},
-            "largest_difference": float(apart),
+            "largest_difference": apart,
             "versions": {name: version(name) for name in ("isotrope", "torch", *_PACKAGES, "transformers")},
         }
         if int8:
@@ -189,9 +184,8 @@ def _write_graph(encoder: SentenceTransformer, model: str, path: Path) -> None:
             )
     except torch.onnx.OnnxExporterError as error:
         cause = str(error.__cause__ or error).strip().splitlines()[0]
-        raise UserError(
-            f"{model} cannot be written as a graph ({cause})", "use it with sentence-transformers"
-        ) from error
+        problem = f"{model} cannot be written as a graph ({cause})"
+        raise UserError(problem, "use it with sentence-transformers") from error
     finally:
         logging.disable(loudest)
     assert program is not None  # only the older exporter returns nothing

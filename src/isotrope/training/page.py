@@ -1,6 +1,6 @@
 """A run as one self-contained page: folder → figures → HTML."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from isotrope.report.figures import Curve, Plot
 
 FEWEST_SENTENCES = 10  # fewer have no distribution
-LOGGED = {"step", "grad_norm", "learning_rate"}  # with the loss terms and the dev scores
 UNFINISHED = "This run is unfinished. Go on with the same command; until then there is no new model and no verdict."
 
 
@@ -43,26 +42,17 @@ def write_report(
 ) -> Path:
     """Write the report of a run, finished or not: one HTML file without scripts or anything from outside.
 
-    Args:
-        run: the folder that ``isotrope train`` wrote.
-        output: the .html file; None takes ``run/report.html``. Its figures lie beside it as .svg and .png, in a folder
-            of the same name (``run/report/``).
-        title: of the page; "": the model and the method.
-        verdict: instead of the one on the training.
-        lead: sentences above all others.
-        tables: shown before all others.
-        figures: shown before all others.
-
-    Returns:
-        The path of the page.
+    ``run`` is the folder that ``isotrope train`` wrote, and ``output`` the .html file, else ``run/report.html``. The
+    figures also lie beside it as .svg and .png, in a folder of the same name (``run/report/``). A caller may give
+    another verdict than that on the training, and what is shown before all else.
 
     Raises:
         UserError: the folder holds no run or a damaged one; the page cannot be written; the folder for its figures
             holds something else.
     """
     folder = RunFolder(run)
-    identity, result, preset = folder.identity, folder.result, folder.preset
-    comparison, method = result.get("comparison"), method_of(folder)
+    identity, result, preset, method = folder.identity, folder.result, folder.preset, _method(folder)
+    comparison = result.get("comparison")
     page = Path(output) if output is not None else folder.path / "report.html"
     if page.suffix.lower() not in (".html", ".htm") or page.is_dir():
         raise UserError(f"{page} is no .html file", "choose another name that ends with .html")
@@ -92,7 +82,7 @@ def write_report(
     return page
 
 
-def method_of(run: RunFolder) -> str:
+def _method(run: RunFolder) -> str:
     """The preset's name: from the result, else that of the shipped preset with the same description."""
     found = (name for name in preset_names() if read_preset(name).description == run.preset.description)
     return str(run.result.get("preset") or next(found, "a preset of its own"))
@@ -176,50 +166,50 @@ def _series(metrics: Sequence[Record], *keys: str) -> "list[Curve]":
     return [([row["step"] for row in rows], [float(row[key]) for row in rows]) for key in keys]
 
 
-def _others(metrics: Sequence[Record], key: str, known: Collection[str]) -> list[str]:
-    """What the records that have ``key`` hold beside what is known."""
-    return list(dict.fromkeys(name for record in metrics if key in record for name in record if name not in known))
-
-
 def loss_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
     """Loss and its terms over the steps. With one term only the loss, under the term's name."""
-    terms = _others(metrics, "loss", {*LOGGED, "loss"})
-    chosen = {term: term for term in ("loss", *terms)} if len(terms) > 1 else {(terms or ["loss"])[0]: "loss"}
-    curves = {name: _series(metrics, "loss", key)[1] for name, key in chosen.items()}
-    return {name: curve for name, curve in curves.items() if curve[0]}
+    return _curves(metrics, "loss", set(), "loss", "")
 
 
 def dev_curves(metrics: Sequence[Record]) -> "dict[str, Curve]":
     """Dev score over the steps as Spearman × 100: the mean that selects, and with several sets also each set."""
-    sets = _others(metrics, "score", {*LOGGED, "score", "alignment", "uniformity"})
-    chosen = {"mean": "score", **{name: name for name in sets}} if len(sets) > 1 else {"score": "score"}
-    curves = {name: _series(metrics, "score", key)[1] for name, key in chosen.items()}
-    return {name: (steps, [100 * v for v in values]) for name, (steps, values) in curves.items() if steps}
+    curves = _curves(metrics, "score", {"alignment", "uniformity"}, "mean", "score")
+    return {name: (steps, [100 * value for value in values]) for name, (steps, values) in curves.items()}
+
+
+def _curves(metrics: Sequence[Record], key: str, known: set[str], several: str, one: str) -> "dict[str, Curve]":
+    """A number that is logged, and the parts that are logged with it.
+
+    With several parts it is called ``several``. Else it is drawn without them, as ``one``, or under the part's name.
+    """
+    known = {"step", "grad_norm", "learning_rate", key, *known}
+    parts = dict.fromkeys(name for row in metrics if key in row for name in row if name not in known)
+    chosen = {several: key, **{p: p for p in parts}} if len(parts) > 1 else {one or next(iter(parts), key): key}
+    curves = {name: _series(metrics, key, logged)[1] for name, logged in chosen.items()}
+    return {name: curve for name, curve in curves.items() if curve[0]}
 
 
 def _facts(run: RunFolder, method: str, identity: Record) -> Table:
     """What was run, on what, and what was kept."""
     result, encoder = run.result, run.preset.encoder
-    facts = [
-        ("preset", method),
-        ("backbone", f"{encoder.backbone} ({encoder.pooling or 'its own pooling'})"),
-        *([("student", encoder.student)] if encoder.student else []),
-        *([("trained", f"an adapter of rank {encoder.lora.rank}, {encoder.lora.save}")] if encoder.lora else []),
-    ]
+    facts = {"preset": method, "backbone": f"{encoder.backbone} ({encoder.pooling or 'its own pooling'})"}
+    if encoder.student:
+        facts["student"] = encoder.student
+    if encoder.lora:
+        facts["trained"] = f"an adapter of rank {encoder.lora.rank}, {encoder.lora.save}"
     if result:
         corpus, selection = result["corpus"], result["selection"]
-        kept = f"the last step, {selection['steps']}: no dev pairs"
+        facts["corpus"] = f"{corpus['used']:,} of {corpus['rows']:,} sentences"
+        facts["kept"] = f"the last step, {selection['steps']}: no dev pairs"
         if selection["best_step"] is not None:
-            kept = f"step {selection['best_step']} of {selection['steps']}, {100 * selection['best_score']:.2f} on "
-            kept += ", ".join(selection["sets"])
-        facts.append(("corpus", f"{corpus['used']:,} of {corpus['rows']:,} sentences"))
-        facts.append(("kept", kept))
-        facts.append(("training time", f"{duration(selection['seconds'])} (since it was last started)"))
+            best, score = selection["best_step"], 100 * selection["best_score"]
+            facts["kept"] = f"step {best} of {selection['steps']}, {score:.2f} on {', '.join(selection['sets'])}"
+        facts["training time"] = f"{duration(selection['seconds'])} (since it was last started)"
     else:
         used = identity.get("sentences")
-        facts.append(("corpus", f"{used:,} sentences" if used else "all sentences"))
-        facts.append(("last record", f"step {max((record['step'] for record in run.metrics), default=0)}"))
-    return Table("The run", ["", ""], [*facts, ("seed", str(identity.get("seed", "")))], words=2)
+        facts["corpus"] = f"{used:,} sentences" if used else "all sentences"
+        facts["last record"] = f"step {max((record['step'] for record in run.metrics), default=0)}"
+    return Table("The run", ["", ""], [*facts.items(), ("seed", str(identity.get("seed", "")))], words=2)
 
 
 def _missing(run: RunFolder, judged: TaskCosines) -> Iterator[str]:
@@ -228,13 +218,10 @@ def _missing(run: RunFolder, judged: TaskCosines) -> Iterator[str]:
         yield "Before and after, cosine by gold score: no labelled pairs judged this run."
     if all(len(steps) < 2 for steps, _ in loss_curves(run.metrics).values()):
         yield "Loss over the steps: the run was too short for a curve."
-    if not any("score" in record for record in run.metrics):
+    if not dev_curves(run.metrics):
         yield "Dev score: no evaluation on dev pairs so far."
 
 
 def _environment(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     plain = {key: value for key, value in found.items() if key != "packages"} | found.get("packages", {})
-    return [
-        (key, ", ".join(map(str, value)) or "none" if isinstance(value, list) else str(value))
-        for key, value in plain.items()
-    ]
+    return [(k, ", ".join(map(str, v)) or "none" if isinstance(v, list) else str(v)) for k, v in plain.items()]

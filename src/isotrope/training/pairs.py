@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from isotrope.errors import UserError, one_of
+from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.sets.labels import Labels, read_labels, read_pairs
 from isotrope.evaluation.sets.pairs import Pairs
@@ -52,12 +53,13 @@ class TransferDev:
         return float(np.mean([task["dev_accuracy"] for task in found.values()]))
 
 
-def dev_names(given: Iterable[str]) -> list[str]:
+def dev_names(given: str | Iterable[str]) -> list[str]:
     """The sets that ``dev`` names, one by one, without ``none``."""
-    return [part for names in given for part in names.split(",") if part != "none"]
+    each = [given] if isinstance(given, str) else given
+    return [part for names in each for part in names.split(",") if part != "none"]
 
 
-def pair_names(given: Iterable[str]) -> list[str]:
+def pair_names(given: str | Iterable[str]) -> list[str]:
     """Those of `dev_names` that are pairs."""
     return [name for name in dev_names(given) if name != TRANSFER_DEV]
 
@@ -66,20 +68,17 @@ def dev_pairs(names: Iterable[str], data: str | Path | None) -> dict[str, Pairs]
     """Name -> pairs, for the names that `dev_names` gives."""
     found: dict[str, Pairs] = {}
     for name in names:
-        pairs = _dev_set(name, data)
+        if name in DEV_SETS:
+            pairs = load_sts(data, DEV_SETS[name], ["dev"])["dev"]
+        elif name.endswith((".tsv", ".csv")) or Path(name).is_file():
+            pairs = read_pairs(name)
+        else:
+            raise UserError(f"dev set {name!r} is unknown", one_of(name, DEV_SETS, ", a .tsv file, or none"))
         label = name if name in DEV_SETS else pairs.name
         if label in found:
             raise UserError(f"two dev sets are called {label!r}", "rename a file, or name each set once")
         found[label] = pairs
     return found
-
-
-def _dev_set(name: str, data: str | Path | None) -> Pairs:
-    if name in DEV_SETS:
-        return load_sts(data, DEV_SETS[name], ["dev"])["dev"]
-    if name.endswith((".tsv", ".csv")) or Path(name).is_file():
-        return read_pairs(name)
-    raise UserError(f"dev set {name!r} is unknown", one_of(name, DEV_SETS, ", a .tsv file, or none"))
 
 
 def judges(
@@ -117,7 +116,7 @@ def given_labels(labels: Any, columns: str | Sequence[str] | None = None) -> str
 
 
 def named_pairs(
-    dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Pairs | None, data: str | Path | None
+    dev: str | Sequence[str] | None, select: Sequence[str], labels: str | Labels | None, data: str | Path | None
 ) -> tuple[Sets, dict[str, Pairs | TransferDev]]:
     """The pairs that judge a run, and what selects. If ``dev`` is None, the preset's ``select`` is taken."""
     names = dev_names(select if dev is None else [dev] if isinstance(dev, str) else dev)
@@ -125,7 +124,8 @@ def named_pairs(
         names = [name for name in names if name not in SHIPPED_DEV]
     if labels is None and set(names) <= SHIPPED_DEV:
         labels = "sts" if data else "none"
-    judging, kept = judges(labels, dev_pairs(pair_names(names), data), data)
+    found = dev_pairs(pair_names(names), data)
+    judging, kept = judges("none" if isinstance(labels, Domain) else labels, found, data)
     if TRANSFER_DEV not in names:
         return judging, dict(kept)
     for task in SUITES["transfer"].averaged:  # refuses missing and broken files now, not at the first evaluation

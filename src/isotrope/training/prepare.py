@@ -23,7 +23,7 @@ from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
 from isotrope.preset.outside import LABELS, OutsideLoss, build_outside
-from isotrope.preset.preset import Preset, build_objective, open_teachers, unopened_teachers
+from isotrope.preset.preset import EncoderSettings, Preset, build_objective, open_teachers, unopened_teachers
 from isotrope.store.job import Job
 from isotrope.text.corpus import Texts
 from isotrope.text.coverage import coverage, unknown_warning
@@ -50,23 +50,28 @@ class TrainingPlan(RunInputs):
 
 def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     """Load, clean, build and check. Nothing is written to the folder before the last check."""
-    settings, preset, corpus, folder = inputs.settings, inputs.preset, inputs.corpus, RunFolder(job.folder)
-    for name in settings.log_to:
+    preset, corpus, train, folder = inputs.preset, inputs.corpus, inputs.preset.train, RunFolder(job.folder)
+    for name in inputs.log_to:
         if name not in (here := get_available_reporting_integrations()):
             known = f"install its package, or leave out --log-to (there are: {', '.join(here) or 'none'})"
             raise UserError(f"tracker {name!r} is unknown or not installed", known)
-    model, train = _student(preset), preset.train
+    model = untrained(preset.encoder)  # it keeps its own maximum length; train.max_length holds in training only
+    longest, frame = _longest(model, preset), getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
+    if not frame < train.max_length <= longest:
+        problem = f"{preset.encoder.backbone} cannot read texts with train.max_length = {train.max_length}"
+        raise UserError(problem, f"choose more than {frame} (which stand around every text) and at most {longest}")
+    if not preset.encoder.lora:  # in half precision, weights lose most of training's small steps
+        model.float()
     PermutedBatches(  # refuses too few rows
-        corpus, train.batch_size, settings.seed, limit=settings.sentences, world_size=process_count(),
-        rounds=corpus.rounds,
-    )  # fmt: skip
-    sample = Sample(corpus, settings.sentences, settings.seed)
-    torch.manual_seed(settings.seed)  # of the first weights of the adapter and the head
+        corpus, train.batch_size, inputs.seed, limit=inputs.sentences, world_size=process_count(), rounds=corpus.rounds
+    )
+    sample = Sample(corpus, inputs.sentences, inputs.seed)
+    torch.manual_seed(inputs.seed)  # of the first weights of the adapter and the head
     _add_adapter(preset, model)
     context = BuildContext.of(model, corpus=corpus, rows=sample.rows, folder=job.folder, max_length=train.max_length)
-    objective = _objective(preset, model, settings.seed, context)
+    objective = _objective(preset, model, inputs.seed, context)
     _rehearse(objective, corpus, preset)
-    if preset.train.compile:
+    if train.compile:
         compile_layers(model)
     watched = Sample(corpus, min(WATCHED, len(corpus)), WATCHED_SEED).texts()
     if process_number() == 0:
@@ -91,21 +96,13 @@ def prepare(inputs: RunInputs, job: Job, console: Console) -> TrainingPlan:
     )
 
 
-def _student(preset: Preset) -> SentenceTransformer:
-    """The encoder to train. It keeps its own maximum length for use; ``train.max_length`` holds in training only."""
-    settings = preset.encoder
+def untrained(settings: EncoderSettings) -> SentenceTransformer:
+    """The student before training."""
     model = load(
         settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
         prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=settings.bidirectional,
     )  # fmt: skip
-    model = student_of(model, settings.student)
-    longest, frame = _longest(model, preset), getattr(model.tokenizer, "num_special_tokens_to_add", int)(False)
-    if not frame < preset.train.max_length <= longest:
-        problem = f"{settings.backbone} cannot read texts with train.max_length = {preset.train.max_length}"
-        raise UserError(problem, f"choose more than {frame} (which stand around every text) and at most {longest}")
-    if settings.lora is not None:  # the weights of the files are not trained
-        return model
-    return model.float()  # in half precision, weights lose most of training's small steps
+    return student_of(model, settings.student)
 
 
 def _add_adapter(preset: Preset, model: SentenceTransformer) -> None:
@@ -178,38 +175,29 @@ def _refuse_first_token_alone(model: SentenceTransformer, column: dict[str, Any]
 
 def _told(inputs: RunInputs, model: SentenceTransformer, sample: Sample) -> Iterator[str | None]:
     """What is trained, how, and on how much of the text."""
-    settings, preset, encoder, train = inputs.settings, inputs.preset, inputs.preset.encoder, inputs.preset.train
-    columns, name = sample.corpus.columns, public_name(encoder.backbone)
-    yield str(sample.corpus.report)
-    if settings.corpus.keep_duplicates:
+    text, preset, encoder, train = inputs.text, inputs.preset, inputs.preset.encoder, inputs.preset.train
+    columns, name = inputs.corpus.columns, public_name(encoder.backbone)
+    yield str(inputs.corpus.report)
+    if text.keep_duplicates:
         yield "duplicates are kept: two equal texts in a batch are each other's negatives"
     rows = "sentences" if preset.pairs is None else "pairs" if len(columns) > 1 else "passages"
     epochs = f"{train.epochs:g} epoch" + ("" if train.epochs == 1 else "s")
     student = f"{encoder.student} of {name}" if encoder.student else name
     yield f"{preset.method} from {student}: {len(sample):,} {rows}, {epochs}, batches of {train.batch_size}"
-    if settings.preset is None and settings.model is not None:
+    if inputs.chosen:
         kind = "a sentence-embedding model" if preset.name == "adapt" else "a raw language model"
         yield f"no preset was named, and {name} is {kind}: --preset {preset.name}"
-    yield _pooling_change(preset, model)
+    if encoder.pooling is not None and not is_bare(encoder.backbone):
+        had, now = (
+            [str(getattr(module, "pooling_mode", type(module).__name__)) for module in list(each)[1:]]
+            for each in (load(encoder.backbone, device="cpu", frozen=True), model)
+        )
+        if had != now:
+            keep = f"; --set encoder.pooling={had[0]} keeps it" if had[0] in LAYERS else ""
+            change = f"replaces the pooling of {name} ({', '.join(had)}) by {', '.join(now)}"
+            yield f"note: the preset {change}{keep}. The new model is compared with yours as it is."
     yield threads_line()
     if not inputs.selecting:
         yield "no dev pairs: label-free signals are shown, and the last checkpoint is kept"
-    split = not (settings.corpus.split or preset.pairs or len(columns) > 1)
-    longest = _longest(model, preset)
+    split, longest = not (text.split or preset.pairs or len(columns) > 1), _longest(model, preset)
     yield from coverage(model, used_prompt(model), sample, train.max_length, longest=longest, split=split)
-
-
-def _pooling_change(preset: Preset, model: SentenceTransformer) -> str | None:
-    """The line that says that the preset replaces the pooling of a sentence-embedding model, if it does."""
-    backbone = preset.encoder.backbone
-    if preset.encoder.pooling is None or is_bare(backbone):
-        return None
-    had, now = (
-        [str(getattr(module, "pooling_mode", type(module).__name__)) for module in list(each)[1:]]
-        for each in (load(backbone, device="cpu", frozen=True), model)
-    )
-    if had == now:
-        return None
-    keep = f"; --set encoder.pooling={had[0]} keeps it" if had[0] in LAYERS else ""
-    change = f"replaces the pooling of {public_name(backbone)} ({', '.join(had)}) by {', '.join(now)}"
-    return f"note: the preset {change}{keep}. The new model is compared with yours as it is."

@@ -23,8 +23,8 @@ from isotrope.errors import Stopped
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
 from isotrope.store.records import RecordLog
+from isotrope.training.callbacks import CtrlC, GiveBack
 from isotrope.training.checkpoints import Sealing, last_checkpoint
-from isotrope.training.progress import CtrlC, GiveBack
 from isotrope.training.trainer import Trainer
 
 SCALE = 20.0  # of the student's cosines: one over the temperature 0.05

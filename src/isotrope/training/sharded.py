@@ -38,10 +38,7 @@ def check_fsdp(preset: Preset) -> None:
 
 
 def check_parts(objective: Objective) -> None:
-    """Refuse a student without a transformer.
-
-    And refuse components that read its weights outside of its forward pass, where no process has them all.
-    """
+    """Refuse a student without a transformer, and components that read its weights where no process has them all."""
     why = "" if language_model(objective.model) else "the model has no transformer to spread"
     student = {id(part) for part in (*objective.model.modules(), *objective.model.parameters())}
     for part in objective.parts:

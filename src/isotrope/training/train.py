@@ -3,13 +3,11 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from sentence_transformers import SentenceTransformer
 
 import isotrope.text
 from isotrope.console.plain import plain_console
@@ -22,10 +20,11 @@ from isotrope.preset.preset import read_preset
 from isotrope.report.card import save_card
 from isotrope.report.outcome import Outcome
 from isotrope.store.job import Job
+from isotrope.text import Opened
 from isotrope.text.permutation import evenly
 from isotrope.training.fit import fit
 from isotrope.training.folder import KIND, RunFolder
-from isotrope.training.inputs import RunSettings, fitting_preset, read_inputs, training_text, untrained_teachers
+from isotrope.training.inputs import fitting_preset, read_inputs, training_text, untrained_teachers
 from isotrope.training.judge import judge, measure, run_card
 from isotrope.training.page import write_report
 from isotrope.training.pairs import given_labels
@@ -80,14 +79,14 @@ def train(
     """Turn text without labels into a better sentence-embedding model, and say whether it is better.
 
     Args:
-        documents: files, folders, URLs, a list of texts, a Dataset, a DataFrame or a Series.
+        documents: text of any kind, as are the columns of tables below: see `isotrope.text.open`.
         preset: the method: the name of a shipped preset, or a .toml file; None: ``adapt`` for a sentence-embedding
             model, ``simcse`` for a raw language model.
         model: what to begin with: a name, a folder, or a loaded model, which stays as it is; None: the preset's.
         labels: what judges the result: labels of your own (see `isotrope.evaluation.sets.labels.read_labels`), ``sts``
             (seven test sets), ``stsb``, ``none``. None takes ``sts`` if a data folder is known, else half of the
             user's own dev pairs.
-        columns: the columns of such labels, in a table: "question,answer".
+        columns: of such labels, in a table: "question,answer".
         dev: what chooses the checkpoint: pairs (``stsb``, ``sickr``, .tsv files), or ``transfer-dev``, the seven
             transfer tasks. With several, their mean chooses. ``none`` keeps the last checkpoint. None takes the
             preset's sets if a data folder is known, else ``none``.
@@ -102,13 +101,12 @@ def train(
         teachers: name of a teacher, or of one of its models in the preset -> the models to take instead.
         train_teachers: train the presets among the teachers first, on the same text and from the same model. Their
             folders are in ``OUTPUT.teachers``.
-        text: the column of the texts, in tables; None: ``text``, or the only one of strings.
-        title: the column of the documents' titles, in tables; None: ``title`` if there is one.
+        text: the column of the texts.
+        title: the column of the documents' titles.
         held_out: random documents to leave out of training: `isotrope.text.Documents.split` with this seed.
         positive: the column of the positives.
         negatives: the columns of hard negatives.
-        split: ``sentences`` trains on the sentences of the texts, ``sentences:de`` of German ones. None takes each
-            text as it is.
+        split: ``sentences`` trains on the sentences of the texts; None takes each text as it is.
         keep_duplicates: train on every text, also on one that occurred before.
         log_to: trackers that transformers knows (``tensorboard``, ``wandb``, …).
         restart: begin anew, whatever an earlier call left in the folder. Otherwise the same call goes on where it
@@ -119,74 +117,47 @@ def train(
         UserError: a mistake of the user's; raised before long work if it can be found then.
         Stopped: Ctrl-C, or another process has ended; the same call goes on.
     """
-    settings = RunSettings(
-        corpus=isotrope.text.open(
-            documents, text=text, title=title, positive=positive, negatives=negatives, split=split,
-            keep_duplicates=keep_duplicates,
-        ),
-        output=output, preset=preset, model=None if model is None else located(model),
-        labels=given_labels(labels, columns), dev=dev, data=data, seed=seed, sentences=sentences,
-        overrides=tuple(overrides), prompt=prompt,
-        prompt_name=prompt_name, positive_prompt=positive_prompt, teachers=_located(teachers or {}),
-        held_out=held_out, log_to=tuple(log_to), restart=restart,
-    )  # fmt: skip
-    taught = _trained_teachers(settings, console) if train_teachers else {}
-    return run_training(replace(settings, teachers={**settings.teachers, **_located(taught)}), console)
-
-
-def _trained_teachers(settings: RunSettings, console: Console | None) -> dict[str, SentenceTransformer]:
-    """Name of a preset -> the teacher that was trained with it, if the preset of the student names any."""
-    if process_count() > 1:
-        raise UserError("train_teachers needs one process", "train the teachers by themselves, and name them")
-    names, trained = untrained_teachers(settings), dict[str, SentenceTransformer]()
-    shown = console or plain_console()
-    shared = tuple(setting for setting in settings.overrides if setting.startswith(("train.", "encoder.")))
-    if names:
-        seconds = (len(names) + 1) * _seconds(settings)
-        shown.print(f"{len(names) + 1} trainings, of {', '.join(names)} first, take about {duration(seconds)}")
-    for place, name in enumerate(names, start=1):
-        shown.print(f"training {place} of {len(names) + 1}: the teacher {name}")
-        output = settings.output and Path(f"{settings.output}.teachers", name)
-        teacher = replace(settings, preset=name, output=output, overrides=shared, labels="none", teachers={})
-        trained[name] = run_training(teacher, console).model
-    if names:
-        shown.print(f"training {len(names) + 1} of {len(names) + 1}: the student")
-    return trained
-
-
-def _seconds(settings: RunSettings) -> float:
-    """About how long a training takes on this machine, by how long it takes to encode some of its texts."""
-    preset = read_preset(settings.preset or fitting_preset(settings.model), settings.overrides)
-    corpus, model = training_text(settings, preset), load(settings.model or preset.encoder.backbone)
-    some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
-    with cut(model, preset.train.max_length):
-        vectors_of(model, some[:2])  # the first call is slower
-        began = time.monotonic()
-        vectors_of(model, some, batch_size=PROBED, progress=lambda _: None)
-    texts = preset.train.epochs * min(settings.sentences or len(corpus), len(corpus))
-    return STEP_COST * texts * (time.monotonic() - began) / len(some)
-
-
-def _located(teachers: Mapping[str, GivenModel | Sequence[GivenModel]]) -> dict[str, list[str]]:
-    return {
-        name: [located(model) for model in ([given] if isinstance(given, GivenModel) else given)]
-        for name, given in teachers.items()
-    }
-
-
-def run_training(settings: RunSettings, console: Console | None = None) -> Run:
-    """As `train`, from a record of settings."""
     first = process_number() == 0
     console = console or plain_console(quiet=not first)
-    if settings.output is None and process_count() > 1:
+    if process_count() > 1 and train_teachers:
+        raise UserError("train_teachers needs one process", "train the teachers by themselves, and name them")
+    if process_count() > 1 and output is None:
         raise UserError("several processes need a folder that all can read", "name an output")
+    opened = isotrope.text.open(
+        documents, text=text, title=title, positive=positive, negatives=negatives, split=split,
+        keep_duplicates=keep_duplicates,
+    )  # fmt: skip
+    labels, overrides, log_to = given_labels(labels, columns), list(overrides), list(log_to)
+    common: dict[str, Any] = {
+        "model": None if model is None else located(model), "dev": dev, "data": data, "seed": seed,
+        "sentences": sentences, "prompt": prompt, "prompt_name": prompt_name, "positive_prompt": positive_prompt,
+        "held_out": held_out, "log_to": log_to,
+    }  # fmt: skip
+    named = {
+        name: [located(one) for one in ([given] if isinstance(given, GivenModel) else given)]
+        for name, given in (teachers or {}).items()
+    }
+    untrained = untrained_teachers(preset, common["model"], overrides, named) if train_teachers else []
+    if untrained:
+        seconds = (len(untrained) + 1) * _seconds(opened, preset, common["model"], overrides, sentences)
+        told = f"{len(untrained) + 1} trainings, of {', '.join(untrained)} first, take about {duration(seconds)}"
+        console.print(told)
+    for place, name in enumerate(untrained, start=1):
+        console.print(f"training {place} of {len(untrained) + 1}: the teacher {name}")
+        taught = train(
+            opened, preset=name, output=output and Path(f"{output}.teachers", name), labels="none", restart=restart,
+            overrides=[one for one in overrides if one.startswith(("train.", "encoder."))], console=console, **common,
+        )  # fmt: skip
+        named[name] = [located(taught.model)]
+    if untrained:
+        console.print(f"training {len(untrained) + 1} of {len(untrained) + 1}: the student")
     with watch("reading the text", console):
-        inputs = read_inputs(settings)
-    job = Job(settings.output, KIND, inputs.identity, [settings.corpus], restart=settings.restart)
+        inputs = read_inputs(opened, preset=preset, labels=labels, overrides=overrides, teachers=named, **common)
+    job = Job(output, KIND, inputs.identity, [opened], restart=restart)
     folder = RunFolder(job.folder)
     with with_others(), job.held() if first else nullcontext():
         # the first process has begun anew; another may still see what was there before
-        if (found := None if settings.restart else job.result()) is not None:
+        if (found := None if restart else job.result()) is not None:
             return Run(job, found if first else {})
         if job.lost:
             console.print("the result or its model is missing or damaged, so it is made again")
@@ -201,3 +172,18 @@ def run_training(settings: RunSettings, console: Console | None = None) -> Run:
         result = judge(plan, outcome)
         save_card(folder.model, run_card(plan, result))
         return Run(job, job.finish(result))
+
+
+def _seconds(
+    text: Opened, preset: str | Path | None, model: str | None, overrides: Sequence[str], sentences: int | None
+) -> float:
+    """About how long a training takes on this machine, by how long it takes to encode some of its texts."""
+    method = read_preset(preset or fitting_preset(model), overrides)
+    corpus, encoder = training_text(text, method, sentences), load(model or method.encoder.backbone)
+    some = corpus.texts(np.array(evenly(len(corpus), PROBED)))
+    with cut(encoder, method.train.max_length):
+        vectors_of(encoder, some[:2])  # the first call is slower
+        began = time.monotonic()
+        vectors_of(encoder, some, batch_size=PROBED, progress=lambda _: None)
+    texts = method.train.epochs * min(sentences or len(corpus), len(corpus))
+    return STEP_COST * texts * (time.monotonic() - began) / len(some)

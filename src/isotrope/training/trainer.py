@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import Tensor, nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 
 from isotrope.encoder.adapters import has_adapter, load_adapter
 from isotrope.encoder.sharded import clip, collected, load_whole
@@ -30,10 +30,7 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
     """Clips the objective together with the encoder, and ends with one line when training diverges.
 
     The dropout of a step depends only on (seed, step, process). It does not matter how often a run is evaluated,
-    killed or resumed.
-
-    Args:
-        remedy: what to do against divergence: see `against_divergence`.
+    killed or resumed. ``remedy`` says what to do against divergence: see `against_divergence`.
     """
 
     def __init__(self, *args: Any, remedy: str = "lower the learning rate", **kwargs: Any) -> None:
@@ -81,12 +78,10 @@ class Trainer(MarkedCheckpoints, SentenceTransformerTrainer):
         return loss
 
     def log(self, *args: Any, **kwargs: Any) -> None:
-        """Check that the losses are finite, then log."""
         self.refuse_divergence()
         super().log(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
-        """Check that the weights are finite, then evaluate."""
         self.refuse_divergence(weights=True)
         try:
             return super().evaluate(*args, **kwargs)
@@ -125,7 +120,7 @@ class _Epochs(TrainerCallback):
     def __init__(self, batches: PermutedBatches) -> None:
         self.batches = batches
 
-    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.batches.set_epoch(int(state.epoch or 0))
 
 
@@ -140,12 +135,9 @@ def training_arguments(
 ) -> SentenceTransformerTrainingArguments:
     """A run's settings as the trainer's arguments. With several processes, they connect here."""
     t, gpu = preset.train, torch.cuda.is_available()
-    loading: dict[str, Any] = {"dataloader_pin_memory": False}
-    if gpu:  # another process makes the next batches, in pinned memory; on a CPU it would slow down the step
-        loading = {
-            "dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8,
-            "accelerator_config": {"non_blocking": True},
-        }  # fmt: skip
+    # on a GPU another process makes the next batches, in pinned memory; on a CPU it would slow down the step
+    workers = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True, "dataloader_prefetch_factor": 8}
+    loading: dict[str, Any] = {**workers, "accelerator_config": {"non_blocking": True}} if gpu else {}
     return SentenceTransformerTrainingArguments(
         output_dir=str(output),
         num_train_epochs=t.epochs,
@@ -169,6 +161,7 @@ def training_arguments(
         seed=seed,
         data_seed=seed,
         logging_nan_inf_filter=False,  # it asks the device twice a step, to hide a NaN
+        dataloader_pin_memory=gpu,
         **loading,
         use_cpu=not (gpu or torch.backends.mps.is_available()),
         report_to=list(trackers) or "none",
@@ -196,7 +189,7 @@ class ObjectiveState(TrainerCallback):
     def __init__(self, objective: Objective | OutsideLoss) -> None:
         self.objective = objective
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell of a divergence: the trainer logs a loss that is no number as 0."""
         if not self.objective.step:
             remedy = "give the same objective to the trainer and to ObjectiveState"
@@ -211,14 +204,12 @@ class ObjectiveState(TrainerCallback):
         own = collected({name: value for name, value in state.items() if not name.startswith("model.")})
         return {name: value.contiguous() for name, value in own.items()}
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Write the objective into the checkpoint."""
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         own = self.own_state()
         if state.is_world_process_zero:
             save_file(own, checkpoint_folder(Path(args.output_dir), state.global_step) / WEIGHTS)
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """At resume, restore the objective."""
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if vars(state).setdefault("objective_state", self) is not self:
             remedy = "train one Objective, which takes several datasets as well"
             raise UserError("two ObjectiveState callbacks would write to one file", remedy)
@@ -234,16 +225,12 @@ class ObjectiveState(TrainerCallback):
             raise UserError(problem, "resume with ObjectiveState and the preset that the run began with")
         load_whole(self.objective, kept)
 
-    def on_pre_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Clip what the trainer's own clipping does not reach."""
         if args.max_grad_norm:
             own = [p for name, p in self.objective.named_parameters() if not name.startswith("model.")]
             clip(own, args.max_grad_norm)
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Call ``after_step`` of the components that have it."""
         self.objective.after_step()

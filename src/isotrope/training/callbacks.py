@@ -1,0 +1,206 @@
+"""What happens between the steps of a run: evaluation, selection, the log, what a person sees, and Ctrl-C."""
+
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from rich.console import Console
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import TrainerCallback
+
+from isotrope.console.progress import Bar, progress
+from isotrope.encoder.embed import freed_memory
+from isotrope.encoder.prompts import used_prompt
+from isotrope.evaluation.embed import Known
+from isotrope.evaluation.geometry import alignment, mean_cosine, uniformity
+from isotrope.evaluation.sets.pairs import Pairs
+from isotrope.evaluation.sts import spearman
+from isotrope.store.records import RecordLog
+from isotrope.training.checkpoints import best_of
+from isotrope.training.pairs import TransferDev
+
+NOT_SCORES = {"runtime", "samples_per_second", "steps_per_second", "loss"}  # what the trainer adds to an evaluation
+CLOSE = 0.8  # of the highest gold score: pairs above it are positives (STS-B: above 4 of 5; Gao et al., 2021)
+SPREAD = 4000  # sentences at most whose uniformity is taken: its time grows with their square
+
+
+class DevScore(BaseEvaluator):
+    """The score on each dev set, and their mean under ``score``; a sentence-transformers evaluator.
+
+    Of pairs it is Spearman's correlation, of the transfer tasks their mean dev accuracy. The vectors of the first pairs
+    also give alignment (of the close pairs) and uniformity: the papers' curves are those of STS-B alone.
+    """
+
+    def __init__(self, sets: Mapping[str, Pairs | TransferDev]) -> None:
+        super().__init__()
+        self.sets = sets
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        sets = {name: one for name, one in self.sets.items() if isinstance(one, Pairs)}
+        scores, shape = dict[str, float](), dict[str, float]()
+        if sets:
+            known = Known.of(model, (s for pairs in sets.values() for s in (*pairs.first, *pairs.second)))
+            cosines = {name: known.cosines(pairs) for name, pairs in sets.items()}
+            scores = {name: spearman(cosines[name], pairs.gold) for name, pairs in sets.items()}
+            name, first = next(iter(sets.items()))
+            own = len({*first.first, *first.second})  # its sentences were embedded first
+            shape["uniformity"] = uniformity(known.vectors[: min(own, SPREAD)])
+            if len(close := cosines[name][first.gold > CLOSE * first.gold.max()]):
+                shape["alignment"] = float(np.mean(2 - 2 * close))  # of unit vectors: ‖u − v‖² = 2 − 2·cos
+        scores |= {name: one.accuracy(model) for name, one in self.sets.items() if isinstance(one, TransferDev)}
+        return {**shape, **scores, "score": sum(scores.values()) / len(scores)}
+
+
+class Signals(BaseEvaluator):
+    """What can be watched without labels: alignment of two dropout views, uniformity, mean cosine."""
+
+    def __init__(self, sentences: Sequence[str], max_length: int) -> None:
+        super().__init__()
+        self.sentences, self.max_length = list(sentences), max_length
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> dict[str, float]:
+        first, second = (self._views(model) for _ in range(2))
+        model.eval()
+        rows = model.encode(self.sentences, convert_to_numpy=False, convert_to_tensor=True).float().cpu().numpy()
+        return {"alignment": alignment(first, second), "uniformity": uniformity(rows), "mean_cosine": mean_cosine(rows)}
+
+    @torch.no_grad()
+    def _views(self, model: SentenceTransformer) -> Any:
+        model.train()
+        prompt, parts = used_prompt(model) or None, []
+        for start in range(0, len(self.sentences), 64):
+            features = model.preprocess(self.sentences[start : start + 64], prompt=prompt, max_length=self.max_length)
+            features = {k: v.to(model.device) if isinstance(v, torch.Tensor) else v for k, v in features.items()}
+            parts.append(F.normalize(model(features)["sentence_embedding"], dim=-1).float().cpu())
+        return torch.cat(parts).numpy()
+
+
+class WithHead(BaseEvaluator):
+    """Another evaluator, of the model that ``whole`` gives: the student with its head."""
+
+    def __init__(self, evaluator: BaseEvaluator, whole: Callable[[], SentenceTransformer]) -> None:
+        super().__init__()
+        self.evaluator, self.whole = evaluator, whole
+
+    def __call__(self, model: SentenceTransformer, *_: Any, **__: Any) -> Any:
+        return self.evaluator(self.whole())
+
+
+class Narrator(TrainerCallback):
+    """Logs losses and evaluations, and shows them, with a bar; keeps the best weights, and stops when patience ends.
+
+    Its state is the log, so a resumed run continues exactly.
+    """
+
+    bar: Bar  # from the beginning of the training
+
+    def __init__(self, console: Console, log: RecordLog, patience: int | None) -> None:
+        self.console, self.log, self.patience = console, log, patience
+        self.notes: dict[str, str] = {}
+        self._shown = ExitStack()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether early stopping has ended the run."""
+        steps = [record["step"] for record in self.log.records if "score" in record]
+        best = best_of(self.log.records)
+        return self.patience is not None and sum(not best or step > best["step"] for step in steps) >= self.patience
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the bar at the step where the run resumes."""
+        shown = progress("trained", state.max_steps, self.console, unit="steps", hears=True)
+        self.bar = self._shown.enter_context(shown)
+        self.bar.update(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.bar.update(state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
+        """Loss, its terms, gradient norm and learning rate, into the log."""
+        if "loss" in logs:
+            self.log.add({"step": state.global_step, **{key: value for key, value in logs.items() if key != "epoch"}})
+            self._note(loss=f"{logs['loss']:.4f}")
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
+        """Log the evaluation, and ask for a checkpoint if it is the best so far."""
+        found = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
+        step, values = state.global_step, {key: value for key, value in found.items() if key not in NOT_SCORES}
+        if any(record["step"] == step and values.keys() <= record.keys() for record in self.log.records):
+            return  # the trainer evaluates again after the last step of an epoch
+        record = {"step": step, **values}
+        self.log.add(record)
+        shown = {name: f"{100 * v:.2f}" if name == "score" else f"{v:.4f}" for name, v in values.items()}
+        if "score" in shown:
+            self._note(dev=shown["score"])
+        self.console.print(f"step {step}: {'  '.join(map(' '.join, shown.items()))}")
+        control.should_training_stop |= self.exhausted
+        control.should_save |= control.should_training_stop or record == best_of(self.log.records)
+
+    def close(self) -> None:
+        """Remove the bar, also after an error."""
+        self._shown.close()
+
+    def _note(self, **values: str) -> None:
+        self.notes |= values
+        self.bar.update(note="  ".join(map(" ".join, self.notes.items())))
+
+
+class CtrlC(TrainerCallback):
+    """The first Ctrl-C ends the run after the current step, with a checkpoint. The second ends it at once."""
+
+    def __init__(self) -> None:
+        self.heard = False  # by this process; another one may hear it first, and ask for all
+        self.asked = False
+        self.previous: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Catch Ctrl-C, unless it is ignored, as under nohup. Only the main thread can."""
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+            self.previous = signal.signal(signal.SIGINT, self._hear)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.heard:
+            raise KeyboardInterrupt
+        self.heard = self.asked = True
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Stop all processes at the same step."""
+        self._agree(args.device)
+        if self.asked:
+            control.should_training_stop = control.should_save = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Hear what came after the last step, during its evaluation."""
+        self._agree(args.device)
+
+    def _agree(self, device: torch.device) -> None:
+        """Whether any process was asked."""
+        if dist.is_available() and dist.is_initialized():
+            asked = torch.tensor(int(self.asked), device=device)
+            dist.all_reduce(asked, op=dist.ReduceOp.MAX)
+            self.asked = bool(asked)
+
+    def close(self) -> None:
+        """Restore the earlier handler of Ctrl-C."""
+        if self.previous is not None:
+            signal.signal(signal.SIGINT, self.previous)
+            self.previous = None
+
+
+class GiveBack(TrainerCallback):
+    """Gives freed memory back: what the steps leave, and all before the model is evaluated or saved."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """All of a step's memory but gradients and weights is free now."""
+        if control.should_evaluate or control.should_save or control.should_training_stop:
+            freed_memory.give_back()
+        else:
+            freed_memory.check()
