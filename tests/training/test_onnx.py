@@ -19,7 +19,10 @@ from isotrope.cli.main import app
 from isotrope.console.plain import plain_console
 from isotrope.console.progress import watch
 from isotrope.encoder import save
+from isotrope.encoder.prompts import ROLES
+from isotrope.encoder.routes import with_query_route
 from isotrope.errors import UserError
+from isotrope.post.ranking_map import with_map
 from isotrope.training import onnx
 
 pytest.importorskip("onnxruntime")
@@ -58,6 +61,23 @@ def test_the_snippet_of_the_card_gives_the_same_vectors_without_torch(exported: 
         assert first == "(2, 32)"
         cosines = (np.array(json.loads(found)) * expected).sum(1)
         assert cosines.min() > (0.97 if graph == onnx.INT8 else 1 - 1e-6)
+
+
+def test_each_route_of_a_model_is_a_graph_of_its_own(tiny_model: Path, tmp_path: Path) -> None:
+    """As a query map makes it, and as a trained query encoder does; a query may have a prompt."""
+    model = load(tiny_model, normalize=True, device="cpu")
+    model.prompts = {"query": "the river "}
+    mapped, other = with_map(model, 0.1 * np.random.default_rng(0).normal(size=(32, 32))), load(tiny_model, "cls")
+    for name, routes in (("map", mapped), ("encoder", with_query_route(model, list(other), list(model)))):
+        save(routes, tmp_path / name)
+        with pytest.raises(UserError, match="reads queries and documents by two routes: export each into a folder"):
+            onnx.export_onnx(tmp_path / name, tmp_path / "none")
+        for role in ROLES:
+            folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-{role}", role=role)
+            found = onnx.run_onnx(
+                folder / onnx.FLOAT32, TEXT, json.loads((folder / "export.json").read_text())["prompt"]
+            )
+            np.testing.assert_allclose(found, getattr(routes, f"encode_{role}")(TEXT), atol=1e-5)
 
 
 def test_the_folder_says_what_it_is(exported: Path, source: Path) -> None:

@@ -217,6 +217,7 @@ def encode(written: Path | str) -> None:
     "isotrope.training.onnx:export_onnx",
     output=Word("A new folder.", required=True),
     int8=Word("Also write a graph with int8 weights: smaller, less exact."),
+    role=Word("query or document, for a model that reads them by two routes."),
 )
 def export(folder: Path) -> None:
     """Write a model as an ONNX graph, for use without torch.

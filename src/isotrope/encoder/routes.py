@@ -34,10 +34,14 @@ def with_query_route(
 
 
 def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
-    """The plain model that reads queries, or documents, as a model with routes does; the two share their modules."""
+    """The plain model that reads queries, or documents, as a model does that has two ways; they share their modules."""
     modules = [
-        module for each in encoder for module in (each.sub_modules[role] if isinstance(each, Router) else [each])
+        copy(module)  # one that occurs twice in a route would be run once
+        for each in encoder
+        for module in (each.sub_modules[role] if isinstance(each, Router) else [each])
     ]
     new = copy(encoder)
     new._modules = {str(place): module for place, module in enumerate(modules)}
+    new.prompts = {**encoder.prompts, role: role_prompt(encoder, role) or used_prompt(encoder)}
+    new.default_prompt_name = role
     return new

@@ -23,6 +23,8 @@ from isotrope.console.progress import tell, watch
 from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
+from isotrope.encoder.prompts import Role, routed
+from isotrope.encoder.routes import one_route
 from isotrope.errors import UserError
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
@@ -58,6 +60,7 @@ def export_onnx(
     *,
     int8: bool = False,
     pooling: str | None = None,
+    role: Role | None = None,
     console: Console | None = None,
 ) -> Path:
     """Write a model as an ONNX graph with pooling, post steps and normalisation inside, and its tokenizer beside it.
@@ -75,6 +78,7 @@ def export_onnx(
         output: a new folder, which is given back.
         int8: write the quantised graph too. Its cosine to torch is reported, not checked.
         pooling: as `isotrope.load` takes it.
+        role: ``query`` or ``document``, for a model that reads them by two routes: each is a graph of its own.
         console: where a line is shown at each stage; None: nowhere.
 
     Raises:
@@ -88,6 +92,10 @@ def export_onnx(
         raise UserError(f"{folder} is not empty", "choose a new folder")
     check_replaceable(folder, "onnx")
     encoder = load(model, pooling, device="cpu", packed=False).float().eval()
+    if routed(encoder) and role is None:
+        problem = f"{model} reads queries and documents by two routes"
+        raise UserError(problem, "export each into a folder of its own, with --role query and --role document")
+    encoder = one_route(encoder, role) if role else encoder
     tokenizer = _tokenizer(encoder, str(model))
 
     def stage(doing: str) -> None:
