@@ -61,6 +61,9 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     assert "BM25" not in choice_page(race_record(hybrid=useless)).html()
     made = {"soft": {"step": "query map"}}
     assert "Your documents keep their vectors" in what_to_do(race_record(made=made))
+    routed = choice_page(race_record(made=made)).html()
+    assert "encode_query(queries)" in routed
+    assert "Encode all documents again" not in routed
     assert html.count("<rect") == len(race_record()["gains"])
     assert "stopped before its end" in choice_page(race_record(finished=False)).html()
     empty = choice_page(race_record("keep", table={}, gains={})).html()

@@ -68,13 +68,14 @@ def framed(table: Mapping[str, Mapping[str, float]]) -> Any:
     return pandas.DataFrame.from_dict(table, orient="index")
 
 
-def how_to_switch() -> Table:
-    """The code that loads the new model, and what the switch costs."""
+def how_to_switch(for_queries: bool = False) -> Table:
+    """The code that loads the new model, and what the switch costs: nothing if only queries are read anew."""
     code = [
         "from sentence_transformers import SentenceTransformer",
         f'model = SentenceTransformer("{MODEL}")  # the folder beside the report of the run',
-        "vectors = model.encode_document(documents)",
+        "vectors = model.encode_query(queries)" if for_queries else "vectors = model.encode_document(documents)",
     ]
-    cost = "Encode all documents again, once: the vectors of two models cannot be compared. Queries need encode_query."
+    again = "Encode all documents again, once: the vectors of two models cannot be compared."
+    cost = f"{'Documents keep their vectors.' if for_queries else again} Queries need encode_query."
     marks: dict[tuple[int, int], Mark] = {(row, 0): "code" for row in range(len(code))}
     return Table("How to switch", [""], [[line] for line in code], marks, notes=[cost])
