@@ -60,7 +60,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     verdict = Verdict.from_record(record["verdict"])
     return Page(
         title=f"Improve: {record['model']}",
-        lead=[what_to_do(record), *hybrid_line(record), *_lead(record), *teachers_line(record)],
+        lead=[*advice(record), *_lead(record), *teachers_line(record)],
         verdict=verdict,
         tables=[
             *_shown(record),
@@ -118,17 +118,17 @@ def _for_queries(record: Mapping[str, Any]) -> bool:
     return made["step"] == QUERY_MAP or bool(made.get("for_queries"))
 
 
-def hybrid_line(record: Mapping[str, Any]) -> list[str]:
-    """What a search that adds BM25 would give; nothing if that is not above chance."""
-    found = record.get("hybrid")
+def advice(record: Mapping[str, Any]) -> list[str]:
+    """What to do, the best first: use another model or keep it, and add BM25 to the search if that is above chance."""
+    found, model = record.get("hybrid"), what_to_do(record)
     if not found or found["low"] <= 0:
-        return []
-    chosen = record["gains"].get(record["choice"], {"gain": 0.0})["gain"]
-    more = "more than the change of the model" if found["gain"] > chosen else "beside the change of the model"
-    told = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
-    share = HYBRIDS[found["name"]]
-    gain = f"A search that adds BM25 to your model ({share} of the score) would gain {told}, {more}"
-    return [f"{gain}: isotrope search INDEX --hybrid {share}."]
+        return [model]
+    gain = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
+    command = f"isotrope search INDEX --hybrid {HYBRIDS[found['name']]}"
+    if found["gain"] <= record["gains"].get(record["choice"], {"gain": 0.0})["gain"]:
+        return [model, f"A search that adds BM25 to your old model would gain {gain}: {command}."]
+    first = f"First add BM25 to your search, which changes no vectors: {command}. With your old model it gains {gain}"
+    return [f"{first}, more than a change of the model.", model]
 
 
 def teachers_line(record: Mapping[str, Any]) -> list[str]:
