@@ -18,7 +18,8 @@ from isotrope.console.plain import plain_console
 from isotrope.encoder import load
 from isotrope.encoding import search as module
 from isotrope.encoding.encode import encode
-from isotrope.encoding.search import Stored, search
+from isotrope.encoding.search import search
+from isotrope.encoding.stored import Stored
 from isotrope.errors import UserError
 from isotrope.text.bm25 import Bm25Index
 from small_shards import KINDS

@@ -15,7 +15,7 @@ from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import mean_score
 from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial, speed_of, texts_read, words_read
 from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
-from isotrope.improvement.teachers import HYBRIDS, Teacher
+from isotrope.improvement.teachers import HYBRIDS, TeachingModel
 from isotrope.post.ranking_map import with_map
 from isotrope.text.corpus import Document
 from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
@@ -75,7 +75,7 @@ def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model:
     tasks, fitted_on = tasks_of_texts([" ".join(sentences(3, seed=place)) for place in range(40)], fewest=1), basis(60)
     known = known_by(load(tiny_model), *texts_read(tasks, fitted_on, POST_STEPS))
     score = mean_score({task.name: task.score(known) for task in tasks})
-    teachers = {"better": Teacher(known, score + 0.1), "worse": Teacher(known, score - 0.1)}
+    teachers = {"better": TeachingModel(known, score + 0.1), "worse": TeachingModel(known, score - 0.1)}
     found = measure_trial(load(tiny_model), Trial("keep"), tasks, fitted_on, teachers)
     assert found.taught_by == ["better"]
     assert set(MAPS) < found.scores.keys()

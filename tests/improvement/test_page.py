@@ -8,7 +8,7 @@ from isotrope import text
 from isotrope.encoder import load
 from isotrope.improvement.budget import Budget
 from isotrope.improvement.candidates import Maker, Trial
-from isotrope.improvement.page import advice, candidates_table, choice_card, choice_page, what_to_do
+from isotrope.improvement.page import advised, candidates_table, choice_card, choice_page, what_to_do
 from isotrope.improvement.race import Race
 from isotrope.improvement.steps import Basis
 from isotrope.text.pseudo_queries import PseudoQueries
@@ -54,10 +54,10 @@ def test_the_page_says_what_to_do_and_escapes_names() -> None:
     little = {**race_record()["verdict"], "difference": 0.005}
     assert "The gain is small, and the switch means that all documents are" in what_to_do(race_record(verdict=little))
     first = "First add BM25 to your search, which changes no vectors: isotrope search INDEX --hybrid 0.3."
-    assert advice(race_record())[0].startswith(f"{first} With your old model it gains +12.00 points (+5.00 … +20.00)")
+    assert advised(race_record())[0].startswith(f"{first} With your old model it gains +12.00 points (+5.00 … +20.00)")
     assert first in found
     small = {"name": "search with 0.3 BM25", "gain": 0.02, "low": 0.01, "high": 0.03}
-    second = advice(race_record(hybrid=small))[1]
+    second = advised(race_record(hybrid=small))[1]
     assert second.endswith("would gain +2.00 points (+1.00 … +3.00): isotrope search INDEX --hybrid 0.3.")
     useless = {"name": "search with 0.3 BM25", "gain": 0.01, "low": -0.01, "high": 0.03}
     assert "BM25" not in choice_page(race_record(hybrid=useless)).html()

@@ -57,10 +57,10 @@ def improve(found: "Improvement") -> None:
 
     Some documents are held out. Tasks made from them judge poolings, post steps and trainings on the others.
     """
-    from isotrope.improvement.page import advice, candidates_table, general_lines, teachers_line
+    from isotrope.improvement.page import advised, candidates_table, general_lines, teachers_line
 
     record = found.record
-    lines = [*general_lines(record), *teachers_line(record), *reversed(advice(record))]
+    lines = [*general_lines(record), *teachers_line(record), *reversed(advised(record))]
     _show(found, [candidates_table(record)] if record["table"] else [], f"verdict: {found.verdict}", *lines)
 
 

@@ -132,6 +132,11 @@ class Budget:
         """Seconds that are left for the race; negative: over."""
         return self.seconds - self.kept_back - self.spent
 
+    @property
+    def told(self) -> str:
+        """The time that is left, behind a comma; "" without a clock."""
+        return "" if self.seconds == float("inf") else f", {max(0.0, self.left) / 60:.0f} min are left"
+
     @contextmanager
     def alarm(self) -> Iterator[None]:
         """Interrupt the work within, as Ctrl-C does, when the time is over; `rang` then says that it was the clock.

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from isotrope import text as text_room
 from isotrope.console.plain import plain_console
-from isotrope.console.progress import duration, watch
+from isotrope.console.progress import watch
 from isotrope.console.threads import threads_line
 from isotrope.encoder import load, save
 from isotrope.encoder.checksum import GivenModel, files_checksum, located
@@ -63,7 +63,7 @@ class Improvement(Outcome):
 
     @property
     def choice(self) -> str:
-        """The name of the chosen candidate; "keep": nothing is significantly better than the model as it is."""
+        """The name of the chosen candidate, or "keep"."""
         return str(self.record["choice"])
 
 
@@ -123,10 +123,8 @@ def improve(
     if minutes is not None and not 0 < minutes < 1e5:
         raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
     check_pooling(pooling)
-    where, (starts, taught_by) = (
-        located(model),
-        ({Base.of(one).name: one for one in map(located, given)} for given in (others, teachers)),
-    )
+    where = located(model)
+    starts, taught_by = ({Base.of(one).name: one for one in map(located, given)} for given in (others, teachers))
     for one in (where, *starts.values(), *taught_by.values()):
         check_hub(locate(one))  # before the documents are read
     if len({Base.of(where).name, *starts, *taught_by}) < 1 + len(others) + len(teachers):
@@ -139,11 +137,15 @@ def improve(
         opened = text_room.open(documents, text=text, title=title)
         found = opened.documents()
     asked = {"seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan}
+    named = {kind: {name: files_checksum(one) for name, one in models.items()}
+             for kind, models in (("others", starts), ("teachers", taught_by))}  # fmt: skip
     identity = {
-        **asked, "model": files_checksum(where), "others": {name: files_checksum(one) for name, one in starts.items()},
-        "teachers": {name: files_checksum(one) for name, one in taught_by.items()},
-        "documents": found.key, "labels": own and own.checksum(),
-    }  # fmt: skip
+        **asked,
+        "model": files_checksum(where),
+        **named,
+        "documents": found.key,
+        "labels": own and own.checksum(),
+    }
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
@@ -180,23 +182,19 @@ class _Work:
             self.console.print(warning)
         race, judges = self._prepared(raw, budget)
         self.console.print(threads_line())
-        enough = bool(asked["plan"]) or race.plan_size(
-            speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
-        )
+        speed, dimensions = speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
+        enough = bool(asked["plan"]) or race.plan_size(speed, dimensions)
         del encoder  # its memory
         self.job.begin()
         if not enough:
             return self._decided(race, judges, finished=True)
         stopped = False
         try:
-            if asked["plan"]:
-                race.repeat(asked["plan"])
-            else:
-                self._run(race, poolings)
+            race.repeat(asked["plan"]) if asked["plan"] else self._run(race, poolings)
         except (Stopped, KeyboardInterrupt):
             stopped = not budget.rang
         budget.keep()
-        if AS_IS not in race.scores:
+        if not race.scores:
             raise Stopped("stopped before anything was measured")
         record = self._decided(race, judges, finished=not stopped)
         if stopped:
@@ -229,8 +227,7 @@ class _Work:
         pooling = race.poolings(poolings)
         self._keep_back(race)
         start = race.starts()
-        done, more, left = len(race.scores) - 1, len(race.makers[start].recipes), duration(max(0.0, race.budget.left))
-        self.console.print(f"{done} candidates are done; {more} kinds of training follow, as far as {left} allow")
+        self.console.print(f"{len(race.makers[start].recipes)} kinds of training follow{race.budget.told}")
         race.trainings(None if start else pooling, [name for name in WHITENINGS if _helps(race, name)], start)
         race.widen()
 
@@ -239,8 +236,7 @@ class _Work:
         self.guards, seconds = affordable_pairs(self.guards, race.budget.seconds, race.budget.speed)
         if search := self._search(race):
             seconds += 2 * words_read([*search.queries, *search.corpus]) / race.budget.speed
-        seconds += SAVING
-        race.budget.kept_back = min(seconds, race.budget.seconds / 4)
+        race.budget.kept_back = min(SAVING + seconds, race.budget.seconds / 4)
         for line in race.told:
             self.console.print(line)
 
@@ -258,9 +254,8 @@ class _Work:
         before = load(self.model, asked["pooling"])
         after = before if choice == AS_IS else race.model(choice)
         judge, measure = judge_in_words(race.tasks)
-        verdict = race_verdict(
-            race.scores, gains, choice, model=name, judge=judge, measure=measure, needed=race.needed()
-        )
+        told = {"model": name, "judge": judge, "measure": measure, "needed": race.needed()}
+        verdict = race_verdict(race.scores, gains, choice, **told)
         search = self._search(race)
         self.console.print(f"saving the model: {choice}")
         record: Record = {
@@ -274,9 +269,8 @@ class _Work:
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
             # after Ctrl-C, nobody wants to wait
-            "similarity": (
-                general_change(before, after, self.guards if finished else shipped_pairs())
-                if choice != AS_IS else None
+            "similarity": None if choice == AS_IS else general_change(
+                before, after, self.guards if finished else shipped_pairs()
             ),
             "searched": (
                 searched(search, *(_found_by(model, search) for model in (before, after)))

@@ -12,7 +12,7 @@ from isotrope.improvement.budget import Size
 from isotrope.improvement.candidates import Trial, slug
 from isotrope.improvement.decide import TaskScores
 from isotrope.improvement.measure import Measured
-from isotrope.improvement.steps import Fitted
+from isotrope.improvement.steps import Basis, Fitted
 from isotrope.improvement.teachers import Rankings
 from isotrope.store.atomic import write_json
 from isotrope.store.records import read_record
@@ -56,10 +56,10 @@ class Kept:
         """The fitted post step of a candidate that has one."""
         return Fitted.load(self._step(candidate))
 
-    def rankings(self, trial: Trial, queries: list[str]) -> Rankings | None:
+    def rankings(self, trial: Trial, basis: Basis) -> Rankings | None:
         """What teachers say to the model that a trial begins with; None: there is no teacher."""
         file = self._rankings(trial)
-        return Rankings.load(file, queries) if file.is_file() else None
+        return Rankings.load(file, basis.asked.texts) if file.is_file() else None
 
     def _scores(self, trial: Trial) -> Path:
         return self._file("scores", trial.name, ".json")

@@ -16,7 +16,7 @@ from isotrope.evaluation.sts import PairTask
 from isotrope.improvement.candidates import Trial
 from isotrope.improvement.decide import TaskScores, mean_score
 from isotrope.improvement.steps import MAPS, QUERY_MAP, WHITENINGS, Basis, Fitted, Task, map_step, whitening_step
-from isotrope.improvement.teachers import BM25, Rankings, Teacher, hybrid_scores, used_teachers
+from isotrope.improvement.teachers import BM25, Rankings, TeachingModel, hybrid_scores, used_teachers
 from isotrope.text.permutation import evenly
 
 PROBED = 32  # texts that tell how fast a model reads
@@ -74,7 +74,7 @@ def measure_trial(
     trial: Trial,
     tasks: Sequence[Task],
     basis: Basis,
-    teachers: Mapping[str, Teacher],
+    teachers: Mapping[str, TeachingModel],
     encoded: Callable[[], None] = lambda: None,
 ) -> Measured:
     """Measure an encoder. Post steps that cannot be fitted on so few texts are left out, as are maps without teacher.
@@ -122,7 +122,7 @@ def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequ
         return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
 
 
-def as_teacher(model: SentenceTransformer, tasks: Sequence[Task], basis: Basis) -> Teacher:
+def as_teacher(model: SentenceTransformer, tasks: Sequence[Task], basis: Basis) -> TeachingModel:
     """A further model that has read all texts of the tasks and the basis."""
     known = known_by(model, *texts_read(tasks, basis, MAPS))
-    return Teacher(known, mean_score({task.name: task.score(known) for task in tasks}))
+    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))

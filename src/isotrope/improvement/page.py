@@ -60,7 +60,7 @@ def choice_page(record: Mapping[str, Any]) -> Page:
     verdict = Verdict.from_record(record["verdict"])
     return Page(
         title=f"Improve: {record['model']}",
-        lead=[*advice(record), *_lead(record), *teachers_line(record)],
+        lead=[*advised(record), *_lead(record), *teachers_line(record)],
         verdict=verdict,
         tables=[
             *_shown(record),
@@ -118,7 +118,7 @@ def _for_queries(record: Mapping[str, Any]) -> bool:
     return made["step"] == QUERY_MAP or bool(made.get("for_queries"))
 
 
-def advice(record: Mapping[str, Any]) -> list[str]:
+def advised(record: Mapping[str, Any]) -> list[str]:
     """What to do, the best first: use another model or keep it, and add BM25 to the search if that is above chance."""
     found, model = record.get("hybrid"), what_to_do(record)
     if not found or found["low"] <= 0:

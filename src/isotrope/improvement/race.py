@@ -2,10 +2,8 @@
 
 Trainings run twice. First each gets the same short time. Then the better half is trained anew with more pairs, and
 averaged with the start model. If time is left then, recipes that did not fit at first are tried, and everything is
-measured on all queries if there were fewer before. The speed of this machine decides how many pairs fit into the time.
-
-What was done is a plan: how much was measured, and each trial with its pairs. Another race can repeat it, and needs no
-clock for that.
+measured on all queries if there were fewer before. What was done is a plan, which another race can repeat without a
+clock: how much was measured, and each trial with its pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +24,8 @@ from isotrope.improvement.candidates import FOR_QUERIES, RANKINGS, Maker, Trial,
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
 from isotrope.improvement.kept import Kept
 from isotrope.improvement.measure import Measured, as_teacher, measure_trial, speed_of, texts_read, words_read
-from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Fitted, Task
-from isotrope.improvement.teachers import Rankings, Teacher
+from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task
+from isotrope.improvement.teachers import TeachingModel
 
 MOST_ROUNDS = 8
 AVERAGED = 0.5  # of the trained weights; the rest is the model before training
@@ -66,13 +64,13 @@ class Race:
     def _begin(self, size: Size) -> None:
         """Measure so much from now on, and begin with nothing measured."""
         self._size, self.told = size, size.told(self._most, WHITENED_ON)
-        self._kept = Kept(self.maker.folder, size)
+        self.kept = Kept(self.maker.folder, size)
         self.tasks = [task.part(size.queries) for task in self._all_tasks]
         self.basis = self._all_basis.part(size.fitted_on)
         self.scores: dict[str, TaskScores] = {}
         self.hybrids: dict[str, TaskScores] = {}
         self.trials: list[Trial] = []
-        self.teachers: dict[str, Teacher] = {}
+        self.teachers: dict[str, TeachingModel] = {}
         self.taught_by: list[str] = []
 
     def texts(self, steps: Sequence[str] = POST_STEPS) -> list[str]:
@@ -89,7 +87,7 @@ class Race:
     def plan(self) -> dict[str, Any]:
         """What was done, for `repeat`."""
         trials = [asdict(trial) for trial in self.trials]
-        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out}
+        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, "teachers": [*self.teachers]}
 
     def choose(self) -> tuple[str, dict[str, CandidateGain]]:
         """What `choose_candidate` says of all that was measured; "keep" if nothing was."""
@@ -103,17 +101,8 @@ class Race:
         return best_search(self.scores, self.hybrids, self.documents, seed=self.maker.seed)
 
     def plan_size(self, speed: float, dimensions: int) -> bool:
-        """Decide how much is measured, from the speed of the model as it is. Nothing is written.
-
-        Args:
-            speed: words that it reads in a second.
-            dimensions: of its vectors.
-
-        Returns:
-            Whether there is time to measure anything.
-        """
-        kept = self.budget.kept
-        if "size" in kept:
+        """Decide how much is measured, from the words that the model reads in a second -> whether there is any time."""
+        if "size" in (kept := self.budget.kept):
             return True
         kept["speed"] = speed
         fitted = Amount(WHITENED_ON, sum(map(words_read, self.basis.texts(POST_STEPS))) / WHITENED_ON)
@@ -169,7 +158,7 @@ class Race:
             start: the model to begin with.
         """
         recipes, most = list(self.makers[start].recipes), MOST_ROUNDS * self.maker.trained_on
-        if RANKINGS in recipes and not self._rankings(Trial("", pooling, start=start)):
+        if RANKINGS in recipes and not self.kept.rankings(Trial("", pooling, start=start), self.basis):
             self._leave_out(RANKINGS, NO_TEACHER)
             recipes.remove(RANKINGS)
 
@@ -186,7 +175,10 @@ class Race:
         first = self.budget.pairs_in("first", recipes, FIRST_SHARE, 1, most)
         for name, pairs in first.items():
             tried(name, pairs)
-        scores = {name: self._best_of(name) for name in first if any(trial.recipe == name for trial in self.trials)}
+        scores = dict[str, float]()  # recipe -> of its best candidate
+        for name, (trial, _) in self.made.items():
+            if trial.recipe in first and name in self.scores:
+                scores[trial.recipe] = max(mean_score(self.scores[name]), scores.get(trial.recipe, 0))
         best = sorted(scores, key=scores.__getitem__, reverse=True)[: (len(first) + 1) // 2]
         for place, name in enumerate(best):
             share = 2 / (len(best) - place + 1)  # of the time left: of three, the best gets 3 : 2 : 1
@@ -202,14 +194,16 @@ class Race:
         """Do what another race has done."""
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
-        self.teach()
         trials = [Trial(**of) for of in plan["trials"]]
+        if lost := set(plan.get("teachers", ())) - self._teaching.keys():
+            raise UserError(f"the plan has the teacher {min(lost)}, which is not named", "name it with --teacher")
         for trial in trials:
             maker = self.makers.get(trial.start)
             if maker is None or trial.recipe not in ("", *maker.recipes):
-                told = f"the training {trial.recipe}" if maker else f"the model {trial.start}"
-                problem = f"the plan has {told}, which is not one for this model and these documents"
-                raise UserError(problem, "repeat it with the models and the documents that it was made with")
+                told = f"the plan has the {f'training {trial.recipe}' if maker else f'model {trial.start}'}"
+                remedy = "repeat it with the models and the documents that it was made with"
+                raise UserError(f"{told}, which is not one for this model and these documents", remedy)
+        self.teach()
         for trial in trials:
             self.run(trial)
 
@@ -222,26 +216,21 @@ class Race:
         if not self.budget.kept.get("widened") and SAFETY * self.budget.left < wanted:
             return
         self.budget.keep(widened=True)
-        size, before = self._size, (self.scores, self.trials, self.hybrids, self.taught_by)
-        self._begin(Size(self._most, size.fitted_on))
+        before, trials = vars(self).copy(), self.trials
+        self._begin(Size(self._most, self._size.fitted_on))
         try:
             self.teach()
-            for trial in before[1]:
+            for trial in trials:
                 self.run(trial)
         except KeyboardInterrupt:  # some on all queries and others on a part cannot be compared
-            self._begin(size)
-            self.scores, self.trials, self.hybrids, self.taught_by = before
+            vars(self).update(before)
             raise
 
     def model(self, candidate: str) -> SentenceTransformer:
         """The encoder of a candidate, with its post step as its last layer."""
         trial, step = self.made[candidate]
         encoder = self.makers[trial.start].encoder(trial)
-        return self.step(candidate).after(encoder) if step else encoder
-
-    def step(self, candidate: str) -> Fitted:
-        """The fitted post step of a candidate that has one."""
-        return self._kept.step(candidate)
+        return self.kept.step(candidate).after(encoder) if step else encoder
 
     def run(self, trial: Trial) -> bool:
         """Make an encoder and add the scores of its candidates, as far as there is time -> whether it is measured."""
@@ -249,12 +238,12 @@ class Race:
             return True
         if trial.name in self.left_out or not self._prepared(trial):
             return False
-        known = self._kept.read(trial) if trial.name != AS_IS or "measuring" in self.budget.kept else None
+        known = self.kept.read(trial) if trial.name != AS_IS or "measuring" in self.budget.kept else None
         if not known:
             if trial.name != AS_IS and self.budget.measuring > self.budget.left:
                 return self._leave_out(trial.name, NO_TIME)
             known = self._measured(trial)
-            self._kept.write(trial, known)
+            self.kept.write(trial, known)
             self.budget.keep()
         self.scores |= known.scores
         if trial.name == AS_IS and known.hybrids:
@@ -263,13 +252,9 @@ class Race:
                 self._leave_out(", ".join(MAPS), NO_TEACHER)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in known.scores}
         self.trials.append(trial)
-        left = f", {max(0, self.budget.left) / 60:.0f} min left" if self.budget.seconds < float("inf") else ""
-        done = f"{len(self.scores)} candidates are done{left}"
-        self.console.print(f"{trial.name}: {100 * mean_score(known.scores[trial.name]):.2f} ({done})")
+        score, done = mean_score(known.scores[trial.name]), f"{len(self.scores)} candidates are done"
+        self.console.print(f"{trial.name}: {100 * score:.2f} ({done}{self.budget.told})")
         return True
-
-    def _rankings(self, trial: Trial) -> Rankings | None:
-        return self._kept.rankings(trial, self.basis.asked.texts)
 
     def _measured(self, trial: Trial) -> Measured:
         freed_memory.give_back()  # what trainings and measurements have left
@@ -297,7 +282,8 @@ class Race:
         self.budget.keep()
         try:
             with watch("training", self.console, trial.name), self.budget.alarm():
-                self.makers[trial.start].work(trial, self._rankings(trial) if trial.recipe == RANKINGS else None)
+                rankings = self.kept.rankings(trial, self.basis) if trial.recipe == RANKINGS else None
+                self.makers[trial.start].work(trial, rankings)
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
@@ -312,6 +298,3 @@ class Race:
         self.console.print(f"{name}: left out, {why}")
         self.budget.keep()
         return False
-
-    def _best_of(self, recipe: str) -> float:
-        return max(mean_score(self.scores[name]) for name, (trial, _) in self.made.items() if trial.recipe == recipe)

@@ -27,7 +27,7 @@ HYBRIDS = {f"search with {share} BM25": share for share in (0.3, 0.5)}  # BM25's
 
 
 @dataclass(frozen=True)
-class Teacher:
+class TeachingModel:
     """Another model, whose vectors of all texts are known.
 
     Attributes:
@@ -103,7 +103,9 @@ def hybrid_scores(known: Known, tasks: Sequence[Task]) -> dict[str, TaskScores]:
     return dict(found)
 
 
-def used_teachers(alone: TaskScores, hybrids: Mapping[str, TaskScores], others: Mapping[str, Teacher]) -> list[str]:
+def used_teachers(
+    alone: TaskScores, hybrids: Mapping[str, TaskScores], others: Mapping[str, TeachingModel]
+) -> list[str]:
     """The names of those that find more than the model: `BM25` by what it adds, another model by itself.
 
     Graded pairs say nothing of BM25. There it teaches too, and the pairs judge what was learned.
