@@ -32,6 +32,8 @@ PAGES: dict[str, dict[str, Block]] = {
             "minilm",
             (
                 "map",
+                "encoder, queries only",
+                "encoder",
                 "search with 0.3 BM25",
                 "whitening 0.25 fitted on pseudo-queries",
                 "whitening 0.25 fitted on documents",
