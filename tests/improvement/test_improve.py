@@ -164,6 +164,8 @@ def test_a_better_model_teaches_rankings(
     assert "Rankings were taught by the model itself with" in found.report(tmp_path / "page.html").read_text()
     same = improve(tmp_path / "cls", plan=record["plan"], **given)
     assert (same.choice, same.record["table"]) == (found.choice, record["table"])
+    with pytest.raises(UserError, match="the plan has the teacher mean, which was not named: add --teacher mean"):
+        improve(tmp_path / "cls", plan=record["plan"], **{**given, "teachers": []})
 
 
 @pytest.mark.usefixtures("_untrained")

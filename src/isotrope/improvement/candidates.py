@@ -16,6 +16,7 @@ from isotrope.contract.features import language_model
 from isotrope.encoder import load
 from isotrope.encoder.average import average
 from isotrope.encoder.load import sees_ahead
+from isotrope.encoder.locate import is_bare
 from isotrope.encoder.routes import with_query_route
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH
@@ -166,6 +167,9 @@ class Maker:
             )  # fmt: skip
             return
         recipe = self.recipes[trial.recipe]
+        pooling = trial.pooling
+        if pooling is None and is_bare(self.model):  # a preset would take its own, and not the one that was measured
+            pooling = load(self.model)[1].pooling_mode
         rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
         train(
             self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
@@ -173,7 +177,7 @@ class Maker:
             overrides=(
                 *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
                 f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",
-                *([f"encoder.pooling={trial.pooling}"] if trial.pooling else []),
+                *([f"encoder.pooling={pooling}"] if pooling else []),
             ),
         )  # fmt: skip
 

@@ -130,7 +130,7 @@ def improve(
     for one in (where, *starts.values(), *taught_by.values()):
         check_hub(locate(one))  # before the documents are read
     if len({Base.of(where).name, *starts, *taught_by}) < 1 + len(others) + len(teachers):
-        raise UserError("two of the models have one name", "name each of them once")
+        raise UserError("two of the models have one name", "name each of them once, and rename a folder if it must be")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
@@ -184,6 +184,8 @@ class _Work:
             speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
         )
         del encoder  # its memory
+        if asked["plan"]:
+            race.check(asked["plan"])
         self.job.begin()
         if not enough:
             return self._decided(race, judges, finished=True)

@@ -89,7 +89,8 @@ class Race:
     def plan(self) -> dict[str, Any]:
         """What was done, for `repeat`."""
         trials = [asdict(trial) for trial in self.trials]
-        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out}
+        read = list(self.budget.kept.get("teachers", {}))
+        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, "teachers": read}
 
     def choose(self) -> tuple[str, dict[str, CandidateGain]]:
         """What `choose_candidate` says of all that was measured; "keep" if nothing was."""
@@ -141,8 +142,13 @@ class Race:
             if name not in taken and needed > TEACHING * self.budget.left:
                 self._leave_out(name, f"it would take {needed / 60:.0f} minutes to read the texts")
                 continue
-            with watch("reading", self.console, name), self.budget.alarm():
-                self.teachers[name] = as_teacher(model, self.tasks, self.basis)
+            try:
+                with watch("reading", self.console, name), self.budget.alarm():
+                    self.teachers[name] = as_teacher(model, self.tasks, self.basis)
+            except KeyboardInterrupt:
+                if not self.budget.rang:
+                    raise
+                return  # what it has taught before is kept, and nothing new is measured any more
             taken[name] = self.budget.spent - began
             self.budget.keep()
             self.console.print(f"teacher {name}: {100 * self.teachers[name].score:.2f}")
@@ -198,20 +204,29 @@ class Race:
             else:
                 self._leave_out(name, "there are too few documents" if most < FEWEST_OF_ONE else NO_TIME)
 
-    def repeat(self, plan: Mapping[str, Any]) -> None:
-        """Do what another race has done."""
-        self._begin(Size(**plan["size"]))
-        self.left_out |= plan["left_out"]
-        self.teach()
-        trials = [Trial(**of) for of in plan["trials"]]
-        for trial in trials:
+    def check(self, plan: Mapping[str, Any]) -> None:
+        """Refuse the plan of another race, before anything is written.
+
+        Raises:
+            UserError: it needs a teacher, a model or a training that this race does not have.
+        """
+        for name in plan.get("teachers", []):
+            if name not in self._teaching:
+                raise UserError(f"the plan has the teacher {name}, which was not named", f"add --teacher {name}")
+        for trial in (Trial(**of) for of in plan["trials"]):
             maker = self.makers.get(trial.start)
             if maker is None or trial.recipe not in ("", *maker.recipes):
                 told = f"the training {trial.recipe}" if maker else f"the model {trial.start}"
                 problem = f"the plan has {told}, which is not one for this model and these documents"
                 raise UserError(problem, "repeat it with the models and the documents that it was made with")
-        for trial in trials:
-            self.run(trial)
+
+    def repeat(self, plan: Mapping[str, Any]) -> None:
+        """Do what another race has done."""
+        self._begin(Size(**plan["size"]))
+        self.left_out |= plan["left_out"]
+        self.teach()
+        for of in plan["trials"]:
+            self.run(Trial(**of))
 
     def widen(self) -> None:
         """Measure everything on all queries, if there were fewer to save time and if there is time for it now."""
@@ -289,6 +304,9 @@ class Race:
         kept, run = self.budget.kept["trained"], trial.run
         if not run or run in kept:
             return True
+        rankings = self._rankings(trial) if trial.recipe == RANKINGS else None
+        if trial.recipe == RANKINGS and not rankings:  # a plan may come from a machine with other last digits
+            return self._leave_out(trial.name, NO_TEACHER)
         model = self.makers[trial.start].trained(trial)
         seconds, begun = trial.pairs / self.budget.pairs_a_second, model.parent.is_dir()
         if seconds + self.budget.measuring > self.budget.left and not model.is_dir():
@@ -297,7 +315,7 @@ class Race:
         self.budget.keep()
         try:
             with watch("training", self.console, trial.name), self.budget.alarm():
-                self.makers[trial.start].work(trial, self._rankings(trial) if trial.recipe == RANKINGS else None)
+                self.makers[trial.start].work(trial, rankings)
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk
                 raise
