@@ -1,11 +1,12 @@
 """The candidates: their names, their presets, and that each step can be saved."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from isotrope.encoder import load
-from isotrope.improvement.candidates import RANKINGS, RAW_POOLINGS, Trial, joined, raw_poolings, recipes
+from isotrope.encoder import load, save
+from isotrope.improvement.candidates import RANKINGS, RAW_POOLINGS, Maker, Trial, joined, raw_poolings, recipes
 from isotrope.improvement.decide import AS_IS
 from isotrope.improvement.steps import POST_STEPS, WHITENINGS, linear_step
 from isotrope.preset.preset import read_preset
@@ -46,3 +47,20 @@ def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
     names = {recipe.name for recipe in found}
     assert names - {recipe.name for recipe in recipes(raw, titled=False, short=short)} == {"titles"}
     assert ("neighbours" in names) is not short
+
+
+def test_a_bare_model_is_trained_with_the_pooling_that_was_measured(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its presets have one of their own, which has other weights: they cannot be averaged."""
+    told = list[str]()
+    monkeypatch.setattr("isotrope.improvement.candidates.train", lambda *_, overrides, **__: told.extend(overrides))
+    save(load(tiny_model), tmp_path / "whole")
+    tried = {recipe.name: recipe for recipe in recipes(raw=True, titled=False)}
+    for model, pooling, expected in (
+        (tiny_model, None, ["mean"]), (tiny_model, "cls", ["cls"]), (tmp_path / "whole", None, []),
+    ):  # fmt: skip
+        told.clear()
+        maker = Maker(str(model), SimpleNamespace(), 50, 100, 0, tmp_path, tried)
+        maker.work(Trial("crops, 128 pairs", pooling, "crops", 128))
+        assert [one.split("=")[1] for one in told if one.startswith("encoder.pooling=")] == expected

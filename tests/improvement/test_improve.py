@@ -147,7 +147,7 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
 def test_a_better_model_teaches_rankings(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no candidate, but the encoder learns from it, for all texts or for queries only. A plan repeats this."""
+    """It is no candidate, but the encoder learns from it, for queries only. A plan repeats this."""
     monkeypatch.setattr(budget, "FEWEST_OF_ONE", 64)
     rankings = next(recipe for recipe in candidates.recipes(raw=False, titled=True) if recipe.name == RANKINGS)
     monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *_: [rankings])
@@ -160,10 +160,13 @@ def test_a_better_model_teaches_rankings(
     assert record["teachers"]["mean"] > record["table"]["keep"]["title → body"] / 2
     assert not any(name.startswith("mean") for name in record["table"])
     trained = {name: made for name, made in record["made"].items() if made["recipe"] == RANKINGS}
-    assert {made["for_queries"] for made in trained.values()} == {False, True}
+    assert trained
+    assert all(made["step"] == "" for made in trained.values())
     assert "Rankings were taught by the model itself with" in found.report(tmp_path / "page.html").read_text()
     same = improve(tmp_path / "cls", plan=record["plan"], **given)
     assert (same.choice, same.record["table"]) == (found.choice, record["table"])
+    with pytest.raises(UserError, match="the plan has the teacher mean, which was not named: add --teacher mean"):
+        improve(tmp_path / "cls", plan=record["plan"], **{**given, "teachers": []})
 
 
 @pytest.mark.usefixtures("_untrained")

@@ -36,6 +36,7 @@ class Machine:
         self.speed, self.pairs, self.time, self.trained = speed, pairs, 0.0, list[int]()
         patch.setattr(racing, "measure_trial", self.measure)
         patch.setattr("isotrope.improvement.candidates.train", self.train)
+        patch.setattr("isotrope.improvement.candidates.is_bare", lambda _: False)
         patch.setattr(Maker, "encoder", lambda *_: None)
 
     def race(
@@ -193,6 +194,30 @@ def test_a_plan_is_repeated_without_a_clock(tmp_path: Path, monkeypatch: pytest.
     raced.repeat(first.plan)
     assert raced.plan == first.plan
     assert raced.scores.keys() == first.scores.keys()
+
+
+def test_after_the_time_is_over_a_teacher_that_is_read_again_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a kill at the very end, what was measured is still known, so the race goes on to its result."""
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    machine = Machine(4500, 50, monkeypatch)
+    machine.run(machine.race(tmp_path))
+    raced = machine.race(tmp_path)
+    raced._teaching = {"teacher": "its folder"}
+    raced.budget.kept["teachers"] = {"teacher": 60.0}
+    monkeypatch.setattr(racing, "load", lambda _: None)
+    monkeypatch.setattr(racing, "speed_of", lambda *_: 1.0)
+    monkeypatch.setattr(racing, "as_teacher", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        raced.teach()  # Ctrl-C
+    raced.budget.rang = True
+    raced.teach()
+    assert raced.poolings([None]) is None
+    assert AS_IS in raced.scores
 
 
 def test_damaged_notes_count_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

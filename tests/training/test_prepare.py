@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,13 +18,15 @@ import isotrope.text
 from conftest import sentences, with_prompts
 from isotrope.console.plain import plain_console
 from isotrope.contract.context import BuildContext
-from isotrope.encoder import save
+from isotrope.encoder import load, save
 from isotrope.errors import UserError
+from isotrope.post.ranking_map import with_map
+from isotrope.preset.preset import EncoderSettings
 from isotrope.store.job import Job
 from isotrope.teachers._model import TeacherModel
 from isotrope.text.tokens import token_data
 from isotrope.training.inputs import read_inputs
-from isotrope.training.prepare import SHOWN, TrainingPlan, prepare
+from isotrope.training.prepare import SHOWN, TrainingPlan, prepare, untrained
 from small_runs import SMALL
 
 
@@ -61,6 +64,13 @@ def test_a_mistake_is_told_of_before_anything_is_written(
     ):
         pass
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_with_a_route_for_queries_is_not_trained(tiny_model: Path, tmp_path: Path) -> None:
+    """Its trainer would ask for a route of each text."""
+    save(with_map(load(tiny_model), np.zeros((32, 32))), tmp_path / "mapped")
+    with pytest.raises(UserError, match="mapped reads queries in another way than documents"):
+        untrained(EncoderSettings(backbone=str(tmp_path / "mapped")))
 
 
 @pytest.mark.parametrize("include", [True, False])

@@ -89,6 +89,13 @@ def test_after_a_kill_it_goes_on_to_the_same_bits(
     assert learn(tiny_model, tmp_path / "parts") == parts, "a finished one is not trained again"
 
 
+def test_a_model_with_routes_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    model = load(str(tiny_model))
+    save(with_query_route(model, list(load(str(tiny_model))), list(model)), tmp_path / "routes")
+    with pytest.raises(UserError, match="cannot be trained: train the model that it was made from"):
+        learn(tmp_path / "routes", tmp_path / "out")
+
+
 def test_ctrl_c_stops_it(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rankings.CtrlC, "_agree", lambda self, device: setattr(self, "asked", True))
     with pytest.raises(Stopped, match="stopped after step 1 of 10"):

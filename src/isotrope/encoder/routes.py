@@ -7,7 +7,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import nn
 
-from isotrope.encoder.prompts import Role, role_prompt, used_prompt
+from isotrope.encoder.prompts import Role, role_prompt, routed, used_prompt
+from isotrope.errors import UserError
 
 
 def with_query_route(
@@ -45,3 +46,10 @@ def one_route(encoder: SentenceTransformer, role: Role) -> SentenceTransformer:
     new.prompts = {**encoder.prompts, role: role_prompt(encoder, role) or used_prompt(encoder)}
     new.default_prompt_name = role
     return new
+
+
+def refuse_routes(encoder: SentenceTransformer, name: str) -> None:
+    """Refuse to train a model with two ways: a loss cannot say which of them a text goes."""
+    if routed(encoder):
+        problem = f"{name} reads queries in another way than documents, so it cannot be trained"
+        raise UserError(problem, "train the model that it was made from")

@@ -5,9 +5,10 @@ plan know no more than this, so a new kind of candidate is a change of this file
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -16,7 +17,9 @@ from isotrope.contract.features import language_model
 from isotrope.encoder import load
 from isotrope.encoder.average import average
 from isotrope.encoder.load import sees_ahead
+from isotrope.encoder.locate import is_bare
 from isotrope.encoder.routes import with_query_route
+from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
 from isotrope.improvement.budget import BATCH
 from isotrope.improvement.decide import AS_IS
@@ -38,8 +41,7 @@ _BM25 = (  # as in the preset bm25
     "terms.rank.kind=listnet", "terms.rank.teacher=bm25", "terms.rank.temperature=0.05",
     "terms.rank.teacher_temperature=0.05", "teachers.bm25.kind=bm25",
 )  # fmt: skip
-RANKINGS = "rankings"  # a training on what teachers rank, which has no preset
-FOR_QUERIES = "for queries only"
+RANKINGS = "query encoder"  # a training on what teachers rank, which has no preset; documents keep their vectors
 _SHORT = ("pairs.shortest=4", "pairs.longest=10")  # crops of a document that is a single short sentence
 
 
@@ -108,7 +110,6 @@ class Trial:
         share: of the trained weights; the rest is the model before training.
         steps: names of the post steps that are tried after it.
         start: the name of the model that it begins with; "" is the one that was given.
-        for_queries: whether only queries are read by what was trained, and documents by the model before.
     """
 
     name: str
@@ -118,7 +119,6 @@ class Trial:
     share: float = 1.0
     steps: Sequence[str] = POST_STEPS
     start: str = ""
-    for_queries: bool = False
 
     def candidates(self) -> Iterator[tuple[str, str]]:
         """Candidate -> the name of its post step; the encoder without one, with "", comes first."""
@@ -166,6 +166,9 @@ class Maker:
             )  # fmt: skip
             return
         recipe = self.recipes[trial.recipe]
+        pooling = trial.pooling
+        if pooling is None and is_bare(self.model):  # a preset would take its own, and not the one that was measured
+            pooling = load(self.model)[1].pooling_mode
         rounds = -(-trial.pairs // self.trained_on)  # a short document may have fewer pairs: then training is shorter
         train(
             self.documents, output=self.trained(trial).parent, preset=recipe.preset, model=self.model,
@@ -173,7 +176,7 @@ class Maker:
             overrides=(
                 *recipe.overrides, f"pairs.rounds={rounds}", f"train.batch_size={BATCH}", "train.eval_steps=1000000",
                 f"train.epochs={trial.pairs / (rounds * self.trained_on):.4f}",
-                *([f"encoder.pooling={trial.pooling}"] if trial.pooling else []),
+                *([f"encoder.pooling={pooling}"] if pooling else []),
             ),
         )  # fmt: skip
 
@@ -186,11 +189,27 @@ class Maker:
         start = load(self.model, trial.pooling)
         trained = load(self.trained(trial)) if trial.recipe else start
         trained = trained if trial.share == 1 else average(start, trained, trial.share)
-        return with_query_route(start, list(trained), list(start)) if trial.for_queries else trained
+        return with_query_route(start, list(trained), list(start)) if trial.recipe == RANKINGS else trained
 
     def alike(self, trial: Trial) -> frozenset[str]:
         """The tasks that resemble what a trial was trained on."""
         return self.recipes[trial.recipe].alike if trial.recipe else frozenset()
+
+
+def check_plan(plan: Mapping[str, Any], makers: Mapping[str, Maker], teachers: Collection[str]) -> None:
+    """Refuse the plan of another race, before anything is written.
+
+    Raises:
+        UserError: it needs a teacher, a model or a training that this race does not have.
+    """
+    if lost := [name for name in plan.get("teachers", []) if name not in teachers]:
+        raise UserError(f"the plan has the teacher {lost[0]}, which was not named", f"add --teacher {lost[0]}")
+    for trial in (Trial(**of) for of in plan["trials"]):
+        maker = makers.get(trial.start)
+        if maker is None or trial.recipe not in ("", *maker.recipes):
+            told = f"the plan has the {f'training {trial.recipe}' if maker else f'model {trial.start}'}"
+            remedy = "repeat it with the models and the documents that it was made with"
+            raise UserError(f"{told}, which is not one for this model and these documents", remedy)
 
 
 def joined(*parts: str) -> str:

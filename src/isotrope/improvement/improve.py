@@ -23,7 +23,7 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Budget
-from isotrope.improvement.candidates import Maker, raw_poolings, recipes
+from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes
 from isotrope.improvement.decide import AS_IS, judging, mean_score, race_verdict
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
@@ -128,7 +128,7 @@ def improve(
     for one in (where, *starts.values(), *taught_by.values()):
         check_hub(locate(one))  # before the documents are read
     if len({Base.of(where).name, *starts, *taught_by}) < 1 + len(others) + len(teachers):
-        raise UserError("two of the models have one name", "name each of them once")
+        raise UserError("two of the models have one name", "name each of them once, and rename a folder if it must be")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
@@ -185,6 +185,8 @@ class _Work:
         speed, dimensions = speed_of(encoder, race.texts()), int(encoder.get_embedding_dimension() or 0)
         enough = bool(asked["plan"]) or race.plan_size(speed, dimensions)
         del encoder  # its memory
+        if asked["plan"]:
+            check_plan(asked["plan"], race.makers, self.teachers)
         self.job.begin()
         if not enough:
             return self._decided(race, judges, finished=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from isotrope.errors import UserError
 from isotrope.improvement.budget import Size
@@ -40,7 +41,7 @@ class Kept:
         known = Measured(_arrays(found["scores"]), _arrays(found["hybrids"]), found["taught_by"])
         files = [self._step(name) for name, step in trial.candidates() if step and name in known.scores]
         files += [self._rankings(trial)] if known.taught_by and not trial.recipe else []
-        return known if all(file.is_file() for file in files) else None
+        return known if all(map(_whole, files)) else None
 
     def write(self, trial: Trial, found: Measured) -> None:
         """Keep what was measured. The scores come last: with them, a trial is whole."""
@@ -72,6 +73,13 @@ class Kept:
 
     def _file(self, kind: str, name: str, suffix: str) -> Path:
         return self.folder / kind / f"{slug(name)}-{self.size.queries}-{self.size.fitted_on}{suffix}"
+
+
+def _whole(file: Path) -> bool:
+    """Whether a .safetensors file is there and holds as many bytes as it says."""
+    with suppress(OSError, SafetensorError), safe_open(file, "numpy"):
+        return True
+    return False
 
 
 def _arrays(found: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, TaskScores]:

@@ -115,7 +115,7 @@ def cost_of(record: Mapping[str, Any]) -> str:
 
 def _for_queries(record: Mapping[str, Any]) -> bool:
     made = record["made"][record["choice"]]
-    return made["step"] == QUERY_MAP or bool(made.get("for_queries"))
+    return made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS
 
 
 def advised(record: Mapping[str, Any]) -> list[str]:
@@ -167,7 +167,7 @@ def choice_card(race: Race, record: Mapping[str, Any], model: SentenceTransforme
         settings = [
             ("pooling", trial.pooling, "the model's own"),
             ("training", f"{2 * trial.pairs:,} queries" if trial.recipe == RANKINGS else None, ""),
-            ("read by the trained encoder", "queries only" if trial.for_queries else None, ""),
+            ("read by the trained encoder", "queries only" if trial.recipe == RANKINGS else None, ""),
             ("share of the trained weights", f"{trial.share:g}" if trial.recipe else None, ""),
             ("post step", step or None, "none"),
         ]

@@ -20,7 +20,7 @@ from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
 from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size
-from isotrope.improvement.candidates import FOR_QUERIES, RANKINGS, Maker, Trial, joined
+from isotrope.improvement.candidates import RANKINGS, Maker, Trial, joined
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
 from isotrope.improvement.kept import Kept
 from isotrope.improvement.measure import Measured, as_teacher, measure_trial, speed_of, texts_read, words_read
@@ -87,7 +87,8 @@ class Race:
     def plan(self) -> dict[str, Any]:
         """What was done, for `repeat`."""
         trials = [asdict(trial) for trial in self.trials]
-        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, "teachers": [*self.teachers]}
+        read = list(self.budget.kept.get("teachers", {}))
+        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, "teachers": read}
 
     def choose(self) -> tuple[str, dict[str, CandidateGain]]:
         """What `choose_candidate` says of all that was measured; "keep" if nothing was."""
@@ -130,8 +131,13 @@ class Race:
             if name not in taken and needed > TEACHING * self.budget.left:
                 self._leave_out(name, f"it would take {needed / 60:.0f} minutes to read the texts")
                 continue
-            with watch("reading", self.console, name), self.budget.alarm():
-                self.teachers[name] = as_teacher(model, self.tasks, self.basis)
+            try:
+                with watch("reading", self.console, name), self.budget.alarm():
+                    self.teachers[name] = as_teacher(model, self.tasks, self.basis)
+            except KeyboardInterrupt:
+                if not self.budget.rang:
+                    raise
+                return  # what it has taught before is kept, and nothing new is measured any more
             taken[name] = self.budget.spent - began
             self.budget.keep()
             self.console.print(f"teacher {name}: {100 * self.teachers[name].score:.2f}")
@@ -164,12 +170,8 @@ class Race:
 
         def tried(recipe: str, pairs: int, average: bool = False) -> None:
             name = joined(start, recipe, f"{pairs:,} pairs")
-            trial = Trial(name, pooling, recipe, pairs, 1.0, tuple(steps), start)
-            if not self.run(trial):
-                return
-            if recipe == RANKINGS:
-                self.run(replace(trial, name=joined(name, FOR_QUERIES), steps=(), for_queries=True))
-            if average:
+            trial = Trial(name, pooling, recipe, pairs, 1.0, () if recipe == RANKINGS else tuple(steps), start)
+            if self.run(trial) and average:
                 self.run(replace(trial, name=joined(name, "averaged"), share=AVERAGED))
 
         first = self.budget.pairs_in("first", recipes, FIRST_SHARE, 1, most)
@@ -191,21 +193,12 @@ class Race:
                 self._leave_out(name, "there are too few documents" if most < FEWEST_OF_ONE else NO_TIME)
 
     def repeat(self, plan: Mapping[str, Any]) -> None:
-        """Do what another race has done."""
+        """Do what another race has done. See `check_plan`."""
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
-        trials = [Trial(**of) for of in plan["trials"]]
-        if lost := set(plan.get("teachers", ())) - self._teaching.keys():
-            raise UserError(f"the plan has the teacher {min(lost)}, which is not named", "name it with --teacher")
-        for trial in trials:
-            maker = self.makers.get(trial.start)
-            if maker is None or trial.recipe not in ("", *maker.recipes):
-                told = f"the plan has the {f'training {trial.recipe}' if maker else f'model {trial.start}'}"
-                remedy = "repeat it with the models and the documents that it was made with"
-                raise UserError(f"{told}, which is not one for this model and these documents", remedy)
         self.teach()
-        for trial in trials:
-            self.run(trial)
+        for of in plan["trials"]:
+            self.run(Trial(**of))
 
     def widen(self) -> None:
         """Measure everything on all queries, if there were fewer to save time and if there is time for it now."""
@@ -274,6 +267,9 @@ class Race:
         kept, run = self.budget.kept["trained"], trial.run
         if not run or run in kept:
             return True
+        rankings = self.kept.rankings(trial, self.basis) if trial.recipe == RANKINGS else None
+        if trial.recipe == RANKINGS and not rankings:  # a plan may come from a machine with other last digits
+            return self._leave_out(trial.name, NO_TEACHER)
         model = self.makers[trial.start].trained(trial)
         seconds, begun = trial.pairs / self.budget.pairs_a_second, model.parent.is_dir()
         if seconds + self.budget.measuring > self.budget.left and not model.is_dir():
@@ -282,7 +278,6 @@ class Race:
         self.budget.keep()
         try:
             with watch("training", self.console, trial.name), self.budget.alarm():
-                rankings = self.kept.rankings(trial, self.basis) if trial.recipe == RANKINGS else None
                 self.makers[trial.start].work(trial, rankings)
         except UserError as error:  # of this recipe, such as texts that are too long for the model
             if isinstance(error.__cause__, OSError):  # of the machine, such as a full disk

@@ -19,6 +19,7 @@ from isotrope.encoder.fast.packed import compile_layers
 from isotrope.encoder.locate import is_bare, locate, public_name
 from isotrope.encoder.pooling import LAYERS
 from isotrope.encoder.prompts import Prompts, used_prompt
+from isotrope.encoder.routes import refuse_routes
 from isotrope.encoder.student import student_of
 from isotrope.errors import UserError
 from isotrope.objective.objective import Objective
@@ -102,6 +103,7 @@ def untrained(settings: EncoderSettings) -> SentenceTransformer:
         settings.backbone, settings.pooling, dropout=settings.dropout, normalize=settings.normalize,
         prompt=settings.prompt, prompt_name=settings.prompt_name, bidirectional=settings.bidirectional,
     )  # fmt: skip
+    refuse_routes(model, settings.backbone)
     return student_of(model, settings.student)
 
 

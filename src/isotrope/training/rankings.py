@@ -19,6 +19,7 @@ from datasets import Dataset
 from isotrope.encoder import save
 from isotrope.encoder.embed import Vectors, cut
 from isotrope.encoder.prompts import role_prompt, used_prompt
+from isotrope.encoder.routes import refuse_routes
 from isotrope.errors import Stopped
 from isotrope.evaluation.retrieval import Lists
 from isotrope.post.ranking_map import ranking_loss
@@ -95,8 +96,9 @@ def learn_rankings(
 
     Raises:
         Stopped: Ctrl-C. The same call goes on.
-        UserError: the training diverged.
+        UserError: the student reads queries in another way than documents; the training diverged.
     """
+    refuse_routes(model, "the model")
     if (output / "model").is_dir():
         return output / "model"
     checkpoints = output / "checkpoints"
