@@ -115,7 +115,7 @@ def cost_of(record: Mapping[str, Any]) -> str:
 
 def _for_queries(record: Mapping[str, Any]) -> bool:
     made = record["made"][record["choice"]]
-    return made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS
+    return bool(made["step"] == QUERY_MAP or made.get("recipe") == RANKINGS)
 
 
 def advised(record: Mapping[str, Any]) -> list[str]:
