@@ -98,11 +98,13 @@ def test_words_count_beside_vectors(
 
 
 def test_a_hybrid_search_needs_texts_and_finds_no_vector_that_is_no_number(tmp_path: Path) -> None:
-    vectors, texts = np.eye(3, 16, dtype=np.float32), ["a river", "a river", "a lake"]
+    texts, asked = ["a river", "a river", "a lake"], Hashes().encode(["a river"])[0]
+    vectors = np.stack([asked, asked, asked + 0.5 * np.roll(asked, 1)]).astype(np.float32)
     vectors[1, 3] = np.nan
     np.save(tmp_path / "v.npy", vectors)
     hits = search(tmp_path / "v.npy", "a river", model=Hashes(), texts=texts, hybrid=0.5)[0]
-    assert sorted(hit.row for hit in hits) == [0, 2]
+    assert [hit.row for hit in hits] == [0, 2]
+    assert [hit.score for hit in hits] == pytest.approx([1, 0]), "what is no number does not scale the others"
     with pytest.raises(UserError, match=r"v\.npy holds no texts, which BM25 needs: name their files with --texts"):
         search(tmp_path / "v.npy", "a river", model=Hashes(), hybrid=0.5)
     with pytest.raises(UserError, match="hybrid = 2 is not possible"):

@@ -142,7 +142,7 @@ def test_the_verdict_says_what_judged_what_came_out_and_what_could_not_be_seen()
     kept = race_verdict(scores, gains, AS_IS, **said, needed="trainings need 9 minutes")
     assert (kept.word, kept.after) == ("no difference found", "x")
     assert "Differences under about" in kept.advice
-    assert kept.advice.endswith("No training was tried: trainings need 9 minutes")
+    assert kept.advice.endswith("No training was tried: trainings need 9 minutes.")
     assert str(race_verdict({}, {}, AS_IS, **said, needed="trainings need 9 minutes")) == (
         "not tested; trainings need 9 minutes"
     )

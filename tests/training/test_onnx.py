@@ -72,8 +72,11 @@ def test_each_route_of_a_model_is_a_graph_of_its_own(tiny_model: Path, tmp_path:
         save(routes, tmp_path / name)
         with pytest.raises(UserError, match="reads queries and documents by two routes: export each into a folder"):
             onnx.export_onnx(tmp_path / name, tmp_path / "none")
+        with pytest.raises(UserError, match="role = 'queries' is unknown"):
+            onnx.export_onnx(tmp_path / name, tmp_path / "none", role="queries")
         for role in ROLES:
             folder = onnx.export_onnx(tmp_path / name, tmp_path / f"{name}-{role}", role=role)
+            assert ("| for | queries |" in (folder / "README.md").read_text()) is (role == "query")
             found = onnx.run_onnx(
                 folder / onnx.FLOAT32, TEXT, json.loads((folder / "export.json").read_text())["prompt"]
             )

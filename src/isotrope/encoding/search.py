@@ -190,7 +190,8 @@ def _hybrid(
             start += len(piece)
             advance(len(piece) * len(queries[some]) // len(queries))
         unknown = np.isnan(cosines)
-        total = fused([np.where(unknown, 0, cosines), words(some)], [1 - share, share])
+        least = np.where(unknown, 1, cosines).min(axis=1, keepdims=True)  # what is no number does not scale the others
+        total = fused([np.where(unknown, least, cosines), words(some)], [1 - share, share])
         scores, rows = torch.from_numpy(np.where(unknown, -np.inf, total)).topk(min(top, stored.rows))
         parts.append((torch.from_numpy(cosines).gather(1, rows), rows, scores))
     best, found, order = map(torch.cat, zip(*parts, strict=True))

@@ -168,7 +168,7 @@ def race_verdict(
     return Verdict(
         "no difference found" if choice == AS_IS else "better", model, best, judge, measure,
         (mean_score(scores[AS_IS]), mean_score(scores[best])), gain.gain, gain.low, gain.high, gain.p,
-        f"{advice} No training was tried: {needed}" if needed else advice,
+        f"{advice} No training was tried: {needed}." if needed else advice,
     )  # fmt: skip
 
 

@@ -129,6 +129,8 @@ def improve(
         check_hub(locate(one))  # before the documents are read
     if len({Base.of(where).name, *starts, *taught_by}) < 1 + len(others) + len(teachers):
         raise UserError("two of the models have one name", "name each of them once, and rename a folder if it must be")
+    if AS_IS in starts:
+        raise UserError(f"a further model is called {AS_IS}, as the model that stays as it is", "rename its folder")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):

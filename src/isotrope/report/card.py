@@ -127,6 +127,7 @@ def graph_card(facts: Mapping[str, Any], source: Card) -> str:
     """
     rows: dict[Any, Any] = {
         "made from": as_code(facts["model"]),
+        **({"for": {"query": "queries", "document": "documents"}[facts["role"]]} if "role" in facts else {}),
         "dimensions": facts["dimensions"],
         "longest text": f"{facts['max_length']} tokens; longer ones are cut",
         "largest difference to torch": f"{facts['largest_difference']:.1g} of a vector's length",

@@ -42,7 +42,7 @@ class Bm25Index:
             counts = csr_array(words.fit_transform(documents))
         except ValueError as error:  # an empty vocabulary
             problem = "BM25 finds no word in the text"
-            raise UserError(problem, "give text with words, or choose another teacher") from error
+            raise UserError(problem, "give text with words, or leave BM25 out") from error
         return cls(words, bm25_weights(counts, k1, b))
 
     def scores(self, queries: Sequence[str]) -> npt.NDArray[np.float32]:

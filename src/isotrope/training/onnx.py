@@ -23,9 +23,9 @@ from isotrope.console.progress import tell, watch
 from isotrope.contract.features import language_model
 from isotrope.encoder.load import load
 from isotrope.encoder.locate import public_name
-from isotrope.encoder.prompts import Role, routed
+from isotrope.encoder.prompts import ROLES, Role, routed
 from isotrope.encoder.routes import one_route
-from isotrope.errors import UserError
+from isotrope.errors import UserError, one_of
 from isotrope.report.card import FLOAT32, INT8, Card, graph_card
 from isotrope.store.atomic import check_replaceable, new_folder, write_json, write_text
 from isotrope.store.disk import writing
@@ -91,6 +91,8 @@ def export_onnx(
     if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty", "choose a new folder")
     check_replaceable(folder, "onnx")
+    if role not in (None, *ROLES):
+        raise UserError(f"role = {role!r} is unknown", one_of(role, ROLES))
     encoder = load(model, pooling, device="cpu", packed=False).float().eval()
     if routed(encoder) and role is None:
         problem = f"{model} reads queries and documents by two routes"
@@ -117,6 +119,7 @@ def export_onnx(
             raise UserError(f"{problem} (most: {FARTHEST:g})", "nothing was written; use the model as it is")
         facts = {
             "model": public_name(model),
+            **({"role": role} if role else {}),
             "dimensions": expected.shape[1],
             "max_length": encoder.max_seq_length,
             "prompt": prompt,
