@@ -131,7 +131,7 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
     with pytest.raises(UserError, match="two of the models have one name"):
         improve(**{**models, "others": [tmp_path / "mean", tmp_path / "mean"]}, documents=library, console=QUIET)
     shutil.copytree(tmp_path / "mean", tmp_path / AS_IS)
-    with pytest.raises(UserError, match="a further model is called keep"):
+    with pytest.raises(UserError, match="or one is called keep: rename a folder"):
         improve(**{**models, "others": [tmp_path / AS_IS]}, documents=library, console=QUIET)
     found = improve(**models, documents=library, minutes=2, console=QUIET)
     (name,) = {made["start"] for made in found.record["made"].values()} - {""}

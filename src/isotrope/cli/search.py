@@ -22,7 +22,7 @@ SHOWN = 200  # characters of a text
 @command(
     model=Word("The model that encoded the texts; default: the one that the index names."),
     top=Word("Rows for each query.", low=1),
-    hybrid=Word("BM25's share of the score, from 0 to 1, so that words count beside the vectors.", low=0, high=1),
+    hybrid=Word("BM25's share of the score, from 0 to 1; the cosine is the rest.", low=0, high=1),
     json_file=Word("Write all results to this .json file.", "json"),
 )
 def search(

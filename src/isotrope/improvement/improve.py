@@ -108,7 +108,7 @@ def improve(
         title: the column of the titles, in tables; None: ``title`` if there is one.
         text: the column of the texts, in tables.
         others: further models to begin with. The best of all for these documents is improved.
-        teachers: models that are too large to use, but may teach rankings: see `isotrope.improvement.teachers`.
+        teachers: models too slow for searches, but good enough to teach rankings: see `isotrope.improvement.teachers`.
         plan: do the work of an earlier improvement, whose folder or ``record["plan"]`` this is. Then there is no
             clock, and the same documents and model give the same choice.
         restart: forget what an earlier call left in the output.
@@ -127,10 +127,8 @@ def improve(
     starts, taught_by = ({Base.of(one).name: one for one in map(located, given)} for given in (others, teachers))
     for one in (where, *starts.values(), *taught_by.values()):
         check_hub(locate(one))  # before the documents are read
-    if len({Base.of(where).name, *starts, *taught_by}) < 1 + len(others) + len(teachers):
-        raise UserError("two of the models have one name", "name each of them once, and rename a folder if it must be")
-    if AS_IS in starts:
-        raise UserError(f"a further model is called {AS_IS}, as the model that stays as it is", "rename its folder")
+    if len({AS_IS, Base.of(where).name, *starts, *taught_by}) < 2 + len(others) + len(teachers):
+        raise UserError(f"two of the models have one name, or one is called {AS_IS}", "rename a folder")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):

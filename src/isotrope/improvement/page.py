@@ -123,12 +123,12 @@ def advised(record: Mapping[str, Any]) -> list[str]:
     found, model = record.get("hybrid"), what_to_do(record)
     if not found or found["low"] <= 0:
         return [model]
-    gain = f"{signed(found['gain'])} points ({signed(found['low'])} … {signed(found['high'])})"
+    gain = f"{signed(found['gain'])} points, {signed(found['low'])} … {signed(found['high'])}"
     command = f"isotrope search INDEX --hybrid {HYBRIDS[found['name']]}"
     if found["gain"] <= record["gains"].get(record["choice"], {"gain": 0.0})["gain"]:
-        return [model, f"A search that adds BM25 to your old model would gain {gain}: {command}."]
-    first = f"First add BM25 to your search, which changes no vectors: {command}. With your old model it gains {gain}"
-    return [f"{first}, more than a change of the model.", model]
+        return [model, f"BM25 in your search would help your old model too: {command} ({gain})."]
+    first = f"BM25 in your search gains more than another model: {command} ({gain})."
+    return [f"{first} It changes no vectors.", model]
 
 
 def teachers_line(record: Mapping[str, Any]) -> list[str]:
@@ -137,7 +137,7 @@ def teachers_line(record: Mapping[str, Any]) -> list[str]:
     told = [f"{name} ({100 * others[name]:.1f} on the tasks)" if name in others else name for name in used]
     lines = [f"Rankings were taught by the model itself with {' and '.join(told)}."] if told else []
     return lines + [
-        f"{name} was no teacher: it scores {100 * score:.1f} on the tasks, not more than your model."
+        f"{name} did not teach, because it scores {100 * score:.1f} on the tasks, not more than your model."
         for name, score in others.items() if name not in used
     ]  # fmt: skip
 
