@@ -30,6 +30,7 @@ from isotrope.improvement.teachers import TeachingModel
 MOST_ROUNDS = 8
 AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 NO_TIME = "too little time was left"
+LEARNING = 0.2  # of the time: what is read for maps, which are learned from the model as it is
 TEACHING = 0.3  # of the time: what a further teacher may take to read all texts
 NO_TEACHER = "there is no teacher of rankings, because none finds more than the model"
 
@@ -106,9 +107,13 @@ class Race:
         if "size" in (kept := self.budget.kept):
             return True
         kept["speed"] = speed
-        fitted = Amount(WHITENED_ON, sum(map(words_read, self.basis.texts(POST_STEPS))) / WHITENED_ON)
+        words, once = self.budget.left * speed, sum(map(words_read, self.basis.texts(MAPS)))  # maps are learned once
+        part = min(1.0, LEARNING * words / max(once, 1))
+        every = words_read(self.basis.whitened_on) / WHITENED_ON
         tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
-        size = measurement_size(self.budget.left * speed, fitted, tasks, dimensions)
+        fitted = Amount(int(part * WHITENED_ON), every)
+        size = measurement_size(words - part * once, fitted, tasks, dimensions)
+        size = size or measurement_size(words, Amount(0, every), tasks, dimensions)  # without post steps
         if size:
             kept["size"] = asdict(size)
             self._begin(size)
@@ -185,7 +190,7 @@ class Race:
         for place, name in enumerate(best):
             share = 2 / (len(best) - place + 1)  # of the time left: of three, the best gets 3 : 2 : 1
             pairs = max(self.budget.pairs_in(f"second: {name}", [name], share, 2, most).values(), default=0)
-            tried(name, pairs if pairs > 1.5 * first[name] else first[name], average=True)
+            tried(name, pairs if pairs > 1.2 * first[name] else first[name], average=True)
         for name in [name for name in recipes if name not in first and name not in self.left_out]:
             if last := self.budget.pairs_in(f"last: {name}", [name], 1, 1, most):
                 tried(name, min([*last.values(), *first.values()]))
