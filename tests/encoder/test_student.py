@@ -27,8 +27,8 @@ from isotrope.encoder.student import (
     student_of,
     zipf_weights,
 )
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
-from isotrope.post.sif import WordVectors
 from oracle import baselines as naive
 from small_encoders import KINDS, batch, random_model
 from toy_vectors import TEXT, VECTORS, write_word_vectors

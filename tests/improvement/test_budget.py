@@ -33,7 +33,7 @@ def test_a_fast_model_is_measured_on_everything() -> None:
     assert not Size(300, 1500).told(300, 1500)
 
 
-@pytest.mark.parametrize(("speed", "share"), [(6000, 30), (4500, 30), (2250, 20), (1200, 10), (560, 5)])
+@pytest.mark.parametrize(("speed", "share"), [(6000, 30), (4500, 30), (3000, 20), (2250, 10), (1200, 10), (560, 5)])
 def test_post_steps_are_fitted_on_less_first_then_fewer_queries_are_asked(speed: float, share: int) -> None:
     """MiniLM reads some 2,250 words a second on a core."""
     found = measurement_size(1200 * speed, FITTED, TASKS, 384)

@@ -46,6 +46,7 @@ def test_each_recipe_is_a_preset_with_pairs(raw: bool, short: bool) -> None:
         assert preset.pairs is not None
     names = {recipe.name for recipe in found}
     assert names - {recipe.name for recipe in recipes(raw, titled=False, short=short)} == {"titles"}
+    assert RANKINGS not in {recipe.name for recipe in recipes(raw, titled=True, short=short, searched=False)}
     assert ("neighbours" in names) is not short
 
 

@@ -83,6 +83,7 @@ def test_a_model_that_judges_better_teaches_and_a_worse_one_does_not(tiny_model:
     cosines = by_cosine(found.rankings.asked, found.rankings.documents)(slice(None))
     rows = np.arange(len(cosines))
     cosines[rows, fitted_on.asked.own] = -2
+    assert found.rankings.lists.scores.max() == pytest.approx(1), "the weights of all teachers sum to 1"
     assert (found.rankings.lists.documents == cosines.argmax(axis=1)[:, None]).any(axis=1).all()
 
 

@@ -129,6 +129,16 @@ def test_a_small_budget_shrinks_the_trainings_and_cuts_no_query_in_the_end(
     assert "to save time" not in str([line for line in raced.told if "queries" in line])
 
 
+def test_what_maps_read_is_planned_once_and_not_for_every_encoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the queries of all tasks would be cut for it."""
+    machine = Machine(4500, 30, monkeypatch)
+    raced = machine.race(tmp_path, 60 * 8)
+    assert raced.plan_size(4500, 384)
+    assert raced.tasks[0].size >= 200
+
+
 def test_without_time_for_any_training_it_says_how_much_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

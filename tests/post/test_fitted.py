@@ -10,9 +10,10 @@ from sentence_transformers import SentenceTransformer
 from conftest import sentences
 from isotrope import load
 from isotrope.encoder import save
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.post.fitted import LinearStep, with_linear
 from isotrope.post.names import open_encoder
-from isotrope.post.sif import Sif, WordVectors
+from isotrope.post.sif import Sif
 from isotrope.post.whitening import Removal, Whitening, whitening
 from oracle import baselines as naive
 from toy_vectors import TEXT, VECTORS, Rows, write_word_vectors

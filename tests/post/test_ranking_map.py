@@ -112,6 +112,8 @@ def test_a_route_for_queries_leaves_documents_as_they_are_to_the_last_bit(tmp_pa
         found = np.asarray(one.encode_query(TEXTS))
         np.testing.assert_allclose(unit(found), unit(before + before @ matrix), atol=1e-5)
     assert np.array_equal(model.encode(TEXTS), before)
+    with pytest.raises(UserError, match="reads queries in another way than documents"):
+        load(tmp_path / "model", "cls")
 
 
 def test_a_map_of_both_sides_is_a_layer() -> None:

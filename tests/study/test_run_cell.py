@@ -14,9 +14,9 @@ import isotrope.study.run_cell
 import isotrope.text
 from conftest import WORDS, sentences
 from isotrope.encoder import load
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.sts import score, similarities
-from isotrope.post.sif import WordVectors
 from isotrope.post.whitening import Whitening
 from isotrope.study import study
 from isotrope.study.cell import Cell

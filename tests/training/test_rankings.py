@@ -72,9 +72,10 @@ def test_after_a_kill_it_goes_on_to_the_same_bits(
 ) -> None:
     whole = learn(tiny_model, tmp_path / "whole")
     monkeypatch.setattr(rankings, "CHECKPOINTED", 4)
-    step = Trainer.training_step
+    step, seeds = Trainer.training_step, list[int]()
 
     def killed(self: Trainer, *args: Any, **kwargs: Any) -> Any:
+        seeds.append(self.loss.step)
         if self.state.global_step == 6:
             raise MemoryError
         return step(self, *args, **kwargs)
@@ -83,6 +84,7 @@ def test_after_a_kill_it_goes_on_to_the_same_bits(
         patch.setattr(Trainer, "training_step", killed)
         with pytest.raises(MemoryError):
             learn(tiny_model, tmp_path / "parts")
+    assert seeds == list(range(7)), "each step has a dropout of its own"
     parts = learn(tiny_model, tmp_path / "parts")
     one, other = (load_file(folder / "model.safetensors") for folder in (whole, parts))
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -111,5 +113,5 @@ def test_a_trained_encoder_may_read_queries_alone(tiny_model: Path, tmp_path: Pa
     np.testing.assert_array_equal(ours.encode(DOCUMENTS), start.encode(DOCUMENTS))
     np.testing.assert_array_equal(ours.encode_query(QUERIES), trained.encode(QUERIES))
     np.testing.assert_allclose(plain.encode_query(QUERIES), trained.encode(QUERIES), atol=1e-6)
-    with pytest.raises(UserError, match="reads queries by an encoder of their own: name the model"):
+    with pytest.raises(UserError, match="reads queries in another way than documents: name the model"):
         load(str(tmp_path / "routed"), "cls")

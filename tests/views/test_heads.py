@@ -6,9 +6,10 @@ import torch
 from drawn import draw, scores
 from isotrope.contract.context import BuildContext
 from isotrope.errors import UserError
+from isotrope.views.branches import Branches
 from isotrope.views.denoised import Denoised, MeanPositive, denoise, mean_positive
 from isotrope.views.mlp import MLP
-from isotrope.views.projector import Branches, Projector
+from isotrope.views.projector import Projector
 
 
 def test_it_is_a_matrix_product_and_a_tanh_on_every_embedding() -> None:

@@ -26,7 +26,7 @@ from isotrope.encoder.faults import (
 )
 from isotrope.encoder.locate import check_hub, first_module, locate
 from isotrope.encoder.pooling import check_pooling, freeze, join_layers, pooling_modules
-from isotrope.encoder.prompts import Prompts
+from isotrope.encoder.prompts import Prompts, routed
 from isotrope.errors import UserError
 
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
@@ -94,14 +94,15 @@ def load(
     first = first_module(where)
     if first == _WORDS:
         _check_words(where, name, pooling, max_length)
-    if first == _ROUTES and (pooling is not None or dropout):
-        remedy = "name the model that it was made from, to train it or to change its pooling"
-        raise UserError(f"{model} reads queries by an encoder of their own", remedy)
+    if first == _ROUTES and dropout:
+        raise _two_ways(name)
     config = None if first in (_WORDS, _ROUTES) else _config(base or where, name)
     overrides = {} if dropout is None or config is None else dict.fromkeys(dropout_keys(config), dropout)
     if dropout and not overrides:
         raise UserError(f"dropout = {dropout}: the configuration of {model} has no dropout", "leave dropout unset")
     encoder, missing = _open(where, name, device, overrides)
+    if pooling is not None and routed(encoder):  # the route of queries would be lost
+        raise _two_ways(name)
     if base:
         merge_adapter(encoder)
     refuse_missing(missing, name, pooler=pooling == "cls_head")
@@ -135,6 +136,11 @@ def load(
         if isinstance(module, Transformer):
             pack(module.auto_model)
     return encoder
+
+
+def _two_ways(model: str) -> UserError:
+    remedy = "name the model that it was made from, to train it or to change its pooling"
+    return UserError(f"{model} reads queries in another way than documents", remedy)
 
 
 def dropout_keys(config: PreTrainedConfig) -> list[str]:

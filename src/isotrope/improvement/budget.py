@@ -25,7 +25,7 @@ UNSURE = 0.6  # of the time, at most: a training before any other has shown how 
 STARTING = 8.0  # seconds that a training takes before its first step
 STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
 PAIR_WORDS = 32  # of two crops
-GOOD_QUERIES, FEWEST_QUERIES = 100, 50  # of a task
+GOOD_QUERIES, FEWEST_QUERIES = 200, 50  # of a task
 # Of the time, for one measurement; texts a dimension for the post steps; queries. The first possible line is taken.
 _LEVELS = (
     (1 / 30, 2.0, GOOD_QUERIES),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
+from xxhash import xxh32_hexdigest
 
 from isotrope.console.plain import plain_console
 from isotrope.contract.features import language_model
@@ -68,13 +69,14 @@ class Training:
     alike: frozenset[str] = frozenset()
 
 
-def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
+def recipes(raw: bool, titled: bool, short: bool = False, searched: bool = True) -> list[Training]:
     """The trainings that are tried, those that help most often first: where the time is short, the last are left out.
 
     Args:
         raw: whether the start is a bare language model, which learns with high rates.
         titled: whether most documents have titles.
         short: whether most documents are short, as single sentences are.
+        searched: whether searches judge. Graded pairs read both sides alike, so they cannot see an encoder for queries.
     """
     crops, titles = frozenset({SPANS, SCATTERED}), frozenset({TITLE})
     neighbours, cut = frozenset({HALVES, HALVES_OF_SHORT, NEIGHBOURS}), _SHORT if short else ()
@@ -94,7 +96,7 @@ def recipes(raw: bool, titled: bool, short: bool = False) -> list[Training]:
             Training("crops at a low rate", "crops-raw", (*cut, "train.learning_rate=3e-4"), crops),
             Training("neighbours", "neighbours", _RAW, neighbours),
         ]
-    possible = {"titles": titled, "neighbours": not short}
+    possible = {"titles": titled, "neighbours": not short, RANKINGS: searched}
     return [one for one in found if possible.get(one.name, True)]
 
 
@@ -219,5 +221,5 @@ def joined(*parts: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A candidate's name as the name of a file."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    """A candidate's name as the name of a file. Names that differ in signs only have other digits at the end."""
+    return f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{xxh32_hexdigest(name.encode())}"

@@ -216,7 +216,7 @@ class _Work:
             self.console.print(line)
 
         def maker(model: str, raw: bool) -> Maker:
-            tried = {recipe.name: recipe for recipe in recipes(raw, judges.titled, judges.short)}
+            tried = {one.name: one for one in recipes(raw, judges.titled, judges.short, judges.searched)}
             return Maker(model, self.opened, held_out, len(trained), seed, self.job.folder, tried)
 
         others = {name: maker(where, is_bare(where)) for name, where in self.others.items()}

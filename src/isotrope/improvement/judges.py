@@ -49,6 +49,11 @@ class Judges:
     short: bool
     told: list[str]
 
+    @property
+    def searched(self) -> bool:
+        """Whether searches judge, and not graded pairs."""
+        return not isinstance(self.tasks[0], PairTask)
+
 
 def held_out_count(documents: Documents, seed: int) -> int:
     """How many documents to hold out: so many that 300 of them can be in a task, or up to 1,000 shorter ones.

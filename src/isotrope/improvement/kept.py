@@ -69,7 +69,7 @@ class Kept:
         return self._file("steps", candidate, ".safetensors")
 
     def _rankings(self, trial: Trial) -> Path:
-        return self._file("rankings", f"of {trial.start} {trial.pooling or ''}", ".safetensors")
+        return self._file("rankings", f"of {trial.start}, pooling {trial.pooling}", ".safetensors")
 
     def _file(self, kind: str, name: str, suffix: str) -> Path:
         return self.folder / kind / f"{slug(name)}-{self.size.queries}-{self.size.fitted_on}{suffix}"

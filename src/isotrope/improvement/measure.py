@@ -95,9 +95,11 @@ def measure_trial(
     taught_by = used_teachers(scores[trial.name], hybrids, teachers) if learning else []
     rankings, steps = None, dict[str, Fitted]()
     if taught_by:
-        with suppress(UserError):  # too few documents
-            models = [teachers[name].known for name in taught_by if name != BM25]
+        models = [teachers[name].known for name in taught_by if name != BM25]
+        try:
             rankings = Rankings.of(known, basis, BM25 in taught_by, models)
+        except UserError:  # too few documents
+            taught_by = []
     for name, step in trial.candidates():
         with suppress(UserError):
             if step in WHITENINGS:

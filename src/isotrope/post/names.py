@@ -20,12 +20,13 @@ from isotrope.encoder import load
 from isotrope.encoder.locate import locate
 from isotrope.encoder.pooling import check_pooling
 from isotrope.encoder.prompts import NO_PROMPTS, Prompts
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.post.fitted import TARGET, PostStep
 from isotrope.post.flow import Flow
 from isotrope.post.ranks import Ranks
 from isotrope.post.shortened import Shortened
-from isotrope.post.sif import Sif, WordVectors
+from isotrope.post.sif import Sif
 from isotrope.post.whitening import Removal, Whitening
 from isotrope.types import Encoder
 

@@ -12,11 +12,11 @@ import xxhash
 import isotrope.text as text
 from isotrope.components.registry import READING, STAGES
 from isotrope.encoder.checksum import files_checksum
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.sets.known import data_checksum, data_folder
 from isotrope.evaluation.suite import SUITES as MEASURED_BY
 from isotrope.evaluation.suite import checked_tasks
-from isotrope.post.sif import WordVectors
 from isotrope.preset.preset import RESERVED, Preset, check_head, check_third_parties, preset_names, read_preset
 from isotrope.store.cache import file_checksum
 from isotrope.store.remote import is_url

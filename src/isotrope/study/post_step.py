@@ -3,11 +3,12 @@
 The step is fitted on the sentences that the row has, or with ``fit=target`` on those of each evaluation.
 """
 
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.errors import UserError
 from isotrope.evaluation.models import RememberingEncoder
 from isotrope.post.fitted import TARGET, FittedEncoder, PostStep
 from isotrope.post.names import post_step
-from isotrope.post.sif import Sif, WordVectors
+from isotrope.post.sif import Sif
 from isotrope.text import Opened
 from isotrope.text.sample import Sample
 from isotrope.types import Encoder

@@ -17,11 +17,11 @@ from isotrope.encoder import load, save
 from isotrope.encoder.embed import cut
 from isotrope.encoder.prompts import used_prompt
 from isotrope.encoder.student import student_of
+from isotrope.encoder.word_vectors import WordVectors
 from isotrope.evaluation.geometry import diversity, unit
 from isotrope.evaluation.significance import resample
 from isotrope.evaluation.sts import score, similarities
 from isotrope.evaluation.suite import run as evaluate
-from isotrope.post.sif import WordVectors
 from isotrope.preset.preset import build_objective, read_preset
 from isotrope.report.space import pair_cosines
 from isotrope.store.atomic import in_turn, new_file
