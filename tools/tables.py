@@ -59,7 +59,7 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
             measured.policies,
         "Earlier races, in which \"half → half\" judged long documents too.": measured.halves,
     }),
-    "ranking-map": ("Maps that learn from rankings", "benchmarks/ranking_map.py WORK --data DATA", {
+    "ranking-map": ("Learning from rankings", "benchmarks/ranking_map.py WORK --data DATA", {
         "MiniLM: nDCG@10 × 100 by labels, and in brackets the mean score of the tasks from held-out documents. The map "
         "follows BM25 and the model in equal parts, on queries only; the rows below it each change one thing. 2,500 "
         "documents of each collection, one run.": partial(measured.ranking_map, "minilm"),
