@@ -98,6 +98,21 @@ def ranking_map(model: str, rows: Sequence[str] = (), tasks: bool = True) -> str
     return grid(["", *found], [[row, *(told(of, row) for of in found.values())] for row in variants])
 
 
+def starts() -> str:
+    """Which of three models `improve` takes for each collection, beside labels: benchmarks/starts.py."""
+    rows = []
+    for path in [RESULTS / "starts" / f"{name.lower()}.json" for name in COLLECTIONS]:
+        cell = json.loads(path.read_text(encoding="utf-8"))
+        gain, labels = cell["gain"], cell["labels"]
+        told = (
+            f"{signed(100 * gain['gain'])} ({signed(100 * gain['low'])} … {signed(100 * gain['high'])})"
+            if gain
+            else "–"
+        )
+        rows.append([cell["collection"], cell["choice"], told, *(points(of) for of in labels.values())])
+    return grid(["collection", "chosen", "gain on the tasks", "isotrope/small, given", *list(labels)[1:]], rows)
+
+
 def kept() -> str:
     """isotrope/small beside its teacher: quality, speed, size. benchmarks/small.py."""
     found = read("compress/small")

@@ -66,6 +66,10 @@ TABLES: dict[str, tuple[str, str, dict[str, Block]]] = {
         "The same for isotrope/small.": partial(measured.ranking_map, "small"),
         "The same for isotrope/tiny.": partial(measured.ranking_map, "tiny"),
     }),
+    "starts": ("The best of three models", "benchmarks/starts.py WORK --data DATA", {
+        "`improve isotrope/small --or isotrope/tiny --or isotrope/minilm`, each as it is: what is chosen without "
+        "labels, with the 95 % interval of its gain, and nDCG@10 × 100 of all three by labels.": measured.starts,
+    }),
     "compress": ("Students", "benchmarks/static_peer.py measure WORK DATA, and domain_student.py WORK --data DATA", {
         "Static models of 256 dimensions; the teacher is all-MiniLM-L6-v2.": measured.static_peer,
         "A student of three layers, trained on SciFact's abstracts only.": measured.domain_student,

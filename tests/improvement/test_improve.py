@@ -128,11 +128,9 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
     for pooling in ("cls", "mean"):
         save(load(tiny_model, pooling), tmp_path / pooling)
     models = {"model": tmp_path / "cls", "others": [load(tmp_path / "mean")]}
-    with pytest.raises(UserError, match="two of the models have one name"):
-        improve(**{**models, "others": [tmp_path / "mean", tmp_path / "mean"]}, documents=library, console=QUIET)
-    shutil.copytree(tmp_path / "mean", tmp_path / AS_IS)
-    with pytest.raises(UserError, match="or one is called keep: rename a folder"):
-        improve(**{**models, "others": [tmp_path / AS_IS]}, documents=library, console=QUIET)
+    twice = tmp_path / "cls"
+    with pytest.raises(UserError, match="/cls is given twice: name each model once"):
+        improve(**{**models, "others": [twice, twice]}, documents=library, console=QUIET)
     found = improve(**models, documents=library, minutes=2, console=QUIET)
     (name,) = {made["start"] for made in found.record["made"].values()} - {""}
     assert name in found.record["table"]
@@ -150,26 +148,30 @@ def test_of_several_models_the_best_is_found(tiny_model: Path, library: Path, tm
 def test_a_better_model_teaches_rankings(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no candidate, but the encoder learns from it, for queries only. A plan repeats this."""
+    """It is no candidate, but the encoder learns from it, for queries only. A plan repeats this.
+
+    The folders of both models have one name, so the teacher's has its parent's name too.
+    """
     monkeypatch.setattr(budget, "FEWEST_OF_ONE", 64)
     rankings = next(recipe for recipe in candidates.recipes(raw=False, titled=True) if recipe.name == RANKINGS)
     monkeypatch.setattr("isotrope.improvement.improve.recipes", lambda *_: [rankings])
     for pooling in ("cls", "mean"):
-        save(load(tiny_model, pooling), tmp_path / pooling)
-    given = {"documents": library, "teachers": [tmp_path / "mean"], "console": QUIET}
-    found = improve(tmp_path / "cls", minutes=2, **given)
+        save(load(tiny_model, pooling), tmp_path / pooling / "model")
+    teacher = "mean/model"
+    given = {"documents": library, "teachers": [tmp_path / teacher], "console": QUIET}
+    found = improve(tmp_path / "cls" / "model", minutes=2, **given)
     record = found.record
-    assert "mean" in record["taught_by"]
-    assert record["teachers"]["mean"] > record["table"]["keep"]["title → body"] / 2
-    assert not any(name.startswith("mean") for name in record["table"])
+    assert teacher in record["taught_by"]
+    assert record["teachers"][teacher] > record["table"]["keep"]["title → body"] / 2
+    assert not any(name.startswith(teacher) for name in record["table"])
     trained = {name: made for name, made in record["made"].items() if made["recipe"] == RANKINGS}
     assert trained
     assert all(made["step"] == "" for made in trained.values())
-    assert "Rankings were taught by the model itself with" in found.report(tmp_path / "page.html").read_text()
-    same = improve(tmp_path / "cls", plan=record["plan"], **given)
+    assert "model learned rankings from itself with" in found.report(tmp_path / "page.html").read_text()
+    same = improve(tmp_path / "cls" / "model", plan=record["plan"], **given)
     assert (same.choice, same.record["table"]) == (found.choice, record["table"])
-    with pytest.raises(UserError, match="the plan has the teacher mean, which was not named: add --teacher mean"):
-        improve(tmp_path / "cls", plan=record["plan"], **{**given, "teachers": []})
+    with pytest.raises(UserError, match="the plan has the teacher mean/model, which was not named: add --teacher"):
+        improve(tmp_path / "cls" / "model", plan=record["plan"], **{**given, "teachers": []})
 
 
 @pytest.mark.usefixtures("_untrained")

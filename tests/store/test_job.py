@@ -60,7 +60,7 @@ def test_what_is_missing_or_damaged_is_not_announced(tmp_path: Path, path: str, 
 
 def test_another_identity_is_refused_and_named(tmp_path: Path) -> None:
     done(job(tmp_path / "run"))
-    for text, seed, problem in ("a", 1, "begun with seed = 0, not 1: .*--restart"), ("b", 0, "other text: documents"):
+    for text, seed, problem in ("a", 1, "begun with seed = 0, not 1: .*--restart"), ("b", 0, "text: other documents"):
         other = Job(tmp_path / "run", "run", {"seed": seed, "text": {"documents": 32 * text}})
         with pytest.raises(UserError, match=problem), other.held():
             pass

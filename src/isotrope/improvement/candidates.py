@@ -17,8 +17,9 @@ from isotrope.console.plain import plain_console
 from isotrope.contract.features import language_model
 from isotrope.encoder import load
 from isotrope.encoder.average import average
+from isotrope.encoder.checksum import GivenModel, located
 from isotrope.encoder.load import sees_ahead
-from isotrope.encoder.locate import is_bare
+from isotrope.encoder.locate import Base, is_bare
 from isotrope.encoder.routes import with_query_route
 from isotrope.errors import UserError
 from isotrope.evaluation.document_tasks import HALVES, HALVES_OF_SHORT, NEIGHBOURS, SCATTERED, SPANS, TITLE
@@ -223,3 +224,16 @@ def joined(*parts: str) -> str:
 def slug(name: str) -> str:
     """A candidate's name as the name of a file. Names that differ in signs only have other digits at the end."""
     return f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{xxh32_hexdigest(name.encode())}"
+
+
+def told_apart(given: Sequence[GivenModel], taken: set[str]) -> dict[str, str]:
+    """Name -> model, of models whose names are not ``taken`` yet. Of one that is, its folder is named too."""
+    models = dict[str, str]()
+    for one in map(located, given):
+        name = Base.of(one).name
+        name = "/".join(Path(one).parts[-2:]) if name in taken else name
+        if name in taken:
+            raise UserError(f"{name} is given twice", f"name each model once, and none {AS_IS}")
+        taken.add(name)
+        models[name] = one
+    return models

@@ -23,7 +23,7 @@ from isotrope.evaluation.sets.domain import Domain
 from isotrope.evaluation.sets.labels import Labels, read_labels
 from isotrope.evaluation.sts import Sets
 from isotrope.improvement.budget import Budget
-from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes
+from isotrope.improvement.candidates import Maker, check_plan, raw_poolings, recipes, told_apart
 from isotrope.improvement.decide import AS_IS, judging, mean_score, race_verdict
 from isotrope.improvement.judges import (
     FEWEST_HELD_OUT,
@@ -35,7 +35,7 @@ from isotrope.improvement.judges import (
     judge_in_words,
     judges_of,
     shipped_pairs,
-)  # fmt: skip
+)
 from isotrope.improvement.measure import JUDGED_LENGTH, speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
@@ -124,11 +124,10 @@ def improve(
         raise UserError(f"minutes = {minutes} is not possible", "choose a number above 0")
     check_pooling(pooling)
     where = located(model)
-    starts, taught_by = ({Base.of(one).name: one for one in map(located, given)} for given in (others, teachers))
+    taken = {AS_IS, Base.of(where).name}
+    starts, taught_by = (told_apart(given, taken) for given in (others, teachers))
     for one in (where, *starts.values(), *taught_by.values()):
         check_hub(locate(one))  # before the documents are read
-    if len({AS_IS, Base.of(where).name, *starts, *taught_by}) < 2 + len(others) + len(teachers):
-        raise UserError(f"two of the models have one name, or one is called {AS_IS}", "rename a folder")
     own = None if labels is None else read_labels(labels, columns)
     guards = general_pairs(data)
     if isinstance(plan, str | Path):
@@ -139,13 +138,8 @@ def improve(
     asked = {"seed": seed, "pooling": pooling, "minutes": None if plan else float(minutes or MINUTES), "plan": plan}
     named = {kind: {name: files_checksum(one) for name, one in models.items()}
              for kind, models in (("others", starts), ("teachers", taught_by))}  # fmt: skip
-    identity = {
-        **asked,
-        "model": files_checksum(where),
-        **named,
-        "documents": found.key,
-        "labels": own and own.checksum(),
-    }
+    own_key = own and own.checksum()
+    identity = asked | named | {"model": files_checksum(where), "documents": found.key, "labels": own_key}
     job = Job(output, KIND, identity, [opened], restart=restart)
     with job.held():
         record = job.result()
@@ -174,7 +168,9 @@ class _Work:
         """Race, decide, save."""
         asked, folder = self.job.identity, self.job.folder
         budget = Budget(folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
-        encoder = load(self.model, asked["pooling"])  # first: it may be damaged
+        for one in (*self.others.values(), *self.teachers.values()):
+            load(one)  # first: a model may be damaged
+        encoder = load(self.model, asked["pooling"])
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
         found = self.opened.documents()

@@ -15,7 +15,7 @@ from isotrope.improvement.steps import QUERY_MAP, cites_of
 from isotrope.improvement.teachers import HYBRIDS
 from isotrope.report.bars import interval_bars, map_figure
 from isotrope.report.card import Card, Data, Step
-from isotrope.report.comparison import signed
+from isotrope.report.comparison import WORDS, signed
 from isotrope.report.examples import examples_table
 from isotrope.report.outcome import how_to_switch
 from isotrope.report.page import Page, PageFigure
@@ -135,7 +135,7 @@ def teachers_line(record: Mapping[str, Any]) -> list[str]:
     """Who taught rankings, and which of the named models did not because they find less."""
     used, others = record.get("taught_by", []), record.get("teachers", {})
     told = [f"{name} ({100 * others[name]:.1f} on the tasks)" if name in others else name for name in used]
-    lines = [f"Rankings were taught by the model itself with {' and '.join(told)}."] if told else []
+    lines = [f"{record['model']} learned rankings from itself with {' and '.join(told)}."] if told else []
     return lines + [
         f"{name} did not teach, because it scores {100 * score:.1f} on the tasks, not more than your model."
         for name, score in others.items() if name not in used
@@ -209,8 +209,8 @@ def general_lines(record: Mapping[str, Any]) -> list[str]:
     """What the choice changes on general English, in a line; nothing if the model is kept."""
     if not (found := record["similarity"]):
         return []
-    changes = [
-        f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({of['verdict']})"
-        for task, of in found["per_task"].items()
-    ]
+    changes = []
+    for task, of in found["per_task"].items():
+        word = WORDS.get(of["verdict"], of["verdict"])
+        changes.append(f"{PAIRS.get(task, task)} {100 * of['before']:.1f} → {100 * of['after']:.1f} ({word})")
     return [f"General English, Spearman × 100: {'; '.join(changes)}. These pairs had no part in the choice."]

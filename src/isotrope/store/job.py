@@ -154,7 +154,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], within: str = "
         if isinstance(old, dict) and isinstance(new, dict):
             found += differences(old, new, f"{within}{key}: ")
         elif any(isinstance(value, str) and _CHECKSUM.fullmatch(value) for value in (old, new)):
-            found.append(f"{'other' if key.endswith('s') else 'another'} {within}{key}")
+            found.append(f"{within}{'other' if key.endswith('s') else 'another'} {key}")
         else:
             found.append(f"{within}{key} = {old!r}, not {new!r}")
     return found
