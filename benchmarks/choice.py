@@ -42,7 +42,8 @@ from isotrope.improvement.decide import AS_IS, judging
 from isotrope.improvement.improve import Improvement
 from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial, texts_read
 from isotrope.improvement.race import Race
-from isotrope.improvement.steps import Basis, Task
+from isotrope.improvement.steps import Basis
+from isotrope.improvement.teachers import hybrid_scores
 from isotrope.store.atomic import write_json
 from isotrope.text.pseudo_queries import PseudoQueries
 from isotrope.training.processes import environment
@@ -50,11 +51,13 @@ from isotrope.types import Vector
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "choice"
 DOCUMENTS, QUERIES, SEED = 2500, 300, 0
-MODELS = {  # name -> model, pooling, minutes for long documents, minutes for single sentences
-    "tiny": ("isotrope/tiny", None, 8.0, 3.0),
-    "small": ("isotrope/small", None, 8.0, 3.0),
-    "minilm": ("isotrope/minilm", None, 20.0, 8.0),
-    "minilm-cls": ("isotrope/minilm", "cls", 8.0, 4.0),
+MODELS: dict[str, tuple[str, str | None, float, float, tuple[str, ...]]] = {
+    # name -> model, pooling, minutes for long documents, minutes for single sentences, teachers; on two cores
+    "tiny": ("isotrope/tiny", None, 8.0, 3.0, ()),
+    "small": ("isotrope/small", None, 8.0, 3.0, ()),
+    "small-taught": ("isotrope/small", None, 8.0, 3.0, ("isotrope/minilm",)),
+    "minilm": ("isotrope/minilm", None, 10.0, 5.0, ()),
+    "minilm-cls": ("isotrope/minilm", "cls", 8.0, 4.0, ()),
 }
 LONG = ("SciFact", "CACM", "NPL")
 RETRIEVAL = ("SciFact", "CACM", "NPL", "Banking77", "StackOverflow")
@@ -117,25 +120,27 @@ def write_documents(domain: Domain, titles: Sequence[str], path: Path) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
-def cell(data: str, name: str, model_name: str, work: Path, console: Console) -> dict[str, Any]:
+def cell(data: str, name: str, model_name: str, work: Path, factor: float, console: Console) -> dict[str, Any]:
     """Improve one model for one collection, and judge all candidates by labels."""
-    model, pooling, *both = MODELS[model_name]
-    minutes = both[0] if name in LONG else both[1]
+    model, pooling, long, short, teachers = MODELS[model_name]
+    minutes = factor * (long if name in LONG else short)
     domain, titles = part_of(*collection(data, name))
     work.mkdir(parents=True, exist_ok=True)
     documents = work / "documents.jsonl"
     if not documents.is_file():
         write_documents(domain, titles, documents)
     found = isotrope.improve(
-        model, documents, output=work / "improved", minutes=minutes, seed=SEED, pooling=pooling, console=console
-    )
-    tasks: list[Task] = [OwnTask(domain), PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])]
+        model, documents, output=work / "improved", minutes=minutes, seed=SEED, pooling=pooling, teachers=teachers,
+        console=console,
+    )  # fmt: skip
+    tasks: tuple[OwnTask, PairTask] = OwnTask(domain), PairTask(load_sts(data, "STSBenchmark", ["dev"])["dev"])
     began = time.monotonic()
     labels, sts, race = judged(found, model, documents, tasks)
     record = found.record
     return {
         "model": model_name, "collection": name, "minutes": minutes, "seconds": record["seconds"],
-        "judging_seconds": time.monotonic() - began, "documents": len(domain.corpus), "queries": len(labels[AS_IS]),
+        "judging_seconds": time.monotonic() - began, "teachers": record["teachers"], "hybrid": record["hybrid"],
+        "documents": len(domain.corpus), "queries": len(labels[AS_IS]),
         "titled": sum(map(bool, titles)), "judged_by": record["judged_by"], "left_out": record["left_out"],
         "choice": found.choice, "policies": policies(found, labels, sts, race.made),
         "similarity": record["similarity"], "environment": environment(),
@@ -148,9 +153,9 @@ def cell(data: str, name: str, model_name: str, work: Path, console: Console) ->
 
 
 def judged(
-    found: Improvement, model: str, documents: Path, tasks: Sequence[Task]
+    found: Improvement, model: str, documents: Path, tasks: tuple[OwnTask, PairTask]
 ) -> tuple[dict[str, Vector], dict[str, float], Race]:
-    """Candidate -> nDCG@10 of each query; candidate -> its correlation on STS-B dev; the race, which makes models."""
+    """Candidate or hybrid search -> nDCG@10 of each query; candidate -> STS-B dev; the race, which makes models."""
     record = found.record
     opened = text.open(documents)
     collection = opened.documents()
@@ -171,11 +176,13 @@ def judged(
             encoder = race.kept.step(candidate).searching(known) if step else known
             labels[candidate] = tasks[0].score(encoder)
             sts[candidate] = float(tasks[1].score(encoder).mean())
+        if name == AS_IS:
+            labels |= {search: of[tasks[0].name] for search, of in hybrid_scores(known, tasks[:1]).items()}
     return labels, sts, race
 
 
 def with_tsdae(
-    done: dict[str, Any], data: str, name: str, model_name: str, work: Path, console: Console
+    done: dict[str, Any], data: str, name: str, model_name: str, work: Path, _factor: float, console: Console
 ) -> dict[str, Any]:
     """A cell that is done, with the policy TSDAE; as it was, if TSDAE cannot train this model."""
     if "TSDAE" in done["policies"]:
@@ -215,6 +222,7 @@ def policies(
         "the best by labels": best,
         "keep": AS_IS,
         "map": "query map",
+        "hybrid": (found.record["hybrid"] or {}).get("name"),  # the model as it is, with BM25
         "whiten": next((n for n, (of, step) in made.items() if step == "full whitening" and not of.recipe), None),
         "crops": max(crops, key=crops.__getitem__, default=None),
         "the best by STS-B dev": max(sts, key=sts.__getitem__),
@@ -231,6 +239,7 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--only", nargs="*", default=[], help="words in the cells' names")
     parser.add_argument("--results", type=Path, default=RESULTS, help="a folder for the records")
+    parser.add_argument("--factor", type=float, default=1.0, help="of the minutes: 2 gives one core the same work")
     parser.add_argument("--tsdae", action="store_true", help="add TSDAE to the cells that are done")
     args = parser.parse_args()
     console = Console()
@@ -243,7 +252,7 @@ def main(judge: Callable[..., dict[str, Any]] = cell) -> None:
             if target.is_file() != args.tsdae or not all(word in (model, name.lower()) for word in words):
                 continue
             console.rule(place)
-            asked = (args.data, name, model, args.work / place, console)
+            asked = (args.data, name, model, args.work / place, args.factor, console)
             done = json.loads(target.read_text(encoding="utf-8")) if args.tsdae else {}
             write_json(target, with_tsdae(done, *asked) if args.tsdae else judge(*asked))
 

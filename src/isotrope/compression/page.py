@@ -101,7 +101,8 @@ def compression_verdict(record: Mapping[str, Any]) -> Verdict:
         measure="points on average",
     )  # fmt: skip
     teacher, own = record["teacher"], found["start"]
-    use = f"use it where {teacher} is too slow or too large" if _gains(record) else f"keep {teacher}"
+    needs = " or ".join({"speed": "too slow", "memory": "too large"}[gain] for gain in _gains(record))
+    use = f"use it where {teacher} is {needs}" if needs else f"keep {teacher}"
     word = {"better": "gained", "worse": "lost"}.get(own["verdict"], "changed nothing significant:")
     gained = f"Training it {word} {signed(own['difference'])} points."
     return replace(verdict, advice=f"It {kept_line(record)}; {use}. {gained}")

@@ -156,7 +156,7 @@ def claim_table(record: Record) -> Table:
         answer = one["answer"] + (f": {one['why']}" if one["why"] else "")
         rows.append([where, sides, published, measured, _p(seeds), answer])
     header = ["claim", "difference", "published", "measured (95 % over seeds)", "p", "answer"]
-    return Table("Claims", header, rows, notes=[CLAIM_NOTE])
+    return Table("Claims", header, rows, words=2, notes=[CLAIM_NOTE])
 
 
 def _signed(value: float) -> str:
