@@ -58,4 +58,6 @@ def test_one_line_and_one_verdict() -> None:
     larger = compression_verdict({**RECORD, "cost": cost})
     assert "is not faster, and is not smaller; keep large." in larger.advice
     assert student_advice({**RECORD, "cost": cost}).startswith("Keep your model: ")
+    smaller = {**RECORD, "cost": {**RECORD["cost"], "faster": cost["faster"]}}
+    assert "use it where large is too large." in compression_verdict(smaller).advice, "it is not faster"
     assert len(compression_tables(RECORD)) == 2
