@@ -158,7 +158,7 @@ def race_verdict(
         return Verdict.not_tested(before=model, after="other models", advice=needed or f"Keep {model}.")
     best = max(gains, key=lambda name: gains[name].gain) if choice == AS_IS else choice
     gain = gains[best]
-    advice = f"Use {best} for documents like these."
+    advice = f"Use the new model ({best}) for documents like these."
     if choice == AS_IS:
         seen = 100 * _POWER * (gain.high - gain.low) / 2
         advice = (

@@ -126,8 +126,10 @@ def advised(record: Mapping[str, Any]) -> list[str]:
     gain = f"{signed(found['gain'])} points, {signed(found['low'])} … {signed(found['high'])}"
     command = f"isotrope search INDEX --hybrid {HYBRIDS[found['name']]}"
     if found["gain"] <= record["gains"].get(record["choice"], {"gain": 0.0})["gain"]:
-        return [model, f"BM25 in your search would help your old model too: {command} ({gain})."]
-    first = f"BM25 in your search gains more than another model: {command} ({gain})."
+        return [model, f"A search by words (BM25) beside yours would help your old model too: {command} ({gain})."]
+    first = f"First add a search by words (BM25) to yours, because that gains most: {command} ({gain})."
+    if Verdict.from_record(record["verdict"]).word == "better":
+        model = f"Then u{model[1:]} Whether both gains add up was not measured."
     return [f"{first} It changes no vectors.", model]
 
 
