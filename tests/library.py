@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 
-from conftest import WORDS
+from conftest import WORDS, sentences
 from isotrope.evaluation.verdict import Verdict
+from isotrope.improvement.steps import Basis
+from isotrope.text.corpus import Document
+from isotrope.text.pseudo_queries import pseudo_queries
 
 
 def write_library(path: Path, count: int = 140, titles: bool = True, seed: int = 0) -> Path:
@@ -53,3 +56,15 @@ def race_record(choice: str = "soft", **more: Any) -> dict[str, Any]:
         "similarity": None,
         "searched": None,
     } | more
+
+
+def page(place: int) -> Document:
+    """Three sentences with a rare word between all others, which only a search by words knows."""
+    words = " ".join(sentences(3, seed=place)).split()
+    return Document(f"Number {place}", [" ".join(f"{word} rare{place}" for word in words)])
+
+
+def basis(size: int) -> Basis:
+    """Documents, and what they ask."""
+    documents = [page(1000 + place) for place in range(size)]
+    return Basis([document.text for document in documents], pseudo_queries(documents), 0)

@@ -192,7 +192,7 @@ def test_without_time_it_says_how_much_is_needed(
     tiny_model: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing was tried: that is not the answer "keep"; it is not the user's mistake either."""
-    monkeypatch.setattr("isotrope.improvement.race.measurement_size", lambda *_: None)
+    monkeypatch.setattr("isotrope.improvement.race.size_within", lambda *_: None)
     assert types(monkeypatch, tiny_model, library, "--output", tmp_path / "out", "--minutes", 1) == 0
     said = r"verdict: not tested; trainings of this model need about \d+ minutes on this machine"
     assert re.search(said, capsys.readouterr().out)

@@ -17,7 +17,7 @@ def test_a_file_that_was_cut_counts_as_missing(tmp_path: Path) -> None:
     kept, trial = Kept(tmp_path, Size(10, 10)), Trial("keep", steps=(QUERY_MAP,))
     scores = {name: {"task": np.array([0.5, 0.25])} for name, _ in trial.candidates()}
     lists = Lists(np.array([[1, 0]]), np.array([[0.5, 0.25]]))
-    rankings = Rankings(["query"], np.ones((1, 2)), np.ones((2, 2)), lists)
+    rankings = Rankings(["query"], np.arange(1), np.ones((1, 2)), np.ones((2, 2)), lists)
     kept.write(trial, Measured(scores, {}, ["BM25"], {QUERY_MAP: Fitted(np.zeros(2), np.eye(2))}, rankings))
     again = kept.read(trial)
     assert again

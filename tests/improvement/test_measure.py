@@ -17,20 +17,8 @@ from isotrope.improvement.measure import JUDGED_LENGTH, known_by, measure_trial,
 from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENINGS, Basis, Fitted
 from isotrope.improvement.teachers import HYBRIDS, TeachingModel
 from isotrope.post.ranking_map import with_map
-from isotrope.text.corpus import Document
-from isotrope.text.pseudo_queries import PseudoQueries, pseudo_queries
-
-
-def page(place: int) -> Document:
-    """Three sentences with a rare word between all others, which only a search by words knows."""
-    words = " ".join(sentences(3, seed=place)).split()
-    return Document(f"Number {place}", [" ".join(f"{word} rare{place}" for word in words)])
-
-
-def basis(size: int) -> Basis:
-    """Documents, and what they ask."""
-    documents = [page(1000 + place) for place in range(size)]
-    return Basis([document.text for document in documents], pseudo_queries(documents), 0)
+from isotrope.text.pseudo_queries import PseudoQueries
+from library import basis, page
 
 
 @pytest.mark.parametrize("prompts", [False, True])

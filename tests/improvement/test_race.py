@@ -219,9 +219,7 @@ def test_after_the_time_is_over_a_teacher_that_is_read_again_ends_nothing(
     raced = machine.race(tmp_path)
     raced._teaching = {"teacher": "its folder"}
     raced.budget.kept["teachers"] = {"teacher": 60.0}
-    monkeypatch.setattr(racing, "load", lambda _: None)
-    monkeypatch.setattr(racing, "speed_of", lambda *_: 1.0)
-    monkeypatch.setattr(racing, "as_teacher", interrupted)
+    monkeypatch.setattr(racing, "read_teacher", interrupted)
     with pytest.raises(KeyboardInterrupt):
         raced.teach()  # Ctrl-C
     raced.budget.rang = True

@@ -48,7 +48,9 @@ def quickstart(found: "Outcome") -> None:
         "A further model to begin with; again for more. The best for the documents is improved.", "or", many=True
     ),
     teachers=Word(
-        "A larger model that may teach rankings; again for more. It is never chosen itself.", "teacher", many=True
+        "A larger model or a cross-encoder that may teach rankings; again for more. It is never chosen itself.",
+        "teacher",
+        many=True,
     ),
     plan=Word("Folder of an earlier improvement: do the same work, whatever time it takes.", many=False),
 )

@@ -26,6 +26,7 @@ STARTING = 8.0  # seconds that a training takes before its first step
 STEP_COST = 4  # a training step costs about as much as encoding its texts so many times
 PAIR_WORDS = 32  # of two crops
 GOOD_QUERIES, FEWEST_QUERIES = 200, 50  # of a task
+_NOTED = ("left_out", "trained", "plans", "teachers", "asked")  # each by names
 # Of the time, for one measurement; texts a dimension for the post steps; queries. The first possible line is taken.
 _LEVELS = (
     (1 / 30, 2.0, GOOD_QUERIES),
@@ -111,7 +112,7 @@ class Budget:
 
     def __init__(self, folder: Path, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
         self._path, self.seconds, self._now = folder / NOTES, seconds, now
-        self.kept: dict[str, Any] = {"spent": 0.0, "left_out": {}, "trained": {}, "plans": {}}
+        self.kept: dict[str, Any] = {"spent": 0.0} | {kind: {} for kind in _NOTED}
         with suppress(UserError):
             self.kept |= read_record(self._path)
         self._began = now() - self.kept["spent"]

@@ -39,6 +39,7 @@ from isotrope.improvement.judges import (
 from isotrope.improvement.measure import JUDGED_LENGTH, speed_of, words_read
 from isotrope.improvement.page import choice_card, choice_page
 from isotrope.improvement.race import Race
+from isotrope.improvement.reranker import Reranker, is_cross_encoder, refuse_cross_encoder
 from isotrope.improvement.steps import WHITENINGS, Basis
 from isotrope.report.examples import MOST, searched
 from isotrope.report.outcome import MODEL, REPORT, Outcome
@@ -168,9 +169,11 @@ class _Work:
         """Race, decide, save."""
         asked, folder = self.job.identity, self.job.folder
         budget = Budget(folder, 60 * asked["minutes"] if asked["minutes"] else float("inf"))
-        for one in (*self.others.values(), *self.teachers.values()):
-            load(one)  # first: a model may be damaged
-        encoder = load(self.model, asked["pooling"])
+        for one in self.teachers.values():  # first: a model may be damaged
+            Reranker.load(one) if is_cross_encoder(one) else load(one)
+        for one in (*self.others.values(), self.model):
+            refuse_cross_encoder(one)
+            encoder = load(one, asked["pooling"] if one == self.model else None)
         raw = is_bare(self.model)
         poolings = raw_poolings(encoder) if raw and asked["pooling"] is None else [asked["pooling"]]
         found = self.opened.documents()
@@ -263,7 +266,7 @@ class _Work:
             "documents": len(self.opened.documents()), "held_out": race.maker.held_out,
             "table": {n: {t: float(np.mean(q)) for t, q in of.items()} for n, of in race.scores.items()},
             "gains": {name: asdict(gain) for name, gain in gains.items()}, "hybrid": race.best_search(),
-            "teachers": {name: teacher.score for name, teacher in race.teachers.items()}, "taught_by": race.taught_by,
+            "teachers": dict(race.teaching), "taught_by": race.taught_by,
             "made": {name: asdict(trial) | {"step": step} for name, (trial, step) in race.made.items()},
             "plan": race.plan,
             # after Ctrl-C, nobody wants to wait

@@ -35,10 +35,11 @@ class Kept:
         """What is known of a trial, without what was fitted: see `step` and `rankings`."""
         found = {}
         with suppress(UserError):
-            found = read_record(self._scores(trial), ["scores", "hybrids", "taught_by"])
+            found = read_record(self._scores(trial), ["scores", "hybrids", "taught_by", "teachers"])
         if not found:
             return None
-        known = Measured(_arrays(found["scores"]), _arrays(found["hybrids"]), found["taught_by"])
+        scores, hybrids = (_arrays(found[kind]) for kind in ("scores", "hybrids"))
+        known = Measured(scores, hybrids, found["taught_by"], teachers=found["teachers"])
         files = [self._step(name) for name, step in trial.candidates() if step and name in known.scores]
         files += [self._rankings(trial)] if known.taught_by and not trial.recipe else []
         return known if all(map(_whole, files)) else None
@@ -49,7 +50,8 @@ class Kept:
             step.save(self._step(name))
         if found.rankings and not trial.recipe:
             found.rankings.save(self._rankings(trial))
-        lists = {"scores": _lists(found.scores), "hybrids": _lists(found.hybrids), "taught_by": found.taught_by}
+        told = {"taught_by": found.taught_by, "teachers": found.teachers}
+        lists = {"scores": _lists(found.scores), "hybrids": _lists(found.hybrids), **told}
         self._scores(trial).parent.mkdir(parents=True, exist_ok=True)
         write_json(self._scores(trial), lists)
 

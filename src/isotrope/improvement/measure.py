@@ -1,25 +1,47 @@
 """How good an encoder is on the tasks, with each post step after it. Every text is encoded once."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from isotrope.encoder import load
 from isotrope.encoder.embed import cut, vectors_of
 from isotrope.encoder.prompts import Role, has_roles, routed
 from isotrope.errors import UserError
 from isotrope.evaluation.embed import Known
 from isotrope.evaluation.sts import PairTask
+from isotrope.improvement.budget import Amount, Size, measurement_size
 from isotrope.improvement.candidates import Trial
-from isotrope.improvement.decide import TaskScores, mean_score
-from isotrope.improvement.steps import MAPS, QUERY_MAP, WHITENINGS, Basis, Fitted, Task, map_step, whitening_step
-from isotrope.improvement.teachers import BM25, Rankings, TeachingModel, hybrid_scores, used_teachers
+from isotrope.improvement.decide import AS_IS, TaskScores, mean_score
+from isotrope.improvement.reranker import DEPTH, FEWEST, Reranker, is_cross_encoder
+from isotrope.improvement.steps import (
+    MAPS,
+    QUERY_MAP,
+    WHITENED_ON,
+    WHITENINGS,
+    Basis,
+    Fitted,
+    Task,
+    map_step,
+    whitening_step,
+)
+from isotrope.improvement.teachers import (
+    BM25,
+    Rankings,
+    TeachingModel,
+    hybrid_scores,
+    reranker_score,
+    used_teachers,
+)
 from isotrope.text.permutation import evenly
 
 PROBED = 32  # texts that tell how fast a model reads
+LEARNING = 0.2  # of the time: what is read for maps, which are learned from the model as it is
 JUDGED_LENGTH = 128  # tokens of a text that are read while candidates are compared
 
 
@@ -50,6 +72,16 @@ def speed_of(model: SentenceTransformer, texts: Sequence[str]) -> float:
     return words_read(some) / max(time.monotonic() - began, 1e-6)
 
 
+def size_within(words: float, tasks: Sequence[Task], basis: Basis, dimensions: int) -> Size | None:
+    """How much is measured by a race that can read so many words; None: there is no time for anything."""
+    once = sum(map(words_read, basis.texts(MAPS)))  # maps are learned once
+    part = min(1.0, LEARNING * words / max(once, 1))
+    every = words_read(basis.whitened_on) / WHITENED_ON
+    amounts = [Amount(task.size, words_read(task.texts) / task.size) for task in tasks]
+    size = measurement_size(words - part * once, Amount(int(part * WHITENED_ON), every), amounts, dimensions)
+    return size or measurement_size(words, Amount(0, every), amounts, dimensions)  # without post steps
+
+
 @dataclass(frozen=True)
 class Measured:
     """What is known of an encoder and of the post steps after it.
@@ -60,6 +92,7 @@ class Measured:
         taught_by: the teachers of its rankings.
         steps: candidate -> its fitted step.
         rankings: what they teach; None: there is no teacher, or no step that learns from rankings was asked for.
+        teachers: the score of each further teacher.
     """
 
     scores: dict[str, TaskScores]
@@ -67,6 +100,7 @@ class Measured:
     taught_by: list[str]
     steps: Mapping[str, Fitted] = field(default_factory=dict)
     rankings: Rankings | None = None
+    teachers: Mapping[str, float] = field(default_factory=dict)
 
 
 def measure_trial(
@@ -74,7 +108,7 @@ def measure_trial(
     trial: Trial,
     tasks: Sequence[Task],
     basis: Basis,
-    teachers: Mapping[str, TeachingModel],
+    teachers: Mapping[str, TeachingModel | Reranker],
     encoded: Callable[[], None] = lambda: None,
 ) -> Measured:
     """Measure an encoder. Post steps that cannot be fitted on so few texts are left out, as are maps without teacher.
@@ -92,12 +126,21 @@ def measure_trial(
     scores: dict[str, TaskScores] = {trial.name: {task.name: task.score(known) for task in tasks}}
     learning = any(step in MAPS for step in trial.steps)
     hybrids = hybrid_scores(known, tasks) if learning else {}
-    taught_by = used_teachers(scores[trial.name], hybrids, teachers) if learning else []
+    further: dict[str, float] = {}
+    for name, teacher in teachers.items() if learning else ():
+        if isinstance(teacher, TeachingModel):
+            further[name] = teacher.score
+        elif trial.name == AS_IS:  # each list costs as much as 50 texts, so it teaches the model that was given
+            further[name] = reranker_score(teacher, known, tasks)
+    taught_by = used_teachers(scores[trial.name], hybrids, further) if learning else []
     rankings, steps = None, dict[str, Fitted]()
     if taught_by:
-        models = [teachers[name].known for name in taught_by if name != BM25]
+        used = [teachers[name] for name in taught_by if name != BM25]
+        models = [teacher.known for teacher in used if isinstance(teacher, TeachingModel)]
         try:
             rankings = Rankings.of(known, basis, BM25 in taught_by, models)
+            for teacher in used:
+                rankings = rankings.reranked(teacher, basis.documents) if isinstance(teacher, Reranker) else rankings
         except UserError:  # too few documents
             taught_by = []
     for name, step in trial.candidates():
@@ -109,7 +152,7 @@ def measure_trial(
         if name in steps:
             after = steps[name].searching(known)
             scores[name] = {task.name: task.score(after) for task in tasks}
-    return Measured(scores, hybrids, taught_by, steps, rankings)
+    return Measured(scores, hybrids, taught_by, steps, rankings, further)
 
 
 def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequence[str]) -> Known:
@@ -124,7 +167,36 @@ def known_by(model: SentenceTransformer, queries: Sequence[str], documents: Sequ
         return Known(*found[0], asked) if found else Known([], np.empty((0, 1)), asked)
 
 
-def as_teacher(model: SentenceTransformer, tasks: Sequence[Task], basis: Basis) -> TeachingModel:
-    """A further model that has read all texts of the tasks and the basis."""
-    known = known_by(model, *texts_read(tasks, basis, MAPS))
-    return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+def read_teacher(
+    where: str, tasks: Sequence[Task], basis: Basis, seconds: float, count: int = 0
+) -> TeachingModel | Reranker:
+    """A further teacher: a model that has read all texts of the tasks and the basis, or a cross-encoder.
+
+    Args:
+        where: as `isotrope.load` takes it.
+        tasks: what judges it.
+        basis: what it teaches.
+        seconds: that it may take.
+        count: pseudo-queries that a cross-encoder is asked about; 0: as many as there is time for.
+
+    Raises:
+        UserError: it would take longer, or cannot be judged.
+    """
+    queries, documents = texts_read(tasks, basis, MAPS)
+    if not is_cross_encoder(where):
+        model = load(where)
+        needed = words_read([*queries, *documents]) / speed_of(model, [*queries, *documents])
+        if needed > seconds:
+            raise UserError(f"it would take {needed / 60:.0f} minutes to read the texts", "give more minutes")
+        known = known_by(model, queries, documents)
+        return TeachingModel(known, mean_score({task.name: task.score(known) for task in tasks}))
+    judging = [len(task.domain.queries) for task in tasks if not isinstance(task, PairTask)]
+    if not judging:
+        raise UserError("graded pairs cannot say how well a cross-encoder orders documents", "judge by searches")
+    reranker = Reranker.load(where)
+    lists = reranker.speed(basis.asked.texts, basis.documents) / DEPTH  # a second
+    possible = int(min(seconds * lists, sys.maxsize)) - sum(judging)
+    if not count and possible < (needed := min(FEWEST, len(basis.asked.texts))):
+        minutes = (needed + sum(judging)) / lists / 60
+        raise UserError(f"it would take {minutes:.0f} minutes to order the documents", "give more minutes")
+    return replace(reranker, count=count or min(possible, len(basis.asked.texts)))

@@ -15,22 +15,21 @@ from rich.console import Console
 from sentence_transformers import SentenceTransformer
 
 from isotrope.console.progress import watch
-from isotrope.encoder import load
 from isotrope.encoder.embed import freed_memory
 from isotrope.errors import UserError
 from isotrope.evaluation.self_made import SelfMadeTask
-from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Amount, Budget, Size, measurement_size
+from isotrope.improvement.budget import FEWEST_OF_ONE, FIRST_SHARE, SAFETY, Budget, Size
 from isotrope.improvement.candidates import RANKINGS, Maker, Trial, joined
 from isotrope.improvement.decide import AS_IS, CandidateGain, TaskScores, best_search, choose_candidate, mean_score
 from isotrope.improvement.kept import Kept
-from isotrope.improvement.measure import Measured, as_teacher, measure_trial, speed_of, texts_read, words_read
+from isotrope.improvement.measure import Measured, measure_trial, read_teacher, size_within, texts_read, words_read
+from isotrope.improvement.reranker import Reranker
 from isotrope.improvement.steps import MAPS, POST_STEPS, WHITENED_ON, WHITENINGS, Basis, Task
 from isotrope.improvement.teachers import TeachingModel
 
 MOST_ROUNDS = 8
 AVERAGED = 0.5  # of the trained weights; the rest is the model before training
 NO_TIME = "too little time was left"
-LEARNING = 0.2  # of the time: what is read for maps, which are learned from the model as it is
 TEACHING = 0.3  # of the time: what a further teacher may take to read all texts
 NO_TEACHER = "there is no teacher of rankings, because none finds more than the model"
 
@@ -46,6 +45,7 @@ class Race:
         told: what was done to save time, in words.
         hybrids: what searches that add BM25 would give, as `scores`; they are no candidates.
         teachers: further models that may teach rankings.
+        teaching: the score of each, beside the model as it is.
         taught_by: the names of those that teach the model as it is.
     """
 
@@ -71,7 +71,8 @@ class Race:
         self.scores: dict[str, TaskScores] = {}
         self.hybrids: dict[str, TaskScores] = {}
         self.trials: list[Trial] = []
-        self.teachers: dict[str, TeachingModel] = {}
+        self.teachers: dict[str, TeachingModel | Reranker] = {}
+        self.teaching: Mapping[str, float] = {}
         self.taught_by: list[str] = []
 
     def texts(self, steps: Sequence[str] = POST_STEPS) -> list[str]:
@@ -87,9 +88,9 @@ class Race:
     @property
     def plan(self) -> dict[str, Any]:
         """What was done, for `repeat`."""
-        trials = [asdict(trial) for trial in self.trials]
-        read = list(self.budget.kept.get("teachers", {}))
-        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, "teachers": read}
+        kept, trials = self.budget.kept, [asdict(trial) for trial in self.trials]
+        teachers = {"teachers": list(kept["teachers"]), "asked": kept["asked"]}
+        return {"size": asdict(self._size), "trials": trials, "left_out": self.left_out, **teachers}
 
     def choose(self) -> tuple[str, dict[str, CandidateGain]]:
         """What `choose_candidate` says of all that was measured; "keep" if nothing was."""
@@ -107,13 +108,7 @@ class Race:
         if "size" in (kept := self.budget.kept):
             return True
         kept["speed"] = speed
-        words, once = self.budget.left * speed, sum(map(words_read, self.basis.texts(MAPS)))  # maps are learned once
-        part = min(1.0, LEARNING * words / max(once, 1))
-        every = words_read(self.basis.whitened_on) / WHITENED_ON
-        tasks = [Amount(task.size, words_read(task.texts) / task.size) for task in self.tasks]
-        fitted = Amount(int(part * WHITENED_ON), every)
-        size = measurement_size(words - part * once, fitted, tasks, dimensions)
-        size = size or measurement_size(words, Amount(0, every), tasks, dimensions)  # without post steps
+        size = size_within(self.budget.left * speed, self.tasks, self.basis, dimensions)
         if size:
             kept["size"] = asdict(size)
             self._begin(size)
@@ -127,25 +122,26 @@ class Race:
 
     def teach(self) -> None:
         """Let further models read all texts, so that they can teach. One that would take too long is left out."""
-        taken = self.budget.kept.setdefault("teachers", {})  # name -> seconds
+        taken, asked = self.budget.kept["teachers"], self.budget.kept["asked"]  # seconds; queries of a cross-encoder
         for name, where in self._teaching.items():
             if name in self.left_out:
                 continue
-            model, began = load(where), self.budget.spent
-            needed = words_read(self.texts(MAPS)) / speed_of(model, self.texts(MAPS))
-            if name not in taken and needed > TEACHING * self.budget.left:
-                self._leave_out(name, f"it would take {needed / 60:.0f} minutes to read the texts")
-                continue
+            began, limit = self.budget.spent, float("inf") if name in taken else TEACHING * self.budget.left
             try:
                 with watch("reading", self.console, name), self.budget.alarm():
-                    self.teachers[name] = as_teacher(model, self.tasks, self.basis)
+                    found = read_teacher(where, self.tasks, self.basis, limit, asked.get(name, 0))
             except KeyboardInterrupt:
                 if not self.budget.rang:
                     raise
                 return  # what it has taught before is kept, and nothing new is measured any more
+            except UserError as error:
+                self._leave_out(name, error.problem)
+                continue
+            self.teachers[name] = found
+            if isinstance(found, Reranker):
+                asked[name] = found.count
             taken[name] = self.budget.spent - began
             self.budget.keep()
-            self.console.print(f"teacher {name}: {100 * self.teachers[name].score:.2f}")
 
     def poolings(self, poolings: Sequence[str | None]) -> str | None:
         """Measure the model as it is, which comes first, and with other poolings -> the best of them."""
@@ -201,6 +197,7 @@ class Race:
         """Do what another race has done. See `check_plan`."""
         self._begin(Size(**plan["size"]))
         self.left_out |= plan["left_out"]
+        self.budget.kept["asked"] = plan["asked"]
         self.teach()
         for of in plan["trials"]:
             self.run(Trial(**of))
@@ -210,7 +207,7 @@ class Race:
         if self._size.queries >= self._most:
             return
         words = sum(map(words_read, texts_read(self._all_tasks, self.basis, tuple(WHITENINGS))))
-        wanted = len(self.trials) * words / self.budget.speed + sum(self.budget.kept.get("teachers", {}).values())
+        wanted = len(self.trials) * words / self.budget.speed + sum(self.budget.kept["teachers"].values())
         if not self.budget.kept.get("widened") and SAFETY * self.budget.left < wanted:
             return
         self.budget.keep(widened=True)
@@ -245,7 +242,9 @@ class Race:
             self.budget.keep()
         self.scores |= known.scores
         if trial.name == AS_IS and known.hybrids:
-            self.hybrids, self.taught_by = known.hybrids, known.taught_by
+            self.hybrids, self.taught_by, self.teaching = known.hybrids, known.taught_by, known.teachers
+            for name, score in known.teachers.items():
+                self.console.print(f"teacher {name}: {100 * score:.2f}")
             if not self.taught_by:
                 self._leave_out(", ".join(MAPS), NO_TEACHER)
         self.made |= {name: (trial, step) for name, step in trial.candidates() if name in known.scores}
